@@ -1,0 +1,217 @@
+//! Strict JSON objects: duplicate member names are an error, at every depth.
+//!
+//! RFC 7519 §4 lets a parser reject duplicate claim names or keep the last one; two parsers that choose
+//! differently read two different tokens, so we reject (RFC 8725 §2.4).
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Why a text is not a strict JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// The text is not JSON, or is JSON but not an object.
+    #[error("not a JSON object")]
+    NotAnObject,
+    /// A member name occurs twice in one object.
+    #[error("the member {0:?} occurs twice")]
+    Duplicate(String),
+}
+
+/// Parses a JSON object (UTF-8), refusing duplicate member names at every depth.
+///
+/// # Errors
+/// [`JsonError::Duplicate`] names the repeated member; everything else is [`JsonError::NotAnObject`].
+pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
+    let mut duplicate = None;
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let parsed = StrictValue {
+        duplicate: &mut duplicate,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value));
+    match (parsed, duplicate) {
+        (_, Some(name)) => Err(JsonError::Duplicate(name)),
+        (Ok(Value::Object(object)), None) => Ok(object),
+        _ => Err(JsonError::NotAnObject),
+    }
+}
+
+/// Builds a [`Value`]; the first repeated member name is put into `duplicate` and parsing stops.
+struct StrictValue<'a> {
+    duplicate: &'a mut Option<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for StrictValue<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for StrictValue<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = sequence.next_element_seed(StrictValue {
+            duplicate: &mut *self.duplicate,
+        })? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if object.contains_key(&name) {
+                *self.duplicate = Some(name);
+                return Err(de::Error::custom("duplicate member"));
+            }
+            let value = members.next_value_seed(StrictValue {
+                duplicate: &mut *self.duplicate,
+            })?;
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// A claim's value when it is a number of seconds since 1970 (RFC 7519 NumericDate).
+///
+/// Strings, negative numbers and numbers beyond `u64` are `None`: a date of the wrong type is a refusal,
+/// never an absent claim (RFC 8725 §3.4). A fraction is cut off.
+#[must_use]
+pub fn numeric_date(value: &Value) -> Option<u64> {
+    let number = value.as_number()?;
+    if let Some(seconds) = number.as_u64() {
+        return Some(seconds);
+    }
+    let seconds = number.as_f64()?;
+    // 2^53: the largest range in which every second has its own f64.
+    (0.0..9_007_199_254_740_992.0)
+        .contains(&seconds)
+        .then_some(seconds as u64)
+}
+
+/// Reads one claim as `T`, with its name in the error.
+///
+/// # Errors
+/// [`ClaimError::Missing`] when the object has no such member, [`ClaimError::WrongType`] when the member
+/// does not fit `T`.
+pub fn claim<'de, T: Deserialize<'de>>(
+    object: &'de Map<String, Value>,
+    name: &'static str,
+) -> Result<T, ClaimError> {
+    let value = object.get(name).ok_or(ClaimError::Missing(name))?;
+    T::deserialize(value).map_err(|_| ClaimError::WrongType(name))
+}
+
+/// Why a claim could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// The claim is absent.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// The claim is there with another JSON type.
+    #[error("{0} has the wrong type")]
+    WrongType(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_refused_at_every_depth() {
+        assert_eq!(
+            parse_object(br#"{"a":1,"a":2}"#),
+            Err(JsonError::Duplicate("a".into()))
+        );
+        assert_eq!(
+            parse_object(br#"{"x":[{"b":1,"b":1}]}"#),
+            Err(JsonError::Duplicate("b".into()))
+        );
+        // The escape spells the same name.
+        assert_eq!(
+            parse_object(br#"{"a":1,"\u0061":2}"#),
+            Err(JsonError::Duplicate("a".into()))
+        );
+    }
+
+    #[test]
+    fn only_one_whole_object_is_accepted() {
+        for text in [
+            "",
+            "[]",
+            "1",
+            "{}{}",
+            "{} x",
+            "{\"a\":}",
+            "\u{feff}{}",
+            "nul",
+        ] {
+            assert_eq!(
+                parse_object(text.as_bytes()),
+                Err(JsonError::NotAnObject),
+                "{text}"
+            );
+        }
+        assert_eq!(parse_object(b"\xff{}"), Err(JsonError::NotAnObject));
+        assert_eq!(parse_object(b" {} ").map(|object| object.len()), Ok(0));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_without_a_stack_overflow() {
+        let text = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(parse_object(text.as_bytes()), Err(JsonError::NotAnObject));
+    }
+
+    #[test]
+    fn dates_of_the_wrong_type_are_refused() {
+        let read = |text: &str| {
+            let object = parse_object(format!("{{\"exp\":{text}}}").as_bytes()).unwrap();
+            numeric_date(&object["exp"])
+        };
+        assert_eq!(read("1700000000"), Some(1_700_000_000));
+        assert_eq!(read("1700000000.9"), Some(1_700_000_000));
+        for wrong in ["\"1700000000\"", "-1", "1e99", "null", "[1]", "true"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The JWS compact form (RFC 7515 §7.1), parsed strictly and without trusting anything in it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::json::{self, JsonError};
+
+/// The longest compact form that is looked at, in bytes. Larger ones are refused unread.
+pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// The signature algorithms of this product (RFC 7518 §3.1, RFC 8037 §3.1). There is no `none` and no HMAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Algorithm {
+    /// Ed25519.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+    /// ECDSA on P-256 with SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+}
+
+impl Algorithm {
+    /// Every algorithm, for lists and tests.
+    pub const ALL: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
+
+    /// The `alg` value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EdDsa => "EdDSA",
+            Self::Es256 => "ES256",
+            Self::Rs256 => "RS256",
+        }
+    }
+
+    /// The algorithm with this `alg` value, compared exactly.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+    }
+}
+
+/// Why a text is not a compact JWS that we read on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JwsError {
+    /// Longer than [`MAX_TOKEN_BYTES`].
+    #[error("longer than {MAX_TOKEN_BYTES} bytes")]
+    TooLong,
+    /// Not three parts joined by dots.
+    #[error("not three parts joined by dots")]
+    Parts,
+    /// A part is not base64url without padding and white space, or has stray bits at its end.
+    #[error("the {0} is not base64url")]
+    Base64(Part),
+    /// The part is not a JSON object, or has a member twice.
+    #[error("the {0}: {1}")]
+    Json(Part, JsonError),
+    /// A header member has the wrong type.
+    #[error("the header's {0} is not a string")]
+    HeaderType(&'static str),
+    /// `crit` names extensions that must be understood; we understand none (RFC 7515 §4.1.11).
+    #[error("the header has a crit extension that is not understood")]
+    Critical,
+}
+
+/// One of the three parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The JOSE header.
+    Header,
+    /// The payload.
+    Body,
+    /// The signature.
+    Signature,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Header => "header",
+            Self::Body => "body",
+            Self::Signature => "signature",
+        })
+    }
+}
+
+/// The header members that we read. `jku`, `x5u`, `jwk` and `x5c` are ignored: a key never comes from the
+/// token that it is to verify (RFC 8725 §3.10).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JoseHeader {
+    /// The `alg` value as sent; compare it with [`Algorithm::from_name`].
+    pub alg: Option<String>,
+    /// The `typ` value as sent.
+    pub typ: Option<String>,
+    /// The key identifier.
+    pub kid: Option<String>,
+    /// Base64url SHA-1 thumbprint of a certificate.
+    pub x5t: Option<String>,
+}
+
+/// A parsed, **unverified** compact JWS.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompactJws<'a> {
+    /// The header.
+    pub header: JoseHeader,
+    /// The text that the signature covers: header, dot, body, as sent.
+    pub signing_input: &'a str,
+    /// The signature, decoded.
+    pub signature: Vec<u8>,
+    body: &'a str,
+}
+
+impl<'a> CompactJws<'a> {
+    /// Takes a compact JWS apart. The body is decoded later, by [`CompactJws::claims`], so that a caller can
+    /// check the signature first.
+    ///
+    /// # Errors
+    /// A [`JwsError`] that names the part.
+    pub fn parse(token: &'a str) -> Result<Self, JwsError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(JwsError::TooLong);
+        }
+        let (signing_input, signature) = token.rsplit_once('.').ok_or(JwsError::Parts)?;
+        let (header, body) = signing_input.split_once('.').ok_or(JwsError::Parts)?;
+        if body.contains('.') {
+            return Err(JwsError::Parts);
+        }
+        let header = decode(header, Part::Header)?;
+        let header =
+            json::parse_object(&header).map_err(|error| JwsError::Json(Part::Header, error))?;
+        Ok(Self {
+            header: JoseHeader::read(header)?,
+            signing_input,
+            signature: decode(signature, Part::Signature)?,
+            body,
+        })
+    }
+
+    /// The body as a strict JSON object.
+    ///
+    /// # Errors
+    /// [`JwsError::Base64`] or [`JwsError::Json`] for [`Part::Body`].
+    pub fn claims(&self) -> Result<Map<String, Value>, JwsError> {
+        json::parse_object(&decode(self.body, Part::Body)?)
+            .map_err(|error| JwsError::Json(Part::Body, error))
+    }
+}
+
+impl JoseHeader {
+    fn read(mut header: Map<String, Value>) -> Result<Self, JwsError> {
+        if header.contains_key("crit") {
+            return Err(JwsError::Critical);
+        }
+        let mut take = |name: &'static str| match header.remove(name) {
+            None => Ok(None),
+            Some(Value::String(value)) => Ok(Some(value)),
+            Some(_) => Err(JwsError::HeaderType(name)),
+        };
+        Ok(Self {
+            alg: take("alg")?,
+            typ: take("typ")?,
+            kid: take("kid")?,
+            x5t: take("x5t")?,
+        })
+    }
+}
+
+fn decode(text: &str, part: Part) -> Result<Vec<u8>, JwsError> {
+    URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| JwsError::Base64(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn token(header: &str, body: &str) -> String {
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        format!(
+            "{}.{}.{}",
+            encode(header),
+            encode(body),
+            encode("signature")
+        )
+    }
+
+    #[test]
+    fn takes_a_token_apart() {
+        let text = token(
+            r#"{"alg":"EdDSA","typ":"at+jwt","kid":"k","jku":"https://x"}"#,
+            "{\"a\":1}",
+        );
+        let jws = CompactJws::parse(&text).unwrap();
+        assert_eq!(jws.header.alg.as_deref(), Some("EdDSA"));
+        assert_eq!(jws.header.kid.as_deref(), Some("k"));
+        assert_eq!(jws.header.x5t, None);
+        assert_eq!(jws.signature, b"signature");
+        assert_eq!(
+            format!(
+                "{}.{}",
+                jws.signing_input,
+                URL_SAFE_NO_PAD.encode("signature")
+            ),
+            text
+        );
+        assert_eq!(jws.claims().unwrap()["a"], 1);
+    }
+
+    /// RFC 7515 §4.1.11, RFC 8725 §3.3: strict base64, no unknown critical extension, no duplicate member.
+    #[test]
+    fn refuses_what_two_parsers_could_read_differently() {
+        let good = token("{}", "{}");
+        for (bad, why) in [
+            (format!("{good}="), "padding"),
+            (format!("{good} "), "white space"),
+            (good.replacen("e30", "e31", 1), "stray bits at the end"),
+            (good.replace('.', ""), "one part"),
+            (format!("{good}.e30.e30"), "five parts"),
+            (token(r#"{"alg":"RS256","alg":"none"}"#, "{}"), "duplicate"),
+            (token(r#"{"crit":["exp"]}"#, "{}"), "crit"),
+            (token(r#"{"kid":1}"#, "{}"), "kid is a number"),
+            (token("[]", "{}"), "header is a list"),
+            ("a".repeat(MAX_TOKEN_BYTES + 1), "size"),
+        ] {
+            assert!(CompactJws::parse(&bad).is_err(), "{why}");
+        }
+        let duplicate = token("{}", r#"{"sub":"a","sub":"b"}"#);
+        assert!(CompactJws::parse(&duplicate).unwrap().claims().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "\\PC{0,200}", pieces in proptest::collection::vec("[A-Za-z0-9_=-]{0,40}", 0..5)) {
+            let _ = CompactJws::parse(&text).map(|jws| jws.claims());
+            let joined = pieces.join(".");
+            let _ = CompactJws::parse(&joined).map(|jws| jws.claims());
+        }
+    }
+}

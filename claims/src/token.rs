@@ -1,0 +1,83 @@
+//! The tokens of the current flows: types and claims (spec §2.1, §2.2; RFC 9068).
+
+use serde::{Deserialize, Serialize};
+
+/// `typ` of an access token (RFC 9068 §2.1). The filter accepts no other.
+pub const ACCESS_TOKEN_TYPE: &str = "at+jwt";
+/// `typ` of a refresh token: known to the token endpoint alone.
+pub const REFRESH_TOKEN_TYPE: &str = "rt+jwt";
+/// `typ` of the identity service's token that travels as `idcs_access_token`: accepted nowhere as a bearer token.
+pub const IDENTITY_TOKEN_TYPE: &str = "idcs+jwt";
+/// `typ` of a user assertion (spec §2.3).
+pub const ASSERTION_TYPE: &str = "JWT";
+
+/// The claims of an access token (spec §2.2, RFC 9068 §2.2). Times are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessTokenClaims {
+    /// The issuer: {lobby_url}.
+    pub iss: String,
+    /// The resource server: {api_url}.
+    pub aud: String,
+    /// The authorization-server account.
+    pub sub: String,
+    /// The client that the token was issued to.
+    pub client_id: String,
+    /// The underlying token of the identity service, itself a JWT.
+    pub idcs_access_token: String,
+    /// Username of the linked project-information account.
+    pub user_hat: String,
+    /// User ID of the linked project-information account.
+    pub user_id: String,
+    /// URL of the instance on which that account is located.
+    pub user_site: String,
+    /// Authorized scopes, joined by spaces.
+    pub scope: String,
+    /// Authentication methods, for example `USERNAME_PASSWORD`, `TOTP`.
+    pub amr: Vec<String>,
+    /// Issue time.
+    pub iat: u64,
+    /// Expiry time: the token is refused from this second on.
+    pub exp: u64,
+    /// Unique id of this token.
+    pub jti: String,
+    /// The authorization that the token stems from; revoking it ends all its tokens.
+    pub grant_id: String,
+}
+
+/// The claims of a refresh token. Its state lives in the store under `grant_id`; the token proves who made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefreshTokenClaims {
+    /// The issuer: {lobby_url}.
+    pub iss: String,
+    /// The token endpoint's own issuer: nobody else may accept it.
+    pub aud: String,
+    /// The authorization-server account.
+    pub sub: String,
+    /// The client that the token was issued to.
+    pub client_id: String,
+    /// Issue time, seconds since 1970.
+    pub iat: u64,
+    /// Expiry time, seconds since 1970.
+    pub exp: u64,
+    /// Unique id of this token: one step in the grant's rotation.
+    pub jti: String,
+    /// The authorization that the token continues.
+    pub grant_id: String,
+}
+
+/// The claims of the identity service's token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityTokenClaims {
+    /// The identity service: {identity_audience_url}.
+    pub iss: String,
+    /// The identity service: {identity_audience_url}.
+    pub aud: String,
+    /// The authorization-server account.
+    pub sub: String,
+    /// Issue time, seconds since 1970.
+    pub iat: u64,
+    /// Expiry time, seconds since 1970.
+    pub exp: u64,
+    /// Unique id of this token.
+    pub jti: String,
+}

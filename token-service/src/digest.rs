@@ -1,0 +1,52 @@
+//! SHA-256 digests: the only form in which the store knows codes, secrets and session ids.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+/// A SHA-256 digest. Compared in constant time.
+#[derive(Clone, Copy, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of `secret`.
+    #[must_use]
+    pub fn of(secret: &[u8]) -> Self {
+        Self(Sha256::digest(secret).into())
+    }
+
+    /// A digest that was computed elsewhere.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A digest as base64url without padding, 43 characters (the form of a PKCE challenge, RFC 7636 §4.2).
+    #[must_use]
+    pub fn from_base64url(text: &str) -> Option<Self> {
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
+    /// The 32 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Digest(..)")
+    }
+}

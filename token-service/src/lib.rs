@@ -1,0 +1,10 @@
+//! The token service: an OAuth 2.0 authorization server.
+//!
+//! Dependencies point one way: `http -> oauth | sign_in -> registry, token -> store`. The protocol in
+//! [`oauth`] knows neither actix nor redb nor the wall clock.
+
+pub mod clock;
+pub mod digest;
+pub mod random;
+pub mod registry;
+pub mod store;

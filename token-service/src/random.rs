@@ -1,0 +1,48 @@
+//! Random values, always from the operating system.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The operating system gave no random bytes. Nothing may be issued without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gave no random bytes")]
+pub struct RandomError;
+
+/// A source of unpredictable bytes. The service uses [`OsRandom`]; tests may pass a fixed sequence.
+pub trait Random: Send + Sync + fmt::Debug {
+    /// Fills `buffer`.
+    ///
+    /// # Errors
+    /// [`RandomError`] when the source failed; the buffer must not be used then.
+    fn fill(&self, buffer: &mut [u8]) -> Result<(), RandomError>;
+}
+
+/// The operating system's generator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsRandom;
+
+impl Random for OsRandom {
+    fn fill(&self, buffer: &mut [u8]) -> Result<(), RandomError> {
+        getrandom::fill(buffer).map_err(|_| RandomError)
+    }
+}
+
+/// `N` random bytes.
+///
+/// # Errors
+/// [`RandomError`] when the source failed.
+pub fn bytes<const N: usize>(random: &dyn Random) -> Result<[u8; N], RandomError> {
+    let mut buffer = [0; N];
+    random.fill(&mut buffer)?;
+    Ok(buffer)
+}
+
+/// `N` random bytes as base64url without padding: 22 characters for 16 bytes, 43 for 32.
+///
+/// # Errors
+/// [`RandomError`] when the source failed.
+pub fn text<const N: usize>(random: &dyn Random) -> Result<String, RandomError> {
+    bytes::<N>(random).map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
+}

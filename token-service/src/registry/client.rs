@@ -1,0 +1,161 @@
+//! Clients and their integration types (spec §1).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::certificate::Certificate;
+use super::redirect_uri::RedirectUriPattern;
+use super::scope::Scope;
+use super::user::Username;
+use crate::digest::Digest;
+
+/// The Client ID: 1 to 128 printable ASCII characters without space (a subset of RFC 6749 §A.1).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClientId(String);
+
+impl ClientId {
+    /// Reads a Client ID; `None` when it is empty, too long or has other characters.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let legal =
+            (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        legal.then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ClientId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a client_id has 1 to 128 printable ASCII characters and no space")
+    }
+}
+
+impl From<ClientId> for String {
+    fn from(client_id: ClientId) -> Self {
+        client_id.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A registered client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// The Client ID.
+    pub client_id: ClientId,
+    /// The name that people see on the sign-in page.
+    pub name: String,
+    /// The integration type with what only that type has.
+    #[serde(flatten)]
+    pub integration: IntegrationType,
+    /// All scopes that the client may ask for.
+    pub scopes: Scope,
+    /// A disabled client is treated like an unknown one.
+    pub enabled: bool,
+}
+
+/// The four integration types of spec §1, and the clients of the legacy flow (spec §4.4 to 4.7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum IntegrationType {
+    /// Web Server Application: confidential, authorization code, PKCE optional.
+    WebServer {
+        /// One, or two during a rotation.
+        secrets: Vec<ClientSecret>,
+        /// Exact redirect URIs.
+        redirect_uris: Vec<RedirectUriPattern>,
+    },
+    /// Installed Application: public, authorization code with PKCE.
+    Installed {
+        /// Exact redirect URIs, or loopback ones with any port.
+        redirect_uris: Vec<RedirectUriPattern>,
+    },
+    /// Non-Interactive Integration: trusted, JWT bearer.
+    NonInteractive {
+        /// One, or two during a rotation.
+        secrets: Vec<ClientSecret>,
+        /// The uploaded certificates; several for rollover.
+        certificates: Vec<Certificate>,
+        /// When set, only users of this organization may be named (D-19).
+        organization: Option<String>,
+    },
+    /// User-Bound Integration: confidential, client credentials, always acts as one user.
+    UserBound {
+        /// One, or two during a rotation.
+        secrets: Vec<ClientSecret>,
+        /// The bound user account.
+        bound_user: Username,
+    },
+    /// A client of the legacy flow: unknown to the current endpoints.
+    Legacy {
+        /// None for a client without a secret.
+        secrets: Vec<ClientSecret>,
+        /// Redirect templates (spec §4.5), unparsed here.
+        redirect_templates: Vec<String>,
+    },
+}
+
+/// A client secret, known only by its SHA-256 digest. Generated secrets have 256 random bits, so a slow
+/// password hash would add cost and no safety (D-21).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClientSecret(Digest);
+
+impl ClientSecret {
+    /// The secret with this text.
+    #[must_use]
+    pub fn of(secret: &str) -> Self {
+        Self(Digest::of(secret.as_bytes()))
+    }
+
+    /// The secret with this SHA-256 digest.
+    #[must_use]
+    pub const fn from_digest(digest: Digest) -> Self {
+        Self(digest)
+    }
+
+    /// Whether `presented` is this secret, in constant time.
+    #[must_use]
+    pub fn matches(&self, presented: &str) -> bool {
+        self.0 == Digest::of(presented.as_bytes())
+    }
+}
+
+impl Client {
+    /// The redirect URIs; empty for the types that use none.
+    #[must_use]
+    pub fn redirect_uris(&self) -> &[RedirectUriPattern] {
+        match &self.integration {
+            IntegrationType::WebServer { redirect_uris, .. }
+            | IntegrationType::Installed { redirect_uris } => redirect_uris,
+            IntegrationType::NonInteractive { .. }
+            | IntegrationType::UserBound { .. }
+            | IntegrationType::Legacy { .. } => &[],
+        }
+    }
+
+    /// The secrets; empty for public clients.
+    #[must_use]
+    pub fn secrets(&self) -> &[ClientSecret] {
+        match &self.integration {
+            IntegrationType::WebServer { secrets, .. }
+            | IntegrationType::NonInteractive { secrets, .. }
+            | IntegrationType::UserBound { secrets, .. }
+            | IntegrationType::Legacy { secrets, .. } => secrets,
+            IntegrationType::Installed { .. } => &[],
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Clients, users, linked accounts and certificates: what registration creates (spec §1, §5).
+
+pub mod certificate;
+pub mod client;
+pub mod redirect_uri;
+pub mod registrations;
+pub mod scope;
+pub mod snapshot;
+pub mod user;
+
+pub use certificate::Certificate;
+pub use client::{Client, ClientId, IntegrationType};
+pub use redirect_uri::{RedirectUri, RedirectUriPattern};
+pub use scope::Scope;
+pub use snapshot::Registry;
+pub use user::{LinkedAccount, User, Username};

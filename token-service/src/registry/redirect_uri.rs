@@ -1,0 +1,414 @@
+//! Redirect URIs: what may be registered and what matches (spec §5.5, D-12, RFC 6749 §3.1.2, RFC 8252 §7).
+//!
+//! A redirect URI keeps its original text and is compared as text (RFC 9700 §2.1): a URL parser would
+//! normalise two different texts into one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// Which client the pattern is registered for; each kind has its own rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedirectUriUse {
+    /// Web Server Application: https, or http on a loopback address.
+    WebServer,
+    /// Installed Application: private-use scheme, loopback, or https (single-page apps).
+    Installed,
+}
+
+/// Why a redirect URI cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectUriError {
+    /// Not an absolute URI of printable ASCII.
+    #[error("not an absolute URI")]
+    NotAbsolute,
+    /// RFC 6749 §3.1.2.
+    #[error("a redirect URI has no fragment")]
+    Fragment,
+    /// Credentials in a redirect URI are never meant.
+    #[error("a redirect URI has no user name or password")]
+    Credentials,
+    /// Only the port of a loopback URI may be a wildcard.
+    #[error("only the port of http://127.0.0.1:*/path or http://[::1]:*/path may be a wildcard")]
+    Wildcard,
+    /// Plain http beyond the machine.
+    #[error("http is for 127.0.0.1 and [::1] only; use https")]
+    PlainHttp,
+    /// The integration type takes no private-use scheme.
+    #[error("a web_server client redirects to https, or to http on 127.0.0.1 or [::1]")]
+    PrivateUseScheme,
+    /// `scheme://..` names a host; private-use schemes have none (RFC 8252 §7.1).
+    #[error("a private-use redirect URI has the form scheme:/path")]
+    PrivateUseForm,
+    /// Schemes that run or read something in the browser.
+    #[error("the scheme {0} is not for redirects")]
+    ForbiddenScheme(String),
+}
+
+/// A registered redirect URI.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedirectUriPattern {
+    /// Matches its own text alone.
+    Exact(String),
+    /// A loopback URI with any port.
+    LoopbackAnyPort {
+        /// `http://127.0.0.1` or `http://[::1]`.
+        origin: String,
+        /// Everything behind the port: path and query.
+        path: String,
+    },
+}
+
+/// A redirect URI that a known client has registered. It can be made only by [`RedirectUriPattern::matches`],
+/// so whoever holds one may redirect to it (RFC 9700 §4.11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedirectUri(String);
+
+impl RedirectUri {
+    /// The text as the client sent it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The URI with `parameters` appended to its query, percent-encoded as
+    /// `application/x-www-form-urlencoded`. The registered text stays as it is.
+    #[must_use]
+    pub fn with_parameters<'a>(
+        &self,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let query = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(parameters)
+            .finish();
+        let separator = match self.0.split_once('?') {
+            None => "?",
+            Some((_, "")) => "",
+            Some((_, query)) if query.ends_with('&') => "",
+            Some(_) => "&",
+        };
+        format!("{}{separator}{query}", self.0)
+    }
+
+    /// The source expression that a `form-action` directive needs so that a form's answer may redirect here:
+    /// the origin of an http(s) URI, the scheme of any other (CSP3 §2.3.1).
+    #[must_use]
+    pub fn form_action_source(&self) -> String {
+        match Url::parse(&self.0) {
+            Ok(url) if url.origin().is_tuple() => url.origin().ascii_serialization(),
+            Ok(url) => format!("{}:", url.scheme()),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for RedirectUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The loopback origins of RFC 8252 §7.3, as literals: `localhost` may resolve elsewhere (§8.3).
+const LOOPBACK_ORIGINS: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
+
+/// Schemes with a meaning of their own in browsers: never a way back to an app.
+const FORBIDDEN_SCHEMES: [&str; 11] = [
+    "about",
+    "blob",
+    "data",
+    "file",
+    "filesystem",
+    "ftp",
+    "javascript",
+    "mailto",
+    "vbscript",
+    "ws",
+    "wss",
+];
+
+impl RedirectUriPattern {
+    /// Reads a redirect URI to be registered.
+    ///
+    /// # Errors
+    /// A [`RedirectUriError`] that says what is wrong with it.
+    pub fn parse(text: &str, use_: RedirectUriUse) -> Result<Self, RedirectUriError> {
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
+            return Err(RedirectUriError::NotAbsolute);
+        }
+        if text.contains('#') {
+            return Err(RedirectUriError::Fragment);
+        }
+        if let Some(pattern) = Self::loopback_any_port(text) {
+            return Ok(pattern);
+        }
+        if text.contains('*') {
+            return Err(RedirectUriError::Wildcard);
+        }
+        let url = Url::parse(text).map_err(|_| RedirectUriError::NotAbsolute)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(RedirectUriError::Credentials);
+        }
+        match url.scheme() {
+            "https" => Self::with_authority(text, "https://"),
+            "http" if is_loopback(&url) => Self::with_authority(text, "http://"),
+            "http" => Err(RedirectUriError::PlainHttp),
+            scheme if FORBIDDEN_SCHEMES.contains(&scheme) => {
+                Err(RedirectUriError::ForbiddenScheme(scheme.to_owned()))
+            }
+            _ if use_ == RedirectUriUse::WebServer => Err(RedirectUriError::PrivateUseScheme),
+            scheme => {
+                let rest = &text[scheme.len() + 1..];
+                if rest.starts_with('/') && !rest.starts_with("//") {
+                    Ok(Self::Exact(text.to_owned()))
+                } else {
+                    Err(RedirectUriError::PrivateUseForm)
+                }
+            }
+        }
+    }
+
+    /// `https:host` and `HTTPS://host` parse as URLs, but are not how anyone writes one.
+    fn with_authority(text: &str, start: &str) -> Result<Self, RedirectUriError> {
+        if text.starts_with(start) {
+            Ok(Self::Exact(text.to_owned()))
+        } else {
+            Err(RedirectUriError::NotAbsolute)
+        }
+    }
+
+    fn loopback_any_port(text: &str) -> Option<Self> {
+        LOOPBACK_ORIGINS.into_iter().find_map(|origin| {
+            let path = text.strip_prefix(origin)?.strip_prefix(":*")?;
+            (path.starts_with('/') && !path.contains('*')).then(|| Self::LoopbackAnyPort {
+                origin: origin.to_owned(),
+                path: path.to_owned(),
+            })
+        })
+    }
+
+    /// The redirect URI `sent` if this pattern allows it: the same text, but for the port of a loopback
+    /// pattern (RFC 8252 §7.3, RFC 9700 §2.1).
+    #[must_use]
+    pub fn matches(&self, sent: &str) -> Option<RedirectUri> {
+        let allowed = match self {
+            Self::Exact(registered) => registered == sent,
+            Self::LoopbackAnyPort { origin, path } => sent
+                .strip_prefix(origin.as_str())
+                .and_then(|rest| rest.strip_suffix(path.as_str()))
+                .is_some_and(|port| port.is_empty() || port.strip_prefix(':').is_some_and(is_port)),
+        };
+        allowed.then(|| RedirectUri(sent.to_owned()))
+    }
+
+    /// The web origin from which a single-page app at this URI calls the token endpoint; `None` for
+    /// anything but https and loopback http with a fixed port (D-12, D-20).
+    #[must_use]
+    pub fn web_origin(&self) -> Option<String> {
+        let Self::Exact(text) = self else { return None };
+        let origin = Url::parse(text).ok()?.origin();
+        origin.is_tuple().then(|| origin.ascii_serialization())
+    }
+
+    /// Whether `origin` may be that of a single-page app at this URI.
+    #[must_use]
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        match self {
+            Self::Exact(_) => self.web_origin().as_deref() == Some(origin),
+            Self::LoopbackAnyPort {
+                origin: registered, ..
+            } => origin
+                .strip_prefix(registered.as_str())
+                .is_some_and(|port| port.is_empty() || port.strip_prefix(':').is_some_and(is_port)),
+        }
+    }
+}
+
+impl fmt::Display for RedirectUriPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(text) => formatter.write_str(text),
+            Self::LoopbackAnyPort { origin, path } => write!(formatter, "{origin}:*{path}"),
+        }
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("127.0.0.1" | "[::1]"))
+}
+
+/// A port as a client writes it: 1 to 65535 in decimal, no leading zero.
+fn is_port(text: &str) -> bool {
+    !text.starts_with('0')
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && text.parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registered(text: &str) -> Result<RedirectUriPattern, RedirectUriError> {
+        RedirectUriPattern::parse(text, RedirectUriUse::Installed)
+    }
+
+    #[test]
+    fn registration_takes_the_forms_of_the_specification() {
+        for text in [
+            "com.example.app:/callback",
+            "packagebuilder:/callback",
+            "http://127.0.0.1:8000/callback",
+            "http://127.0.0.1:*/callback",
+            "http://[::1]:*/callback",
+            "https://app.example.com/callback?tenant=1",
+        ] {
+            assert_eq!(registered(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn registration_refuses_everything_else() {
+        for (text, error) in [
+            ("https://app.example.com/cb#x", RedirectUriError::Fragment),
+            ("https://*.example.com/cb", RedirectUriError::Wildcard),
+            ("https://app.example.com:*/cb", RedirectUriError::Wildcard),
+            ("http://localhost:*/cb", RedirectUriError::Wildcard),
+            ("http://127.0.0.1:*/a/*", RedirectUriError::Wildcard),
+            ("http://localhost:8000/cb", RedirectUriError::PlainHttp),
+            ("http://app.example.com/cb", RedirectUriError::PlainHttp),
+            (
+                "http://127.0.0.1.example.com/cb",
+                RedirectUriError::PlainHttp,
+            ),
+            (
+                "https://user@app.example.com/cb",
+                RedirectUriError::Credentials,
+            ),
+            (
+                "com.example.app://host/cb",
+                RedirectUriError::PrivateUseForm,
+            ),
+            ("com.example.app:cb", RedirectUriError::PrivateUseForm),
+            (
+                "javascript:/alert(1)",
+                RedirectUriError::ForbiddenScheme("javascript".into()),
+            ),
+            ("data:/x", RedirectUriError::ForbiddenScheme("data".into())),
+            ("/callback", RedirectUriError::NotAbsolute),
+            ("https:app.example.com/cb", RedirectUriError::NotAbsolute),
+            (
+                "https://app.example.com\\@evil.example/",
+                RedirectUriError::NotAbsolute,
+            ),
+            ("https://app.example.com/a b", RedirectUriError::NotAbsolute),
+            ("", RedirectUriError::NotAbsolute),
+        ] {
+            assert_eq!(registered(text), Err(error), "{text}");
+        }
+        assert_eq!(
+            RedirectUriPattern::parse("com.example.app:/cb", RedirectUriUse::WebServer),
+            Err(RedirectUriError::PrivateUseScheme)
+        );
+    }
+
+    /// Checklist row 1: exact text; only the loopback port may differ.
+    #[test]
+    fn nothing_but_the_registered_text_matches() {
+        let pattern = registered("https://app.example.com/callback?tenant=1").unwrap();
+        assert!(
+            pattern
+                .matches("https://app.example.com/callback?tenant=1")
+                .is_some()
+        );
+        for sent in [
+            "https://evil.example.com/callback?tenant=1",
+            "https://app.example.com.evil.example/callback?tenant=1",
+            "https://app.example.com/callback",
+            "https://app.example.com/callback?tenant=2",
+            "https://app.example.com/callback?tenant=1&x=1",
+            "https://app.example.com/callback/?tenant=1",
+            "https://app.example.com/Callback?tenant=1",
+            "https://APP.example.com/callback?tenant=1",
+            "HTTPS://app.example.com/callback?tenant=1",
+            "http://app.example.com/callback?tenant=1",
+            "https://app.example.com:443/callback?tenant=1",
+            "https://user@app.example.com/callback?tenant=1",
+            "https://app.example.com/x/../callback?tenant=1",
+            "https://app.example.com/%63allback?tenant=1",
+            "https://app.example.com/callback?tenant=1#fragment",
+        ] {
+            assert_eq!(pattern.matches(sent), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_wildcard_matches_any_port_and_nothing_else() {
+        let pattern = registered("http://127.0.0.1:*/callback").unwrap();
+        for sent in [
+            "http://127.0.0.1:1/callback",
+            "http://127.0.0.1:65535/callback",
+            "http://127.0.0.1/callback",
+        ] {
+            assert!(pattern.matches(sent).is_some(), "{sent}");
+        }
+        for sent in [
+            "http://127.0.0.1:65536/callback",
+            "http://127.0.0.1:0/callback",
+            "http://127.0.0.1:/callback",
+            "http://127.0.0.1:080/callback",
+            "http://127.0.0.1:*/callback",
+            "http://127.0.0.1:80@evil.example/callback",
+            "http://127.0.0.1.evil.example/callback",
+            "http://localhost:80/callback",
+            "http://127.0.0.2:80/callback",
+            "https://127.0.0.1:80/callback",
+            "http://127.0.0.1:80/callback/",
+            "http://127.0.0.1:80/callback?x=1",
+            "http://127.0.0.1:80/x/callback",
+        ] {
+            assert_eq!(pattern.matches(sent), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_appended_and_the_registered_query_stays() {
+        let add = |text: &str| {
+            registered(text)
+                .unwrap()
+                .matches(text)
+                .unwrap()
+                .with_parameters([("code", "a b"), ("state", "ü&=")])
+        };
+        assert_eq!(
+            add("https://a.example/cb"),
+            "https://a.example/cb?code=a+b&state=%C3%BC%26%3D"
+        );
+        assert_eq!(
+            add("https://a.example/cb?x=%7E"),
+            "https://a.example/cb?x=%7E&code=a+b&state=%C3%BC%26%3D"
+        );
+        assert_eq!(
+            add("https://a.example/cb?"),
+            "https://a.example/cb?code=a+b&state=%C3%BC%26%3D"
+        );
+        assert_eq!(
+            add("com.example.app:/cb"),
+            "com.example.app:/cb?code=a+b&state=%C3%BC%26%3D"
+        );
+    }
+
+    #[test]
+    fn form_action_names_the_origin_or_the_scheme() {
+        let source = |text: &str| {
+            registered(text)
+                .unwrap()
+                .matches(text)
+                .unwrap()
+                .form_action_source()
+        };
+        assert_eq!(source("https://a.example/cb"), "https://a.example");
+        assert_eq!(source("http://127.0.0.1:8000/cb"), "http://127.0.0.1:8000");
+        assert_eq!(source("com.example.app:/cb"), "com.example.app:");
+    }
+}

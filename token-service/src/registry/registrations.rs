@@ -1,0 +1,1 @@
+//! The registrations file (TOML).

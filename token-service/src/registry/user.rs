@@ -1,0 +1,88 @@
+//! Users of the authorization server and their linked project-information accounts (spec §1).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The username of an authorization-server account: 1 to 255 characters, no control characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Username(String);
+
+impl Username {
+    /// Reads a username; `None` when it is empty, too long or has control characters.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let legal = !text.is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
+        legal.then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Username {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a username has 1 to 255 characters and no control characters")
+    }
+}
+
+impl From<Username> for String {
+    fn from(username: Username) -> Self {
+        username.0
+    }
+}
+
+impl fmt::Display for Username {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A linked project-information account.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LinkedAccount {
+    /// User ID of the account; becomes the claim `user_id`.
+    pub user_id: String,
+    /// Username of the account; becomes the claim `user_hat`.
+    pub username: String,
+    /// URL of the instance on which the account is located; becomes the claim `user_site`.
+    pub site: String,
+}
+
+/// A user of the authorization server.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The account's username: the `sub` of tokens and assertions.
+    pub username: Username,
+    /// E-mail address; used by legacy single sign-on, need not be unique.
+    pub email: Option<String>,
+    /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
+    pub password_hash: Option<String>,
+    /// The TOTP secret, sealed with the encryption key; `None` without a second factor.
+    pub totp_secret_sealed: Option<Vec<u8>>,
+    /// Organization, compared with a non-interactive client's (D-19).
+    pub organization: Option<String>,
+    /// Legacy: may be found by e-mail.
+    pub single_sign_on: bool,
+    /// Linked accounts, in the order of registration.
+    pub accounts: Vec<LinkedAccount>,
+    /// A disabled user can neither sign in nor be named.
+    pub enabled: bool,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("User")
+            .field("username", &self.username)
+            .field("accounts", &self.accounts)
+            .field("enabled", &self.enabled)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! Authorization codes (spec §3, D-2).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::grant::{Grant, GrantId};
+use crate::clock::Timestamp;
+use crate::digest::Digest;
+use crate::registry::{ClientId, LinkedAccount, Scope, Username};
+
+/// How long a used code is remembered, so that a second use still finds and revokes the grant.
+pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a code stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeRecord {
+    /// The client that the code was issued to.
+    pub client_id: ClientId,
+    /// The redirect URI of the authorization request, as text.
+    pub redirect_uri: String,
+    /// The PKCE challenge: SHA-256 of the verifier.
+    pub code_challenge: Option<Digest>,
+    /// The user who signed in.
+    pub username: Username,
+    /// The linked account that was selected.
+    pub account: LinkedAccount,
+    /// Authorized scopes.
+    pub scope: Scope,
+    /// How the user signed in.
+    pub amr: Vec<String>,
+    /// When the user signed in.
+    pub authenticated_at: Timestamp,
+    /// From this second on the code is refused.
+    pub expires_at: Timestamp,
+}
+
+/// What a client presents with a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresentedCode {
+    /// The client.
+    pub client_id: ClientId,
+    /// The redirect URI, as text.
+    pub redirect_uri: String,
+    /// SHA-256 of the code verifier that was sent.
+    pub verifier_digest: Option<Digest>,
+    /// Whether the client proved its secret. Without a proof, only a code with a challenge is redeemed (D-25).
+    pub client_authenticated: bool,
+}
+
+/// Why a code does not fit what was presented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeMismatch {
+    /// The code was issued to another client (RFC 6749 §4.1.3).
+    Client,
+    /// Too late.
+    Expired,
+    /// The redirect URI differs from the authorization request's (RFC 6749 §4.1.3).
+    RedirectUri,
+    /// The code has a challenge and no verifier came (RFC 7636 §4.6).
+    VerifierMissing,
+    /// A verifier came for a code without a challenge: a downgrade attempt (RFC 9700 §4.8.2).
+    VerifierUnexpected,
+    /// The verifier is not the one of the challenge (RFC 7636 §4.6).
+    VerifierWrong,
+    /// Neither a secret nor a verifier proves who the client is (D-25).
+    ClientUnproven,
+}
+
+impl CodeRecord {
+    /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself.
+    ///
+    /// # Errors
+    /// The first [`CodeMismatch`], client first so that another client learns nothing of the code.
+    pub fn check(&self, presented: &PresentedCode, now: Timestamp) -> Result<(), CodeMismatch> {
+        if self.client_id != presented.client_id {
+            return Err(CodeMismatch::Client);
+        }
+        if now >= self.expires_at {
+            return Err(CodeMismatch::Expired);
+        }
+        match (&self.code_challenge, &presented.verifier_digest) {
+            (Some(_), None) => return Err(CodeMismatch::VerifierMissing),
+            (None, Some(_)) => return Err(CodeMismatch::VerifierUnexpected),
+            (Some(challenge), Some(digest)) if challenge != digest => {
+                return Err(CodeMismatch::VerifierWrong);
+            }
+            (None, None) if !presented.client_authenticated => {
+                return Err(CodeMismatch::ClientUnproven);
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        if self.redirect_uri != presented.redirect_uri {
+            return Err(CodeMismatch::RedirectUri);
+        }
+        Ok(())
+    }
+}
+
+/// The outcome of presenting a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redemption {
+    /// The code is used up and this is its new grant.
+    Redeemed(Box<Grant>),
+    /// The code was used before by the same client; the grant of that use is now revoked.
+    Replayed(GrantId),
+    /// The code does not fit; nothing changed.
+    Mismatch(CodeMismatch),
+    /// No such code.
+    Unknown,
+}

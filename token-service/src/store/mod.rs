@@ -1,0 +1,196 @@
+//! Durable state behind one trait of atomic domain operations.
+//!
+//! Every operation is one transaction: whatever must hold together is decided and written inside it, and its
+//! answer is given only when the write is durable. `Replayed`, `Reused`, `AlreadyClaimed` are successful
+//! outcomes whose consequences are already on disk; an [`Err`](StoreError) means that storage failed and
+//! nothing is known.
+
+pub mod code;
+pub mod grant;
+pub mod redb;
+pub mod session;
+pub mod signing_key;
+
+use async_trait::async_trait;
+
+use crate::clock::Timestamp;
+use crate::digest::Digest;
+use crate::registry::{Client, ClientId, User, Username};
+
+pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
+pub use grant::{Grant, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId};
+pub use session::{Session, SessionStage};
+pub use signing_key::SealedSigningKey;
+
+/// Why an operation has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The queue of the writer is full: try again soon.
+    #[error("the store is overloaded")]
+    Overloaded,
+    /// Reading or writing failed; whether the operation took effect is unknown.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// The outcome of claiming something that may be used once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It was unused, and is now used for ever (until it expires by itself).
+    Claimed,
+    /// Somebody used it before.
+    AlreadyClaimed,
+}
+
+/// Changes of the registry, made together or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegistryChange {
+    /// Clients to add or replace, by client id.
+    pub put_clients: Vec<Client>,
+    /// Clients to remove; their grants are revoked in the same transaction.
+    pub remove_clients: Vec<ClientId>,
+    /// Users to add or replace, by username.
+    pub put_users: Vec<User>,
+    /// Users to remove; their grants are revoked and their sessions end in the same transaction.
+    pub remove_users: Vec<Username>,
+}
+
+/// What a sweep removed, in rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Rows removed in this batch.
+    pub removed: usize,
+    /// Whether more expired rows wait.
+    pub more: bool,
+}
+
+/// Something that is revoked, as the feed to the edge tells it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Revoked {
+    /// All tokens of one authorization.
+    Grant(GrantId),
+    /// All tokens of one client that were issued up to the entry's time.
+    Client(ClientId),
+    /// All tokens of one user that were issued up to the entry's time.
+    User(Username),
+}
+
+/// One entry of the revocation feed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Revocation {
+    /// Position in the feed: strictly rising, never reused.
+    pub sequence: u64,
+    /// What is revoked.
+    pub revoked: Revoked,
+    /// When it was revoked.
+    pub at: Timestamp,
+    /// When every access token that it concerns has expired; the entry is swept after it.
+    pub expires_at: Timestamp,
+}
+
+/// The state of the service. Implementations are safe to share and to call concurrently.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    // --- registry -------------------------------------------------------------------------------
+
+    /// All clients and users.
+    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError>;
+
+    /// Applies `change` atomically. `access_token_lifetime` bounds the revocation entries of what is removed.
+    async fn change_registry(
+        &self,
+        change: RegistryChange,
+        now: Timestamp,
+        access_token_lifetime: std::time::Duration,
+    ) -> Result<(), StoreError>;
+
+    // --- signing keys ---------------------------------------------------------------------------
+
+    /// All signing keys, sealed, oldest first.
+    async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError>;
+
+    /// Adds `key` unless the store has a key of the same algorithm that is not retired; the answer is all
+    /// keys after that. Two replicas that start together thus agree on one key.
+    async fn ensure_signing_key(
+        &self,
+        key: SealedSigningKey,
+    ) -> Result<Vec<SealedSigningKey>, StoreError>;
+
+    // --- authorization codes --------------------------------------------------------------------
+
+    /// Keeps a fresh code.
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError>;
+
+    /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
+    ///
+    /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented, the code
+    /// is marked as used and the grant is written. A mismatch changes nothing; a second use by the code's own
+    /// client revokes the grant of the first. Of any number of parallel calls exactly one is `Redeemed`.
+    async fn redeem_code(
+        &self,
+        code: Digest,
+        presented: PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError>;
+
+    // --- grants and refresh tokens --------------------------------------------------------------
+
+    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction.
+    async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
+
+    /// The grant, revoked or not, while it is remembered.
+    async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
+
+    /// Ends a grant: its refresh token is dead and the revocation is in the feed when this returns. `false`
+    /// when there is no such live grant.
+    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
+    async fn revocations_since(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, StoreError>;
+
+    // --- things that may be used once -----------------------------------------------------------
+
+    /// Claims an assertion's `jti` for a client until `expires_at` (spec §2.3, D-10).
+    async fn claim_jti(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError>;
+
+    /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
+    /// last claimed one are `AlreadyClaimed`.
+    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
+
+    // --- sessions -------------------------------------------------------------------------------
+
+    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction.
+    async fn start_session(
+        &self,
+        id: Digest,
+        session: Session,
+        replaces: Option<Digest>,
+    ) -> Result<(), StoreError>;
+
+    /// The live session with this id.
+    async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
+
+    /// Ends a session; ending an unknown one is no error.
+    async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
+
+    // --- upkeep ---------------------------------------------------------------------------------
+
+    /// Removes up to `limit` rows that expired before `now`.
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+
+    /// Fails when the store cannot take writes now.
+    async fn ready(&self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,31 @@
+//! Sign-in sessions (design section 8).
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::registry::Username;
+
+/// How far the sign-in of a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStage {
+    /// The password was right; the second factor is still owed. Nothing may be authorized yet.
+    SecondFactorOwed,
+    /// Signed in.
+    SignedIn,
+}
+
+/// A browser's session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Who signed in.
+    pub username: Username,
+    /// How far.
+    pub stage: SessionStage,
+    /// Authentication methods used so far (D-11).
+    pub amr: Vec<String>,
+    /// When the last method succeeded.
+    pub authenticated_at: Timestamp,
+    /// From this second on the session is over.
+    pub expires_at: Timestamp,
+}

@@ -1,0 +1,31 @@
+//! Signing keys as the store keeps them: sealed with the encryption key.
+
+use claims::Algorithm;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+
+/// A signing key. Its private part is readable only with the encryption key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedSigningKey {
+    /// The key identifier.
+    pub kid: String,
+    /// The algorithm it signs with.
+    pub algorithm: Algorithm,
+    /// The private key as PKCS#8 DER, sealed.
+    pub sealed_pkcs8: Vec<u8>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it stopped signing; it verifies until its last token has expired.
+    pub retired_at: Option<Timestamp>,
+}
+
+impl std::fmt::Debug for SealedSigningKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SealedSigningKey")
+            .field("kid", &self.kid)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
