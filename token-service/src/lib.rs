@@ -4,7 +4,10 @@
 //! [`oauth`] knows neither actix nor redb nor the wall clock.
 
 pub mod clock;
+pub mod config;
 pub mod digest;
 pub mod random;
 pub mod registry;
+pub mod sealing;
+pub mod service;
 pub mod store;
