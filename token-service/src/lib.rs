@@ -11,3 +11,4 @@ pub mod registry;
 pub mod sealing;
 pub mod service;
 pub mod store;
+pub mod token;
