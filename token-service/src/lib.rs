@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod config;
 pub mod digest;
+pub mod http;
 pub mod oauth;
 pub mod random;
 pub mod registry;
@@ -13,3 +14,4 @@ pub mod sealing;
 pub mod service;
 pub mod store;
 pub mod token;
+pub mod upkeep;

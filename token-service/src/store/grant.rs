@@ -219,7 +219,10 @@ impl Grant {
             client_id: code.client_id,
             username: code.username,
             account: code.account,
-            current: RefreshStep { scope: code.scope.clone(), ..first },
+            current: RefreshStep {
+                scope: code.scope.clone(),
+                ..first
+            },
             scope: code.scope,
             amr: code.amr,
             authenticated_at: code.authenticated_at,
