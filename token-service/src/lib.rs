@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod config;
 pub mod digest;
+pub mod document;
 pub mod random;
 pub mod registry;
 pub mod sealing;
