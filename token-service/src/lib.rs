@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod config;
 pub mod digest;
+pub mod document;
 pub mod http;
 pub mod oauth;
 pub mod random;
