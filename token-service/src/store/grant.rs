@@ -254,8 +254,7 @@ impl Grant {
                     RotationDecision::Repeat(step.successor.clone())
                 }
                 _ => {
-                    self.revoked_at = Some(now);
-                    self.spent.clear();
+                    self.revoke(now);
                     RotationDecision::Revoke
                 }
             };
@@ -287,6 +286,24 @@ impl Grant {
         });
         self.current = next;
         RotationDecision::Rotate
+    }
+
+    /// Ends the grant; `false` when it had ended before.
+    pub fn revoke(&mut self, now: Timestamp) -> bool {
+        if self.revoked_at.is_some() {
+            return false;
+        }
+        self.revoked_at = Some(now);
+        self.spent.clear();
+        true
+    }
+
+    /// Whether nothing that stems from this grant can be alive, so that it may be forgotten: its access tokens
+    /// have expired, and its refresh token has expired or was revoked.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp, access_token_lifetime: Duration) -> bool {
+        let refresh_is_over = self.revoked_at.is_some() || self.current.refresh_expires_at < now;
+        refresh_is_over && self.current.issued_at + access_token_lifetime < now
     }
 }
 

@@ -6,6 +6,8 @@
 //! nothing is known.
 
 pub mod code;
+#[cfg(test)]
+mod conformance;
 pub mod grant;
 pub mod redb;
 pub mod session;
@@ -97,12 +99,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// All clients and users.
     async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError>;
 
-    /// Applies `change` atomically. `access_token_lifetime` bounds the revocation entries of what is removed.
+    /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
+    /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
+    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
     async fn change_registry(
         &self,
         change: RegistryChange,
         now: Timestamp,
-        access_token_lifetime: std::time::Duration,
     ) -> Result<(), StoreError>;
 
     // --- signing keys ---------------------------------------------------------------------------

@@ -1,0 +1,938 @@
+//! What every store must do, as plain functions over the trait. Each store's tests run all of them, once on a
+//! store that stays open and once on one that is closed and opened again between the steps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use claims::Algorithm;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::random::OsRandom;
+use crate::registry::{IntegrationType, LinkedAccount, Scope};
+use crate::store::code::USED_CODE_RETENTION;
+
+/// How long access tokens live in these tests.
+pub(super) const ACCESS: Duration = Duration::from_secs(3600);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+const GRACE: Duration = Duration::from_secs(10);
+const PARALLEL: usize = 100;
+
+/// A store under test.
+pub(super) trait Subject: Send {
+    /// The store, open.
+    fn store(&self) -> Arc<dyn Store>;
+    /// Closes and opens the store, in the run that tests durability.
+    fn restart(&mut self);
+}
+
+/// Defines one test per case for a store.
+macro_rules! conformance {
+    ($subject:expr) => {
+        $crate::store::conformance::conformance!($subject;
+            registry_changes_as_a_whole,
+            removing_a_client_ends_its_grants,
+            disabling_a_client_ends_its_grants,
+            disabling_a_user_ends_grants_and_sessions,
+            removing_a_user_ends_grants_and_sessions,
+            a_new_password_ends_grants_and_sessions,
+            unlinking_an_account_ends_its_grants_alone,
+            only_one_signing_key_of_an_algorithm,
+            a_code_is_redeemed_once,
+            a_replayed_code_revokes_its_grant,
+            a_used_code_is_remembered_and_then_forgotten,
+            a_mismatch_leaves_the_code_to_its_client,
+            parallel_redemptions_have_one_winner,
+            refresh_rotates,
+            a_repeated_refresh_within_the_grace_gets_the_same_answer,
+            a_reused_refresh_token_revokes_its_grant_alone,
+            refresh_expires_at_the_second,
+            parallel_refreshes_have_one_successor,
+            revoking_a_grant,
+            the_revocation_feed_rises_and_pages,
+            an_assertion_id_is_claimed_once_per_client,
+            parallel_claims_have_one_winner,
+            a_totp_step_is_claimed_once,
+            sessions_start_end_and_expire,
+            a_session_replaces_another,
+            the_sweep_removes_what_is_over_and_nothing_else,
+            the_sweep_keeps_to_its_limit,
+        );
+    };
+    ($subject:expr; $($case:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::store::conformance::$case(&mut $subject).await;
+            }
+        )*
+    };
+}
+pub(super) use conformance;
+
+pub(super) fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000 + seconds)
+}
+
+fn client_id(text: &str) -> ClientId {
+    ClientId::parse(text).unwrap()
+}
+
+fn username(text: &str) -> Username {
+    Username::parse(text).unwrap()
+}
+
+fn account(user_id: &str) -> LinkedAccount {
+    LinkedAccount {
+        user_id: user_id.into(),
+        username: format!("hat-{user_id}"),
+        site: "https://us1.example.com".into(),
+    }
+}
+
+fn client(id: &str) -> Client {
+    Client {
+        client_id: client_id(id),
+        name: "A client".into(),
+        integration: IntegrationType::Installed {
+            redirect_uris: vec![],
+        },
+        scopes: Scope::parse("projects").unwrap(),
+        enabled: true,
+    }
+}
+
+fn user(name: &str) -> User {
+    User {
+        username: username(name),
+        email: None,
+        password_hash: Some("hash".into()),
+        totp_secret_sealed: None,
+        organization: None,
+        single_sign_on: false,
+        accounts: vec![account("1"), account("2")],
+        enabled: true,
+    }
+}
+
+/// A code of client `web`, user `ada` and account 1 that was issued at 0.
+pub(super) fn code() -> CodeRecord {
+    CodeRecord {
+        client_id: client_id("web"),
+        redirect_uri: "https://app.example.com/callback".into(),
+        code_challenge: Some(Digest::of(b"verifier")),
+        username: username("ada"),
+        account: account("1"),
+        scope: Scope::parse("projects").unwrap(),
+        amr: vec!["USERNAME_PASSWORD".into()],
+        authenticated_at: at(0),
+        expires_at: at(60),
+    }
+}
+
+fn fitting() -> PresentedCode {
+    PresentedCode {
+        client_id: client_id("web"),
+        redirect_uri: "https://app.example.com/callback".into(),
+        verifier_digest: Some(Digest::of(b"verifier")),
+        client_authenticated: false,
+    }
+}
+
+fn first_step(now: Timestamp) -> RefreshStep {
+    RefreshStep {
+        refresh_id: TokenId::generate(&OsRandom).unwrap(),
+        access_id: TokenId::generate(&OsRandom).unwrap(),
+        scope: Scope::default(),
+        issued_at: now,
+        refresh_expires_at: now + WEEK,
+    }
+}
+
+async fn redeem(
+    store: &dyn Store,
+    code: &str,
+    presented: PresentedCode,
+    now: Timestamp,
+) -> Redemption {
+    store
+        .redeem_code(
+            Digest::of(code.as_bytes()),
+            presented,
+            GrantId::generate(&OsRandom, now).unwrap(),
+            first_step(now),
+            now,
+        )
+        .await
+        .unwrap()
+}
+
+/// A grant that redeeming `record` gave at 0.
+pub(super) async fn grant_of(store: &dyn Store, record: CodeRecord) -> Grant {
+    let code = crate::random::text::<16>(&OsRandom).unwrap();
+    let presented = PresentedCode {
+        client_id: record.client_id.clone(),
+        ..fitting()
+    };
+    store
+        .issue_code(Digest::of(code.as_bytes()), record)
+        .await
+        .unwrap();
+    match redeem(store, &code, presented, at(0)).await {
+        Redemption::Redeemed(grant) => *grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> RefreshRotation {
+    RefreshRotation {
+        grant_id: grant.grant_id,
+        refresh_id,
+        client_id: grant.client_id.clone(),
+        scope: None,
+        next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
+        next_access_id: TokenId::generate(&OsRandom).unwrap(),
+        now,
+        lifetime: WEEK,
+        grace: GRACE,
+    }
+}
+
+fn session(name: &str, expires_at: Timestamp) -> Session {
+    Session {
+        username: username(name),
+        stage: SessionStage::SignedIn,
+        amr: vec!["USERNAME_PASSWORD".into()],
+        authenticated_at: at(0),
+        expires_at,
+    }
+}
+
+async fn is_revoked(store: &dyn Store, grant: &Grant) -> bool {
+    let stored = store.grant(grant.grant_id).await.unwrap().unwrap();
+    stored.revoked_at.is_some()
+}
+
+async fn feed(store: &dyn Store) -> Vec<Revoked> {
+    store
+        .revocations_since(0, 100)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.revoked)
+        .collect()
+}
+
+fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
+    RegistryChange {
+        put_clients: clients,
+        put_users: users,
+        ..RegistryChange::default()
+    }
+}
+
+pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
+    let change = put(
+        vec![client("web"), client("other")],
+        vec![user("ada"), user("grace")],
+    );
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    subject.restart();
+    let change = RegistryChange {
+        put_clients: vec![Client {
+            name: "Renamed".into(),
+            ..client("web")
+        }],
+        remove_clients: vec![client_id("other"), client_id("never-there")],
+        put_users: vec![],
+        remove_users: vec![username("grace")],
+    };
+    subject
+        .store()
+        .change_registry(change, at(1))
+        .await
+        .unwrap();
+    subject.restart();
+    let (clients, users) = subject.store().registry().await.unwrap();
+    assert_eq!(
+        clients,
+        [Client {
+            name: "Renamed".into(),
+            ..client("web")
+        }]
+    );
+    assert_eq!(users, [user("ada")]);
+    assert_eq!(
+        feed(&*subject.store()).await,
+        [
+            Revoked::Client(client_id("other")),
+            Revoked::User(username("grace"))
+        ],
+        "what was never there is not announced"
+    );
+}
+
+/// One grant of client `web` and user `ada`, one of others; and a session of each user.
+async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
+    let change = put(
+        vec![client("web"), client("other")],
+        vec![user("ada"), user("grace")],
+    );
+    store.change_registry(change, at(0)).await.unwrap();
+    let mine = grant_of(store, code()).await;
+    let theirs = CodeRecord {
+        client_id: client_id("other"),
+        username: username("grace"),
+        account: account("2"),
+        ..code()
+    };
+    let theirs = grant_of(store, theirs).await;
+    for name in ["ada", "grace"] {
+        store
+            .start_session(Digest::of(name.as_bytes()), session(name, at(900)), None)
+            .await
+            .unwrap();
+    }
+    (mine, theirs)
+}
+
+async fn has_session(store: &dyn Store, name: &str) -> bool {
+    let id = Digest::of(name.as_bytes());
+    store.session(id, at(5)).await.unwrap().is_some()
+}
+
+async fn ends_one_of_two_grants(
+    subject: &mut impl Subject,
+    change: RegistryChange,
+    announced: impl FnOnce(&Grant) -> Revoked,
+    ends_sessions: bool,
+) {
+    let (mine, theirs) = two_grants(&*subject.store()).await;
+    subject.restart();
+    subject
+        .store()
+        .change_registry(change, at(5))
+        .await
+        .unwrap();
+    subject.restart();
+    let store = subject.store();
+    assert!(is_revoked(&*store, &mine).await);
+    assert!(!is_revoked(&*store, &theirs).await);
+    assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
+    assert!(has_session(&*store, "grace").await);
+    let announced = announced(&mine);
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    assert_eq!(
+        entries,
+        [Revocation {
+            sequence: 1,
+            revoked: announced,
+            at: at(5),
+            expires_at: at(5) + ACCESS
+        }]
+    );
+    let rotation = use_of(&mine, mine.current.refresh_id, at(6));
+    assert_eq!(
+        store.rotate_refresh(rotation).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Revoked)
+    );
+}
+
+pub(super) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject) {
+    let change = RegistryChange {
+        remove_clients: vec![client_id("web")],
+        ..RegistryChange::default()
+    };
+    let announced = |_: &Grant| Revoked::Client(client_id("web"));
+    ends_one_of_two_grants(subject, change, announced, false).await;
+}
+
+pub(super) async fn disabling_a_client_ends_its_grants(subject: &mut impl Subject) {
+    let disabled = Client {
+        enabled: false,
+        ..client("web")
+    };
+    let announced = |_: &Grant| Revoked::Client(client_id("web"));
+    ends_one_of_two_grants(subject, put(vec![disabled], vec![]), announced, false).await;
+}
+
+pub(super) async fn disabling_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let disabled = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let announced = |_: &Grant| Revoked::User(username("ada"));
+    ends_one_of_two_grants(subject, put(vec![], vec![disabled]), announced, true).await;
+}
+
+pub(super) async fn removing_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let change = RegistryChange {
+        remove_users: vec![username("ada")],
+        ..RegistryChange::default()
+    };
+    let announced = |_: &Grant| Revoked::User(username("ada"));
+    ends_one_of_two_grants(subject, change, announced, true).await;
+}
+
+pub(super) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let changed = User {
+        password_hash: Some("another".into()),
+        ..user("ada")
+    };
+    let announced = |grant: &Grant| Revoked::Grant(grant.grant_id);
+    ends_one_of_two_grants(subject, put(vec![], vec![changed]), announced, true).await;
+}
+
+pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
+    let unlinked = User {
+        accounts: vec![account("2")],
+        ..user("ada")
+    };
+    let kept = CodeRecord {
+        account: account("2"),
+        ..code()
+    };
+    let kept = grant_of(&*subject.store(), kept).await;
+    let announced = |grant: &Grant| Revoked::Grant(grant.grant_id);
+    ends_one_of_two_grants(subject, put(vec![], vec![unlinked]), announced, false).await;
+    assert!(!is_revoked(&*subject.store(), &kept).await);
+}
+
+pub(super) async fn only_one_signing_key_of_an_algorithm(subject: &mut impl Subject) {
+    let key = |kid: &str, algorithm, created_at| SealedSigningKey {
+        kid: kid.into(),
+        algorithm,
+        sealed_pkcs8: vec![1, 2, 3],
+        created_at,
+        retired_at: None,
+    };
+    let mut tasks = JoinSet::new();
+    for number in 0..PARALLEL {
+        let store = subject.store();
+        let key = key(&format!("kid-{number}"), Algorithm::EdDsa, at(0));
+        tasks.spawn(async move { store.ensure_signing_key(key).await.unwrap() });
+    }
+    let answers = tasks.join_all().await;
+    let first = answers.first().unwrap();
+    assert_eq!(first.len(), 1);
+    assert!(answers.iter().all(|answer| answer == first));
+    subject.restart();
+    let other = key("another", Algorithm::Es256, at(1));
+    let both = subject.store().ensure_signing_key(other).await.unwrap();
+    assert_eq!(both.len(), 2);
+    assert_eq!(both.first(), first.first());
+    subject.restart();
+    assert_eq!(subject.store().signing_keys().await.unwrap(), both);
+}
+
+pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
+    let store = subject.store();
+    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(59)).await else {
+        panic!("the code fits");
+    };
+    assert_eq!(grant.username, username("ada"));
+    assert_eq!(grant.current.scope, code().scope);
+    drop(store);
+    subject.restart();
+    let stored = subject.store().grant(grant.grant_id).await.unwrap();
+    assert_eq!(stored, Some(*grant));
+    let unknown = redeem(&*subject.store(), "another", fitting(), at(59)).await;
+    assert_eq!(unknown, Redemption::Unknown);
+}
+
+pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
+    let store = subject.store();
+    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(1)).await else {
+        panic!("the code fits");
+    };
+    drop(store);
+    subject.restart();
+    let stranger = PresentedCode {
+        client_id: client_id("other"),
+        ..fitting()
+    };
+    let store = subject.store();
+    assert_eq!(
+        redeem(&*store, "c", stranger, at(2)).await,
+        Redemption::Mismatch(CodeMismatch::Client)
+    );
+    assert!(
+        !is_revoked(&*store, &grant).await,
+        "a stranger ends nothing"
+    );
+    let replayed = redeem(&*store, "c", fitting(), at(3)).await;
+    assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    assert!(is_revoked(&*store, &grant).await);
+    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
+    let again = redeem(&*store, "c", fitting(), at(4)).await;
+    assert_eq!(again, Redemption::Replayed(grant.grant_id));
+    assert_eq!(feed(&*store).await.len(), 1, "announced once");
+}
+
+pub(super) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut impl Subject) {
+    let store = subject.store();
+    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    redeem(&*store, "c", fitting(), at(1)).await;
+    let last = at(1) + USED_CODE_RETENTION;
+    store.sweep(last, 100).await.unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    let replayed = redeem(&*store, "c", fitting(), last).await;
+    assert!(matches!(replayed, Redemption::Replayed(_)));
+    let after = last + Duration::from_secs(1);
+    store.sweep(after, 100).await.unwrap();
+    assert_eq!(
+        redeem(&*store, "c", fitting(), after).await,
+        Redemption::Unknown
+    );
+}
+
+pub(super) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
+    let store = subject.store();
+    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    let cases = [
+        (
+            PresentedCode {
+                client_id: client_id("other"),
+                ..fitting()
+            },
+            CodeMismatch::Client,
+        ),
+        (
+            PresentedCode {
+                verifier_digest: None,
+                ..fitting()
+            },
+            CodeMismatch::VerifierMissing,
+        ),
+        (
+            PresentedCode {
+                verifier_digest: Some(Digest::of(b"wrong")),
+                ..fitting()
+            },
+            CodeMismatch::VerifierWrong,
+        ),
+        (
+            PresentedCode {
+                redirect_uri: "https://app.example.com/callback/".into(),
+                ..fitting()
+            },
+            CodeMismatch::RedirectUri,
+        ),
+    ];
+    for (presented, mismatch) in cases {
+        assert_eq!(
+            redeem(&*store, "c", presented, at(1)).await,
+            Redemption::Mismatch(mismatch)
+        );
+    }
+    assert_eq!(
+        redeem(&*store, "c", fitting(), at(60)).await,
+        Redemption::Mismatch(CodeMismatch::Expired)
+    );
+    assert!(matches!(
+        redeem(&*store, "c", fitting(), at(59)).await,
+        Redemption::Redeemed(_)
+    ));
+}
+
+pub(super) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
+    for round in 0..10 {
+        let code_text = format!("c{round}");
+        subject
+            .store()
+            .issue_code(Digest::of(code_text.as_bytes()), code())
+            .await
+            .unwrap();
+        let mut tasks = JoinSet::new();
+        for _ in 0..PARALLEL {
+            let (store, code_text) = (subject.store(), code_text.clone());
+            tasks.spawn(async move { redeem(&*store, &code_text, fitting(), at(1)).await });
+        }
+        let outcomes = tasks.join_all().await;
+        let winners: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Redemption::Redeemed(grant) => Some(grant),
+                _ => None,
+            })
+            .collect();
+        let [winner] = winners.as_slice() else {
+            panic!("{} winners", winners.len());
+        };
+        let replayed = Redemption::Replayed(winner.grant_id);
+        let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
+        assert_eq!(losers.count(), PARALLEL - 1);
+        assert!(is_revoked(&*subject.store(), winner).await);
+    }
+}
+
+pub(super) async fn refresh_rotates(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let mut live = grant.current.refresh_id;
+    for second in [10, 100, 1000] {
+        subject.restart();
+        let rotation = use_of(&grant, live, at(second));
+        let outcome = subject
+            .store()
+            .rotate_refresh(rotation.clone())
+            .await
+            .unwrap();
+        let Rotation::Rotated(rotated) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(rotated.current.refresh_id, rotation.next_refresh_id);
+        assert_eq!(rotated.current.access_id, rotation.next_access_id);
+        assert_eq!(rotated.current.refresh_expires_at, at(second) + WEEK);
+        live = rotation.next_refresh_id;
+    }
+    let missing = RefreshRotation {
+        grant_id: GrantId::generate(&OsRandom, at(0)).unwrap(),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(missing).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Unknown)
+    );
+    let stranger = RefreshRotation {
+        client_id: client_id("other"),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(stranger).await.unwrap(),
+        Rotation::Refused(RotationRefusal::OtherClient)
+    );
+    let more = RefreshRotation {
+        scope: Scope::parse("projects admin"),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(more).await.unwrap(),
+        Rotation::Refused(RotationRefusal::ScopeExceeded)
+    );
+}
+
+pub(super) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
+    subject: &mut impl Subject,
+) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let first = grant.current.refresh_id;
+    let rotation = use_of(&grant, first, at(100));
+    let Rotation::Rotated(rotated) = subject.store().rotate_refresh(rotation).await.unwrap() else {
+        panic!("the first use rotates");
+    };
+    for second in [100, 105, 110] {
+        subject.restart();
+        let repeated = use_of(&grant, first, at(second));
+        let Rotation::Repeated { step, .. } =
+            subject.store().rotate_refresh(repeated).await.unwrap()
+        else {
+            panic!("second {second} is within the grace");
+        };
+        assert_eq!(step, rotated.current);
+    }
+    let late = use_of(&grant, first, at(111));
+    assert_eq!(
+        subject.store().rotate_refresh(late).await.unwrap(),
+        Rotation::Reused(grant.grant_id),
+        "the grace counts from the first use"
+    );
+}
+
+pub(super) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let other_device = grant_of(&*subject.store(), code()).await;
+    let stolen = grant.current.refresh_id;
+    let rotation = use_of(&grant, stolen, at(100));
+    subject.store().rotate_refresh(rotation).await.unwrap();
+    subject.restart();
+    let reuse = use_of(&grant, stolen, at(200));
+    assert_eq!(
+        subject.store().rotate_refresh(reuse).await.unwrap(),
+        Rotation::Reused(grant.grant_id)
+    );
+    subject.restart();
+    let store = subject.store();
+    assert!(is_revoked(&*store, &grant).await);
+    assert!(!is_revoked(&*store, &other_device).await);
+    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
+}
+
+pub(super) async fn refresh_expires_at_the_second(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    subject.restart();
+    let end = at(0) + WEEK;
+    let at_the_end = use_of(&grant, grant.current.refresh_id, end);
+    assert_eq!(
+        subject.store().rotate_refresh(at_the_end).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Expired)
+    );
+    let before = Timestamp::from_seconds(end.seconds() - 1);
+    let before = use_of(&grant, grant.current.refresh_id, before);
+    assert!(matches!(
+        subject.store().rotate_refresh(before).await.unwrap(),
+        Rotation::Rotated(_)
+    ));
+}
+
+pub(super) async fn parallel_refreshes_have_one_successor(subject: &mut impl Subject) {
+    for _ in 0..10 {
+        let grant = grant_of(&*subject.store(), code()).await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..PARALLEL {
+            let (store, rotation) = (
+                subject.store(),
+                use_of(&grant, grant.current.refresh_id, at(5)),
+            );
+            tasks.spawn(async move { store.rotate_refresh(rotation).await.unwrap() });
+        }
+        let mut rotated = 0;
+        let successors: BTreeSet<String> = tasks
+            .join_all()
+            .await
+            .into_iter()
+            .map(|outcome| match outcome {
+                Rotation::Rotated(grant) => {
+                    rotated += 1;
+                    grant.current.refresh_id.to_string()
+                }
+                Rotation::Repeated { step, .. } => step.refresh_id.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((rotated, successors.len()), (1, 1));
+    }
+}
+
+pub(super) async fn revoking_a_grant(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let id = grant.grant_id;
+    assert!(subject.store().revoke_grant(id, at(5)).await.unwrap());
+    subject.restart();
+    let store = subject.store();
+    assert!(!store.revoke_grant(id, at(6)).await.unwrap());
+    assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
+    let never = GrantId::generate(&OsRandom, at(0)).unwrap();
+    assert!(!store.revoke_grant(never, at(6)).await.unwrap());
+}
+
+pub(super) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subject) {
+    let mut revoked = Vec::new();
+    for second in 0..10 {
+        let grant = grant_of(&*subject.store(), code()).await;
+        subject
+            .store()
+            .revoke_grant(grant.grant_id, at(second))
+            .await
+            .unwrap();
+        revoked.push(Revoked::Grant(grant.grant_id));
+    }
+    subject.restart();
+    let store = subject.store();
+    let mut since = 0;
+    let mut read = Vec::new();
+    loop {
+        let page = store.revocations_since(since, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 3);
+        assert!(page.is_sorted_by(|one, other| one.sequence < other.sequence));
+        since = last.sequence;
+        read.extend(page.into_iter().map(|entry| entry.revoked));
+    }
+    assert_eq!(read, revoked);
+    // Sequences are not used again after a sweep: a reader behind position 10 must see what follows.
+    store.sweep(at(20) + ACCESS, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, []);
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(30)).await.unwrap();
+    let page = store.revocations_since(since, 3).await.unwrap();
+    let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
+    assert_eq!(sequences, [11]);
+}
+
+async fn claim(store: &dyn Store, client: &str, jti: &str, now: Timestamp) -> Claim {
+    store
+        .claim_jti(
+            client_id(client),
+            jti.into(),
+            now + Duration::from_secs(60),
+            now,
+        )
+        .await
+        .unwrap()
+}
+
+pub(super) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut impl Subject) {
+    assert_eq!(
+        claim(&*subject.store(), "a", "1", at(0)).await,
+        Claim::Claimed
+    );
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(
+        claim(&*store, "a", "1", at(59)).await,
+        Claim::AlreadyClaimed
+    );
+    assert_eq!(claim(&*store, "b", "1", at(59)).await, Claim::Claimed);
+    assert_eq!(claim(&*store, "a", "2", at(59)).await, Claim::Claimed);
+    store.sweep(at(60), 100).await.unwrap();
+    assert_eq!(
+        claim(&*store, "a", "1", at(60)).await,
+        Claim::Claimed,
+        "the assertion that had it has expired"
+    );
+    store.sweep(at(61), 100).await.unwrap();
+    assert_eq!(
+        claim(&*store, "a", "1", at(61)).await,
+        Claim::AlreadyClaimed
+    );
+}
+
+pub(super) async fn parallel_claims_have_one_winner(subject: &mut impl Subject) {
+    for round in 0..10 {
+        let mut tasks = JoinSet::new();
+        for _ in 0..PARALLEL {
+            let store = subject.store();
+            tasks.spawn(async move { claim(&*store, "a", &format!("jti-{round}"), at(0)).await });
+        }
+        let outcomes = tasks.join_all().await;
+        let won = outcomes
+            .iter()
+            .filter(|outcome| **outcome == Claim::Claimed);
+        assert_eq!(won.count(), 1);
+    }
+}
+
+pub(super) async fn a_totp_step_is_claimed_once(subject: &mut impl Subject) {
+    let ada = || username("ada");
+    let claim =
+        async |store: Arc<dyn Store>, name, step| store.claim_totp_step(name, step).await.unwrap();
+    assert_eq!(claim(subject.store(), ada(), 10).await, Claim::Claimed);
+    subject.restart();
+    assert_eq!(
+        claim(subject.store(), ada(), 10).await,
+        Claim::AlreadyClaimed
+    );
+    assert_eq!(
+        claim(subject.store(), ada(), 9).await,
+        Claim::AlreadyClaimed
+    );
+    assert_eq!(
+        claim(subject.store(), username("grace"), 10).await,
+        Claim::Claimed
+    );
+    assert_eq!(claim(subject.store(), ada(), 11).await, Claim::Claimed);
+}
+
+pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
+    let id = Digest::of(b"session");
+    let started = session("ada", at(100));
+    subject
+        .store()
+        .start_session(id, started.clone(), None)
+        .await
+        .unwrap();
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(store.session(id, at(99)).await.unwrap(), Some(started));
+    assert_eq!(store.session(id, at(100)).await.unwrap(), None);
+    let other = Digest::of(b"other");
+    assert_eq!(store.session(other, at(1)).await.unwrap(), None);
+    store.end_session(other).await.unwrap();
+    store.end_session(id).await.unwrap();
+    drop(store);
+    subject.restart();
+    assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
+}
+
+pub(super) async fn a_session_replaces_another(subject: &mut impl Subject) {
+    let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
+    let store = subject.store();
+    store
+        .start_session(old, session("ada", at(100)), None)
+        .await
+        .unwrap();
+    store
+        .start_session(new, session("ada", at(200)), Some(old))
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(store.session(old, at(1)).await.unwrap(), None);
+    assert!(store.session(new, at(1)).await.unwrap().is_some());
+}
+
+pub(super) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mut impl Subject) {
+    let store = subject.store();
+    let dead = grant_of(&*store, code()).await;
+    let revoked = grant_of(&*store, code()).await;
+    let alive = grant_of(&*store, code()).await;
+    let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
+    store.rotate_refresh(refreshed).await.unwrap();
+    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    let id = Digest::of(b"session");
+    store
+        .start_session(id, session("ada", at(0) + WEEK + WEEK), None)
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    let remembered = async |grant: &Grant| store.grant(grant.grant_id).await.unwrap().is_some();
+    store.sweep(at(0) + ACCESS, 100).await.unwrap();
+    assert!(
+        remembered(&revoked).await,
+        "its access token lives to the end of the hour"
+    );
+    store.sweep(at(1) + ACCESS, 100).await.unwrap();
+    assert!(!remembered(&revoked).await);
+    assert!(remembered(&dead).await);
+    assert_eq!(
+        redeem(&*store, "c", fitting(), at(1)).await,
+        Redemption::Unknown,
+        "an expired code is forgotten"
+    );
+    store.sweep(at(0) + WEEK, 100).await.unwrap();
+    assert!(remembered(&dead).await);
+    store.sweep(at(1) + WEEK, 100).await.unwrap();
+    assert!(!remembered(&dead).await);
+    assert!(remembered(&alive).await);
+    assert!(store.session(id, at(1) + WEEK).await.unwrap().is_some());
+}
+
+pub(super) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
+    let store = subject.store();
+    for number in 0..25 {
+        claim(&*store, "a", &format!("jti-{number}"), at(0)).await;
+    }
+    drop(store);
+    subject.restart();
+    let mut swept = Vec::new();
+    loop {
+        let Swept { removed, more } = subject.store().sweep(at(100), 10).await.unwrap();
+        swept.push(removed);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(swept, [10, 10, 5]);
+}

@@ -1,1 +1,0 @@
-//! The default store: one redb file.

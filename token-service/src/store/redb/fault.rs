@@ -1,0 +1,38 @@
+//! What can go wrong with the file.
+
+use crate::store::StoreError;
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// The file could not be read or written. The transaction is lost and the file must be opened anew.
+    #[error(transparent)]
+    Storage(#[from] Box<redb::Error>),
+    /// One row is not what this version writes. Only operations on that row fail.
+    #[error("a row of the store cannot be read: {0}")]
+    Row(String),
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.to_string())
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::Storage(Box::new(error.into()))
+            }
+        })*
+    };
+}
+
+from_redb!(
+    redb::Error,
+    redb::StorageError,
+    redb::TableError,
+    redb::TransactionError,
+    redb::CommitError
+);

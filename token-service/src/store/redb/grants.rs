@@ -1,0 +1,147 @@
+//! Grants, their rotation and their end.
+
+use std::time::Duration;
+
+use redb::ReadableTable as _;
+
+use super::fault::Fault;
+use super::revocations::announce;
+use super::tables::{Tables, decode, encode};
+use crate::clock::Timestamp;
+use crate::store::grant::RotationDecision;
+use crate::store::{Grant, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal};
+
+/// Keeps a new grant.
+pub(super) fn insert(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let id = grant.grant_id.as_bytes();
+    put(tables, grant)?;
+    tables
+        .grants_by_client
+        .open()?
+        .insert((grant.client_id.as_str(), id), ())?;
+    tables
+        .grants_by_user
+        .open()?
+        .insert((grant.username.as_str(), id), ())?;
+    Ok(())
+}
+
+/// Forgets a grant.
+pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let id = grant.grant_id.as_bytes();
+    tables.grants.open()?.remove(id)?;
+    tables
+        .grants_by_client
+        .open()?
+        .remove((grant.client_id.as_str(), id))?;
+    tables
+        .grants_by_user
+        .open()?
+        .remove((grant.username.as_str(), id))?;
+    Ok(())
+}
+
+/// The grant with this id.
+pub(super) fn get(tables: &mut Tables<'_>, id: GrantId) -> Result<Option<Grant>, Fault> {
+    match tables.grants.open()?.get(id.as_bytes())? {
+        Some(row) => decode(row.value()).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let row = encode(grant)?;
+    tables
+        .grants
+        .open()?
+        .insert(grant.grant_id.as_bytes(), row.as_slice())?;
+    Ok(())
+}
+
+/// One use of a refresh token.
+pub(super) fn rotate(
+    tables: &mut Tables<'_>,
+    rotation: &RefreshRotation,
+    access_token_lifetime: Duration,
+) -> Result<Rotation, Fault> {
+    let Some(mut grant) = get(tables, rotation.grant_id)? else {
+        return Ok(Rotation::Refused(RotationRefusal::Unknown));
+    };
+    match grant.rotate(rotation) {
+        RotationDecision::Rotate => {
+            put(tables, &grant)?;
+            Ok(Rotation::Rotated(Box::new(grant)))
+        }
+        RotationDecision::Repeat(step) => Ok(Rotation::Repeated {
+            grant: Box::new(grant),
+            step,
+        }),
+        RotationDecision::Revoke => {
+            put(tables, &grant)?;
+            announce(
+                tables,
+                Revoked::Grant(grant.grant_id),
+                rotation.now,
+                access_token_lifetime,
+            )?;
+            Ok(Rotation::Reused(grant.grant_id))
+        }
+        RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
+    }
+}
+
+/// Ends a grant and tells the edge. `false` when there is no such live grant.
+pub(super) fn revoke(
+    tables: &mut Tables<'_>,
+    id: GrantId,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<bool, Fault> {
+    let ended = end(tables, id, now)?;
+    if ended {
+        announce(tables, Revoked::Grant(id), now, access_token_lifetime)?;
+    }
+    Ok(ended)
+}
+
+/// Ends a grant whose tokens the edge is told of otherwise. `false` when there is no such live grant.
+pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
+    let Some(mut grant) = get(tables, id)? else {
+        return Ok(false);
+    };
+    let ended = grant.revoke(now);
+    if ended {
+        put(tables, &grant)?;
+    }
+    Ok(ended)
+}
+
+/// The grants of a client.
+pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
+    ids(tables
+        .grants_by_client
+        .open()?
+        .range((client_id, &FIRST)..=(client_id, &LAST))?)
+}
+
+/// The grants of a user.
+pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
+    ids(tables
+        .grants_by_user
+        .open()?
+        .range((username, &FIRST)..=(username, &LAST))?)
+}
+
+const FIRST: [u8; 16] = [0; 16];
+const LAST: [u8; 16] = [0xff; 16];
+
+fn ids(
+    range: redb::Range<'_, (&'static str, &'static [u8; 16]), ()>,
+) -> Result<Vec<GrantId>, Fault> {
+    range
+        .map(|entry| {
+            let (key, ()) = entry.map(|(key, value)| (key, value.value()))?;
+            Ok(GrantId::from_bytes(*key.value().1))
+        })
+        .collect()
+}

@@ -1,0 +1,293 @@
+//! The default store: one redb file, one writer.
+//!
+//! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open a
+//! snapshot of their own and never wait for the writer.
+
+mod codes;
+mod fault;
+mod grants;
+mod once;
+mod open;
+mod registry;
+mod revocations;
+mod sessions;
+mod sweep;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+
+use self::codes::Attempt;
+use self::fault::Fault;
+use self::tables::{
+    CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
+    encode_json,
+};
+use self::writer::{Opener, Shared, Writer};
+use crate::clock::Timestamp;
+use crate::digest::Digest;
+use crate::registry::{Client, ClientId, User, Username};
+use crate::store::{
+    Claim, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, Revocation, Rotation, SealedSigningKey, Session, Store, StoreError, Swept,
+};
+
+pub use self::open::OpenError;
+
+/// A store in one file. Dropping it finishes what is queued and closes the file.
+pub struct RedbStore {
+    writer: Writer,
+    shared: Shared,
+    sweep_cursor: Arc<Mutex<sweep::Cursor>>,
+    access_token_lifetime: Duration,
+}
+
+impl fmt::Debug for RedbStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RedbStore").finish_non_exhaustive()
+    }
+}
+
+impl RedbStore {
+    /// Opens the file at `path`, readable by its owner alone, and creates it when it is missing.
+    ///
+    /// `access_token_lifetime` is how long a revocation stays in the feed.
+    ///
+    /// # Errors
+    /// An [`OpenError`]: no access, in use by another process, damaged, or written by a later version.
+    pub fn open(path: &Path, access_token_lifetime: Duration) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        Self::open_with(Box::new(move || open::open(&path)), access_token_lifetime)
+    }
+
+    fn open_with(opener: Opener, access_token_lifetime: Duration) -> Result<Self, OpenError> {
+        let shared: Shared = Arc::new(RwLock::new(Some(opener()?)));
+        let writer = Writer::start(Arc::clone(&shared), opener).map_err(OpenError::Thread)?;
+        Ok(Self {
+            writer,
+            shared,
+            sweep_cursor: Arc::default(),
+            access_token_lifetime,
+        })
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+        let database: &Database = guard
+            .as_ref()
+            .ok_or_else(|| StoreError::Failed("the store is closed after a failure".into()))?;
+        let transaction = database.begin_read().map_err(Fault::from)?;
+        Ok(read(&transaction)?)
+    }
+
+    async fn write<T, F>(&self, operation: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tables<'_>, Duration) -> Result<T, Fault> + Send + 'static,
+    {
+        let lifetime = self.access_token_lifetime;
+        self.writer
+            .write(move |tables| operation(tables, lifetime))
+            .await
+    }
+}
+
+#[async_trait]
+impl Store for RedbStore {
+    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
+        self.read(|transaction| {
+            Ok((
+                all_json(transaction, CLIENTS)?,
+                all_json(transaction, USERS)?,
+            ))
+        })
+    }
+
+    async fn change_registry(
+        &self,
+        change: RegistryChange,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, lifetime| registry::change(tables, &change, now, lifetime))
+            .await
+    }
+
+    async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
+        self.read(|transaction| Ok(oldest_first(all_json(transaction, SIGNING_KEYS)?)))
+    }
+
+    async fn ensure_signing_key(
+        &self,
+        key: SealedSigningKey,
+    ) -> Result<Vec<SealedSigningKey>, StoreError> {
+        self.write(move |tables, _| {
+            let row = encode_json(&key)?;
+            let table = tables.signing_keys.open()?;
+            let mut keys: Vec<SealedSigningKey> = table
+                .iter()?
+                .map(|entry| decode_json(entry?.1.value()))
+                .collect::<Result<_, Fault>>()?;
+            let exists = keys
+                .iter()
+                .any(|other| other.algorithm == key.algorithm && other.retired_at.is_none());
+            if !exists {
+                table.insert(key.kid.as_str(), row.as_slice())?;
+                keys.push(key);
+            }
+            Ok(oldest_first(keys))
+        })
+        .await
+    }
+
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError> {
+        self.write(move |tables, _| codes::issue(tables, &code, &record))
+            .await
+    }
+
+    async fn redeem_code(
+        &self,
+        code: Digest,
+        presented: PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError> {
+        let attempt = Attempt {
+            code,
+            presented,
+            grant_id,
+            first,
+            now,
+        };
+        self.write(move |tables, lifetime| codes::redeem(tables, attempt, lifetime))
+            .await
+    }
+
+    async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError> {
+        self.write(move |tables, lifetime| grants::rotate(tables, &rotation, lifetime))
+            .await
+    }
+
+    async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
+        self.read(
+            |transaction| match transaction.open_table(GRANTS)?.get(grant_id.as_bytes())? {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            },
+        )
+    }
+
+    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(move |tables, lifetime| grants::revoke(tables, grant_id, now, lifetime))
+            .await
+    }
+
+    async fn revocations_since(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, StoreError> {
+        self.read(|transaction| {
+            transaction
+                .open_table(REVOCATIONS)?
+                .range(since.saturating_add(1)..)?
+                .take(limit)
+                .map(|entry| decode(entry?.1.value()))
+                .collect()
+        })
+    }
+
+    async fn claim_jti(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
+        self.write(move |tables, _| once::claim_jti(tables, &client_id, &jti, expires_at, now))
+            .await
+    }
+
+    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
+        self.write(move |tables, _| once::claim_totp_step(tables, &username, step))
+            .await
+    }
+
+    async fn start_session(
+        &self,
+        id: Digest,
+        session: Session,
+        replaces: Option<Digest>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            sessions::start(
+                tables,
+                id.as_bytes(),
+                &session,
+                replaces.as_ref().map(Digest::as_bytes),
+            )
+        })
+        .await
+    }
+
+    async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError> {
+        let session: Option<Session> = self.read(|transaction| {
+            match transaction.open_table(SESSIONS)?.get(id.as_bytes())? {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            }
+        })?;
+        Ok(session.filter(|session| now < session.expires_at))
+    }
+
+    async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
+        self.write(move |tables, _| sessions::end(tables, id.as_bytes()))
+            .await
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+        let cursor = Arc::clone(&self.sweep_cursor);
+        self.write(move |tables, lifetime| {
+            let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            sweep::sweep(tables, &mut cursor, now, limit, lifetime)
+        })
+        .await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        if self.writer.is_ready() {
+            Ok(())
+        } else {
+            Err(StoreError::Failed(
+                "the store is closed after a failure".into(),
+            ))
+        }
+    }
+}
+
+fn all_json<T: serde::de::DeserializeOwned>(
+    transaction: &ReadTransaction,
+    definition: redb::TableDefinition<'_, &'static str, &'static [u8]>,
+) -> Result<Vec<T>, Fault> {
+    transaction
+        .open_table(definition)?
+        .iter()?
+        .map(|entry| decode_json(entry?.1.value()))
+        .collect()
+}
+
+fn oldest_first(mut keys: Vec<SealedSigningKey>) -> Vec<SealedSigningKey> {
+    keys.sort_by(|one, other| (one.created_at, &one.kid).cmp(&(other.created_at, &other.kid)));
+    keys
+}

@@ -1,0 +1,52 @@
+//! Things that may be used once: assertions' ids and TOTP time steps.
+
+use redb::ReadableTable as _;
+
+use super::fault::Fault;
+use super::tables::{Expiring, Tables};
+use crate::clock::Timestamp;
+use crate::digest::Digest;
+use crate::registry::{ClientId, Username};
+use crate::store::Claim;
+
+/// Claims `jti` for the client. An entry past its expiry that no sweep has reached yet counts as absent.
+pub(super) fn claim_jti(
+    tables: &mut Tables<'_>,
+    client_id: &ClientId,
+    jti: &str,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<Claim, Fault> {
+    // No client id contains the separator, so no two pairs share a digest.
+    let digest = Digest::of(format!("{client_id}\0{jti}").as_bytes());
+    let key = digest.as_bytes();
+    let ids = tables.assertion_ids.open()?;
+    let known = ids.get(key)?.map(|expiry| expiry.value());
+    if let Some(expiry) = known {
+        if expiry > now.seconds() {
+            return Ok(Claim::AlreadyClaimed);
+        }
+        tables.keep(Expiring::AssertionId, key, Timestamp::from_seconds(expiry))?;
+    }
+    tables
+        .assertion_ids
+        .open()?
+        .insert(key, expires_at.seconds())?;
+    tables.expire(Expiring::AssertionId, key, expires_at)?;
+    Ok(Claim::Claimed)
+}
+
+/// Claims a time step: it and all before it are used then.
+pub(super) fn claim_totp_step(
+    tables: &mut Tables<'_>,
+    username: &Username,
+    step: u64,
+) -> Result<Claim, Fault> {
+    let steps = tables.totp_steps.open()?;
+    let last = steps.get(username.as_str())?.map(|last| last.value());
+    if last.is_some_and(|last| step <= last) {
+        return Ok(Claim::AlreadyClaimed);
+    }
+    steps.insert(username.as_str(), step)?;
+    Ok(Claim::Claimed)
+}

@@ -1,0 +1,164 @@
+//! Opening the file: one clear message for each way in which it can be unusable.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError, ReadableDatabase as _, StorageError};
+
+use super::fault::Fault;
+use super::tables::{META, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
+
+/// Memory for cached pages, in bytes. Rotations touch few of them: what is hot fits well.
+const CACHE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Why the store cannot be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder or file cannot be created or opened.
+    #[error("the store {path} cannot be opened: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Another process holds the file.
+    #[error(
+        "the store {path} is in use by another process: one token service serves one file; stop the other one or choose another store.url"
+    )]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file was written by a later version.
+    #[error(
+        "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u64,
+    },
+    /// The file is damaged, or not a store at all.
+    #[error(
+        "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system has no thread for the writer.
+    #[error("the store's writer cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// Opens or creates the file at `path` with all its tables.
+pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
+    let file_error = |error| OpenError::File {
+        path: path.to_owned(),
+        error,
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(file_error)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // Grants tell who works with what: nobody else on the machine reads them.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path).map_err(file_error)?;
+    let database = builder()
+        .create_file(file)
+        .map_err(|error| database_error(path, error))?;
+    prepare(path, &database)?;
+    Ok(database)
+}
+
+/// How every file is opened, whatever lies beneath it.
+pub(super) fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// Checks the schema version and creates what is missing.
+pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
+    if let Some(found) = schema_version(database).map_err(|fault| damaged(path, &fault))? {
+        if found > SCHEMA_VERSION {
+            return Err(OpenError::Newer {
+                path: path.to_owned(),
+                found,
+            });
+        }
+        if found == SCHEMA_VERSION {
+            return Ok(());
+        }
+        // There is no older layout than the first: a lower number was not written by us.
+        return Err(damaged(
+            path,
+            &Fault::Row(format!("schema version {found}")),
+        ));
+    }
+    create(database).map_err(|fault| damaged(path, &fault))
+}
+
+/// The file's version; `None` for an empty file.
+fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
+    let transaction = database.begin_read()?;
+    if transaction.list_tables()?.next().is_none() {
+        return Ok(None);
+    }
+    let version = transaction.open_table(META)?.get(SCHEMA_VERSION_KEY)?;
+    version.map_or_else(
+        || Err(Fault::Row("it has no schema version".into())),
+        |version| Ok(Some(version.value())),
+    )
+}
+
+fn create(database: &Database) -> Result<(), Fault> {
+    let transaction = database.begin_write()?;
+    {
+        let mut tables = Tables::new(&transaction);
+        tables.create_all()?;
+        tables
+            .meta
+            .open()?
+            .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn damaged(path: &Path, fault: &Fault) -> OpenError {
+    OpenError::Damaged {
+        path: path.to_owned(),
+        reason: fault.to_string(),
+    }
+}
+
+pub(super) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path },
+        // redb reports a file that does not start as one of its own as invalid data.
+        DatabaseError::Storage(StorageError::Io(error))
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            OpenError::File { path, error }
+        }
+        other => OpenError::Damaged {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}

@@ -1,0 +1,133 @@
+//! Clients and users, and what ends when they change.
+
+use std::time::Duration;
+
+use redb::ReadableTable as _;
+
+use super::fault::Fault;
+use super::revocations::announce;
+use super::tables::{Tables, decode_json, encode_json};
+use super::{grants, sessions};
+use crate::clock::Timestamp;
+use crate::registry::{Client, ClientId, User, Username};
+use crate::store::{RegistryChange, Revoked};
+
+/// Applies a change as a whole.
+pub(super) fn change(
+    tables: &mut Tables<'_>,
+    change: &RegistryChange,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<(), Fault> {
+    let mut changing = Changing {
+        tables,
+        now,
+        access_token_lifetime,
+    };
+    for client_id in &change.remove_clients {
+        changing.remove_client(client_id)?;
+    }
+    for client in &change.put_clients {
+        changing.put_client(client)?;
+    }
+    for username in &change.remove_users {
+        changing.remove_user(username)?;
+    }
+    for user in &change.put_users {
+        changing.put_user(user)?;
+    }
+    Ok(())
+}
+
+struct Changing<'a, 'txn> {
+    tables: &'a mut Tables<'txn>,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+}
+
+impl Changing<'_, '_> {
+    fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+        let row = encode_json(client)?;
+        let key = client.client_id.as_str();
+        let before: Option<Client> = match self.tables.clients.open()?.get(key)? {
+            Some(row) => Some(decode_json(row.value())?),
+            None => None,
+        };
+        self.tables.clients.open()?.insert(key, row.as_slice())?;
+        if before.is_some_and(|before| before.enabled && !client.enabled) {
+            self.end_client(&client.client_id)?;
+        }
+        Ok(())
+    }
+
+    fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        let existed = self
+            .tables
+            .clients
+            .open()?
+            .remove(client_id.as_str())?
+            .is_some();
+        if existed {
+            self.end_client(client_id)?;
+        }
+        Ok(())
+    }
+
+    fn put_user(&mut self, user: &User) -> Result<(), Fault> {
+        let row = encode_json(user)?;
+        let key = user.username.as_str();
+        let before: Option<User> = match self.tables.users.open()?.get(key)? {
+            Some(row) => Some(decode_json(row.value())?),
+            None => None,
+        };
+        self.tables.users.open()?.insert(key, row.as_slice())?;
+        let Some(before) = before else {
+            return Ok(());
+        };
+        if before.enabled && !user.enabled {
+            return self.end_user(&user.username);
+        }
+        let credentials_changed = before.password_hash != user.password_hash
+            || before.totp_secret_sealed != user.totp_secret_sealed;
+        if credentials_changed {
+            sessions::end_all(self.tables, key)?;
+        }
+        for grant_id in grants::of_user(self.tables, key)? {
+            let account = grants::get(self.tables, grant_id)?.map(|grant| grant.account);
+            let unlinked = account.is_some_and(|account| !user.accounts.contains(&account));
+            if credentials_changed || unlinked {
+                grants::revoke(self.tables, grant_id, self.now, self.access_token_lifetime)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
+        let key = username.as_str();
+        let existed = self.tables.users.open()?.remove(key)?.is_some();
+        if existed {
+            self.tables.totp_steps.open()?.remove(key)?;
+            self.end_user(username)?;
+        }
+        Ok(())
+    }
+
+    fn end_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        for grant_id in grants::of_client(self.tables, client_id.as_str())? {
+            grants::end(self.tables, grant_id, self.now)?;
+        }
+        self.announce(Revoked::Client(client_id.clone()))
+    }
+
+    fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
+        sessions::end_all(self.tables, username.as_str())?;
+        for grant_id in grants::of_user(self.tables, username.as_str())? {
+            grants::end(self.tables, grant_id, self.now)?;
+        }
+        self.announce(Revoked::User(username.clone()))
+    }
+
+    fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {
+        announce(self.tables, revoked, self.now, self.access_token_lifetime)
+    }
+}

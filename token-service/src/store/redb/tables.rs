@@ -1,0 +1,205 @@
+//! The tables of the file, and how their rows are written.
+//!
+//! Rows that requests write are compact (postcard); registry rows are JSON, because their types are tagged and
+//! because an operator may have to read them.
+
+use redb::{Key, Table, TableDefinition, Value, WriteTransaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::fault::Fault;
+use crate::clock::Timestamp;
+
+/// The version of this layout. A file with a higher one is refused.
+pub(super) const SCHEMA_VERSION: u64 = 1;
+
+/// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
+pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+/// The layout's version.
+pub(super) const SCHEMA_VERSION_KEY: &str = "schema_version";
+/// The highest sequence that the revocation feed ever used.
+pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
+
+/// Client id to client, JSON.
+pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
+/// Username to user, JSON.
+pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("users");
+/// Kid to sealed signing key, JSON.
+pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
+
+/// Digest of an unused code to what it stands for.
+pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
+/// Digest of a used code to the client and grant of its use.
+pub(super) const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
+
+/// Grant id to grant. The ids rise with time and the row is updated in place, so that a rotation touches one
+/// leaf of one tree.
+pub(super) const GRANTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("grants");
+/// Which grants a client has; written once per grant.
+pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
+    TableDefinition::new("grants_by_client");
+/// Which grants a user gave; written once per grant.
+pub(super) const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
+    TableDefinition::new("grants_by_user");
+
+/// Sequence to revocation.
+pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
+
+/// Digest of client id and `jti` to the second of expiry.
+pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
+    TableDefinition::new("assertion_ids");
+/// Username to the last claimed time step.
+pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
+
+/// Digest of a session's id to the session.
+pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
+/// Which sessions a user has.
+pub(super) const SESSIONS_BY_USER: TableDefinition<(&str, &[u8; 32]), ()> =
+    TableDefinition::new("sessions_by_user");
+
+/// Second of expiry, kind of row and its key: what the sweep walks.
+pub(super) const EXPIRY: TableDefinition<(u64, u8, &[u8; 32]), ()> = TableDefinition::new("expiry");
+
+/// What kind of row an entry of [`EXPIRY`] points at. The numbers are in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Expiring {
+    /// A row of [`CODES`].
+    Code = 1,
+    /// A row of [`USED_CODES`].
+    UsedCode = 2,
+    /// A row of [`ASSERTION_IDS`].
+    AssertionId = 3,
+    /// A row of [`SESSIONS`].
+    Session = 4,
+}
+
+impl Expiring {
+    /// The kind with this number.
+    pub(super) const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Code),
+            2 => Some(Self::UsedCode),
+            3 => Some(Self::AssertionId),
+            4 => Some(Self::Session),
+            _ => None,
+        }
+    }
+}
+
+/// A table that is opened when an operation of the transaction first needs it: opening costs a search.
+pub(super) struct Lazy<'txn, K: Key + 'static, V: Value + 'static> {
+    transaction: &'txn WriteTransaction,
+    definition: TableDefinition<'static, K, V>,
+    table: Option<Table<'txn, K, V>>,
+}
+
+impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
+    const fn new(
+        transaction: &'txn WriteTransaction,
+        definition: TableDefinition<'static, K, V>,
+    ) -> Self {
+        Self {
+            transaction,
+            definition,
+            table: None,
+        }
+    }
+
+    /// The table.
+    pub(super) fn open(&mut self) -> Result<&mut Table<'txn, K, V>, Fault> {
+        let table = match self.table.take() {
+            Some(table) => table,
+            None => self.transaction.open_table(self.definition)?,
+        };
+        Ok(self.table.insert(table))
+    }
+}
+
+macro_rules! tables {
+    ($($field:ident: $definition:ident <$key:ty, $value:ty>,)*) => {
+        /// The tables within one write transaction.
+        pub(super) struct Tables<'txn> {
+            $(pub(super) $field: Lazy<'txn, $key, $value>,)*
+        }
+
+        impl<'txn> Tables<'txn> {
+            /// The tables of `transaction`, none opened yet.
+            pub(super) const fn new(transaction: &'txn WriteTransaction) -> Self {
+                Self { $($field: Lazy::new(transaction, $definition),)* }
+            }
+
+            /// Opens every table, so that readers find it.
+            pub(super) fn create_all(&mut self) -> Result<(), Fault> {
+                $(self.$field.open()?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+tables! {
+    meta: META<&'static str, u64>,
+    clients: CLIENTS<&'static str, &'static [u8]>,
+    users: USERS<&'static str, &'static [u8]>,
+    signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
+    codes: CODES<&'static [u8; 32], &'static [u8]>,
+    used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,
+    grants: GRANTS<&'static [u8; 16], &'static [u8]>,
+    grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
+    grants_by_user: GRANTS_BY_USER<(&'static str, &'static [u8; 16]), ()>,
+    revocations: REVOCATIONS<u64, &'static [u8]>,
+    assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
+    totp_steps: TOTP_STEPS<&'static str, u64>,
+    sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
+    sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
+    expiry: EXPIRY<(u64, u8, &'static [u8; 32]), ()>,
+}
+
+impl Tables<'_> {
+    /// Notes that the row `key` of `kind` expires.
+    pub(super) fn expire(
+        &mut self,
+        kind: Expiring,
+        key: &[u8; 32],
+        at: Timestamp,
+    ) -> Result<(), Fault> {
+        self.expiry
+            .open()?
+            .insert((at.seconds(), kind as u8, key), ())?;
+        Ok(())
+    }
+
+    /// Takes the note of [`Tables::expire`] back.
+    pub(super) fn keep(
+        &mut self,
+        kind: Expiring,
+        key: &[u8; 32],
+        at: Timestamp,
+    ) -> Result<(), Fault> {
+        self.expiry
+            .open()?
+            .remove((at.seconds(), kind as u8, key))?;
+        Ok(())
+    }
+}
+
+/// A compact row.
+pub(super) fn encode(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    postcard::to_stdvec(row).map_err(|error| Fault::Row(error.to_string()))
+}
+
+/// Reads a compact row.
+pub(super) fn decode<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
+    postcard::from_bytes(row).map_err(|error| Fault::Row(error.to_string()))
+}
+
+/// A readable row.
+pub(super) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(row).map_err(|error| Fault::Row(error.to_string()))
+}
+
+/// Reads a readable row.
+pub(super) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(row).map_err(|error| Fault::Row(error.to_string()))
+}

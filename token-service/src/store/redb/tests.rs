@@ -1,0 +1,363 @@
+//! The conformance suite on real files, and what only a file can suffer.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
+use tempfile::TempDir;
+
+use super::open::{builder, database_error, prepare};
+use super::*;
+use crate::store::conformance::{ACCESS, Subject, at, code, conformance, grant_of, use_of};
+use crate::store::{Claim, Redemption};
+
+struct File {
+    folder: TempDir,
+    store: Option<Arc<RedbStore>>,
+    restarts: bool,
+}
+
+impl File {
+    fn new(restarts: bool) -> Self {
+        let mut file = Self {
+            folder: TempDir::new().unwrap(),
+            store: None,
+            restarts,
+        };
+        file.open();
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("data/store.redb")
+    }
+
+    fn open(&mut self) {
+        self.store = Some(Arc::new(RedbStore::open(&self.path(), ACCESS).unwrap()));
+    }
+}
+
+impl Subject for File {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().unwrap()
+    }
+
+    fn restart(&mut self) {
+        if self.restarts {
+            // The file is locked while anybody still holds the store: opening would fail.
+            self.store = None;
+            self.open();
+        }
+    }
+}
+
+mod staying_open {
+    use super::*;
+    conformance!(File::new(false));
+}
+
+mod restarting {
+    use super::*;
+    conformance!(File::new(true));
+}
+
+#[test]
+fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = File::new(false);
+    let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_file_in_use_is_refused() {
+    let file = File::new(false);
+    let error = RedbStore::open(&file.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_kept() {
+    let mut file = File::new(false);
+    file.store = None;
+    let set = |version: u64| {
+        let database = Database::create(file.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction
+            .open_table(tables::META)
+            .unwrap()
+            .insert(tables::SCHEMA_VERSION_KEY, version)
+            .unwrap();
+        transaction.commit().unwrap();
+    };
+    set(tables::SCHEMA_VERSION + 1);
+    let error = RedbStore::open(&file.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found, .. } if found == tables::SCHEMA_VERSION + 1));
+    set(tables::SCHEMA_VERSION);
+    RedbStore::open(&file.path(), ACCESS).unwrap();
+}
+
+#[test]
+fn what_is_not_a_store_is_refused_and_kept() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.redb");
+    let text = b"not a store ".repeat(1000);
+    std::fs::write(&path, &text).unwrap();
+    let error = RedbStore::open(&path, ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+
+    let other = folder.path().join("other.redb");
+    let database = Database::create(&other).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(tables::USERS).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let error = RedbStore::open(&other, ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn a_path_that_cannot_be_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let error = RedbStore::open(folder.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::File { .. }), "{error}");
+}
+
+/// Design section 6: codes, refresh tokens, secrets and sessions are not in the file.
+#[tokio::test]
+async fn no_code_and_no_session_id_is_in_the_file() {
+    let mut file = File::new(false);
+    let (code_text, session_id, jti) = ("a-secret-code", "a-secret-session", "a-jti");
+    let store = file.store();
+    store
+        .issue_code(Digest::of(code_text.as_bytes()), code())
+        .await
+        .unwrap();
+    let session = Session {
+        username: code().username,
+        stage: crate::store::SessionStage::SignedIn,
+        amr: vec![],
+        authenticated_at: at(0),
+        expires_at: at(10),
+    };
+    store
+        .start_session(Digest::of(session_id.as_bytes()), session, None)
+        .await
+        .unwrap();
+    store
+        .claim_jti(code().client_id, jti.into(), at(10), at(0))
+        .await
+        .unwrap();
+    drop(store);
+    file.store = None;
+    let bytes = std::fs::read(file.path()).unwrap();
+    let contains = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
+    assert!(contains("app.example.com"), "the record itself is there");
+    for secret in [code_text, session_id, jti] {
+        assert!(!contains(secret), "{secret}");
+    }
+}
+
+/// A disk that fails every write and sync once its allowance is spent, and keeps what it holds.
+#[derive(Clone)]
+struct FailingDisk {
+    disk: Arc<InMemoryBackend>,
+    writes_left: Arc<AtomicI64>,
+}
+
+impl fmt::Debug for FailingDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FailingDisk")
+    }
+}
+
+impl FailingDisk {
+    fn new() -> Self {
+        Self {
+            disk: Arc::new(InMemoryBackend::new()),
+            writes_left: Arc::new(AtomicI64::new(i64::MAX)),
+        }
+    }
+
+    fn fail_after(&self, writes: i64) {
+        self.writes_left.store(writes, Ordering::SeqCst);
+    }
+
+    fn repair(&self) {
+        self.fail_after(i64::MAX);
+    }
+
+    fn spend(&self) -> io::Result<()> {
+        if self.writes_left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+    }
+
+    fn opener(&self) -> Opener {
+        let disk = self.clone();
+        Box::new(move || {
+            let path = std::path::Path::new("failing disk");
+            let database = builder()
+                .create_with_backend(disk.clone())
+                .map_err(|error| database_error(path, error))?;
+            prepare(path, &database)?;
+            Ok(database)
+        })
+    }
+}
+
+impl StorageBackend for FailingDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.spend()?;
+        self.disk.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.spend()?;
+        self.disk.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.spend()?;
+        self.disk.write(offset, data)
+    }
+}
+
+async fn until_ready(store: &RedbStore) {
+    while store.ready().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The disk fails at every possible write of a rotation. Whatever happened, the client that was answered with a
+/// new token can go on from it, and one that was answered with an error loses nothing by repeating its request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
+    let disk = FailingDisk::new();
+    let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
+    let grant = grant_of(&store, code()).await;
+    let mut live = grant.current.refresh_id;
+    let mut failures = 0;
+    for writes in 0..12 {
+        disk.fail_after(writes);
+        let rotation = use_of(&grant, live, at(10));
+        let outcome = store.rotate_refresh(rotation.clone()).await;
+        disk.repair();
+        until_ready(&store).await;
+        live = match outcome {
+            Ok(Rotation::Rotated(rotated)) => rotated.current.refresh_id,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                failures += 1;
+                assert!(matches!(error, StoreError::Failed(_)), "{error}");
+                match store.rotate_refresh(rotation).await.unwrap() {
+                    Rotation::Rotated(rotated) => rotated.current.refresh_id,
+                    Rotation::Repeated { step, .. } => step.refresh_id,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+    }
+    assert!(failures > 0, "the disk never failed");
+}
+
+/// A claim that was refused by the disk is not a success, and can be made when the disk is well again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_and_recovers() {
+    let disk = FailingDisk::new();
+    let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
+    let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
+    disk.fail_after(0);
+    assert!(matches!(claim().await, Err(StoreError::Failed(_))));
+    assert!(store.ready().await.is_err());
+    assert!(
+        matches!(claim().await, Err(StoreError::Failed(_))),
+        "a closed store answers at once"
+    );
+    disk.repair();
+    until_ready(&store).await;
+    assert_eq!(claim().await.unwrap(), Claim::Claimed);
+    assert_eq!(claim().await.unwrap(), Claim::AlreadyClaimed);
+}
+
+/// Rows of a damaged store fail alone: others in the same transaction are not touched by them.
+#[tokio::test]
+async fn an_unreadable_row_fails_its_own_operation() {
+    let mut file = File::new(false);
+    let grant = grant_of(&*file.store(), code()).await;
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction
+        .open_table(GRANTS)
+        .unwrap()
+        .insert(grant.grant_id.as_bytes(), [0xff; 3].as_slice())
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    let store = file.store();
+    let broken = store.rotate_refresh(use_of(&grant, grant.current.refresh_id, at(1)));
+    let (broken, other) = tokio::join!(broken, store.issue_code(Digest::of(b"c"), code()));
+    assert!(matches!(broken, Err(StoreError::Failed(_))));
+    other.unwrap();
+    store.ready().await.unwrap();
+    let presented = PresentedCode {
+        client_id: code().client_id,
+        redirect_uri: code().redirect_uri,
+        verifier_digest: code().code_challenge,
+        client_authenticated: false,
+    };
+    let first = grant.current.clone();
+    let redeemed = store
+        .redeem_code(
+            Digest::of(b"c"),
+            presented,
+            GrantId::from_bytes([1; 16]),
+            first,
+            at(1),
+        )
+        .await;
+    assert!(matches!(redeemed, Ok(Redemption::Redeemed(_))));
+}
+
+/// More operations than the queue holds are turned away at once, and those that were taken all complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_turns_operations_away() {
+    let file = File::new(false);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20_000 {
+        let store = file.store();
+        tasks.spawn(async move {
+            store
+                .claim_jti(code().client_id, number.to_string(), at(60), at(0))
+                .await
+        });
+    }
+    let outcomes = tasks.join_all().await;
+    let taken = outcomes
+        .iter()
+        .filter(|outcome| **outcome == Ok(Claim::Claimed))
+        .count();
+    let turned_away = outcomes
+        .iter()
+        .filter(|outcome| **outcome == Err(StoreError::Overloaded))
+        .count();
+    assert_eq!(taken + turned_away, 20_000);
+    assert!(taken > 0);
+}
