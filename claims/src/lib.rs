@@ -7,6 +7,7 @@
 pub mod json;
 pub mod jwk;
 pub mod jws;
+pub mod revocation;
 pub mod token;
 
 pub use jws::{Algorithm, CompactJws, JoseHeader, JwsError};

@@ -2,9 +2,13 @@
 
 mod cors;
 mod discovery;
+mod endpoint_request;
 mod error;
 mod health;
+mod introspection;
 pub mod paths;
+mod revocation;
+mod revocation_feed;
 mod token;
 
 use std::net::SocketAddr;
@@ -96,6 +100,8 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .app_data(service.clone())
         .app_data(web::PayloadConfig::new(MAX_FORM_BYTES))
         .configure(|routes| token::routes(routes, service))
+        .configure(|routes| revocation::routes(routes, service))
+        .configure(introspection::routes)
         .configure(|routes| discovery::routes(routes, service))
         .default_service(web::to(error::not_found));
 }
@@ -104,5 +110,6 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
 pub fn internal_routes(routes: &mut web::ServiceConfig) {
     routes
         .configure(health::routes)
+        .configure(revocation_feed::routes)
         .default_service(web::to(error::not_found));
 }

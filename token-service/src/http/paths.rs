@@ -4,10 +4,16 @@
 pub const AUTHORIZE: &str = "/auth/authorize";
 /// `POST`: the token endpoint (spec §4.2).
 pub const TOKEN: &str = "/auth/token";
+/// `POST`: ends a token or an authorization (RFC 7009).
+pub const REVOKE: &str = "/auth/revoke";
+/// `POST`: what a token is worth (RFC 7662).
+pub const INTROSPECT: &str = "/auth/introspect";
 /// `GET`: the public signing keys.
 pub const JWKS: &str = "/auth/jwks";
 /// `GET`: authorization server metadata (RFC 8414 §3). An issuer with a path appends it.
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
+/// `GET`, internal listener: the feed of revocations for the filter.
+pub const REVOCATIONS: &str = "/revocations";
 /// `GET`, internal listener: the process lives.
 pub const HEALTHZ: &str = "/healthz";
 /// `GET`, internal listener: requests can be served.

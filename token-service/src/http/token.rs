@@ -4,9 +4,10 @@ use actix_web::http::header;
 use actix_web::web::{self, Bytes, Data};
 use actix_web::{Error, HttpRequest, HttpResponse};
 
+use super::endpoint_request::{authorization, endpoint_request};
 use super::{cors, error, paths};
 use crate::oauth::error::{ErrorCode, TokenError};
-use crate::oauth::token_endpoint::{self, TokenRequest, Trace};
+use crate::oauth::token_endpoint::{self, Trace};
 use crate::oauth::token_response::TokenResponse;
 use crate::service::Service;
 
@@ -30,23 +31,16 @@ async fn token(
         Ok(body) => body,
         Err(error) => return error::unreadable_body(&error),
     };
-    let headers = request.headers();
-    let authorization: Vec<_> = headers
-        .get_all(header::AUTHORIZATION)
-        .map(|value| value.as_bytes())
-        .collect();
-    let token_request = TokenRequest {
-        authorization: &authorization,
-        content_type: headers
-            .get(header::CONTENT_TYPE)
-            .map(|value| value.as_bytes()),
-        query: request.query_string(),
-        body: &body,
-    };
+    let authorization = authorization(&request);
     let mut trace = Trace::default();
     let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
-    let answer = token_endpoint::answer(&context, token_request, &mut trace).await;
+    let answer = token_endpoint::answer(
+        &context,
+        endpoint_request(&request, &authorization, &body),
+        &mut trace,
+    )
+    .await;
     log(&trace, &answer);
     match answer {
         Ok(response) => HttpResponse::Ok()

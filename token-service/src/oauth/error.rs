@@ -245,6 +245,7 @@ const fn missing(name: &'static str) -> &'static str {
         b"redirect_uri" => "redirect_uri is missing",
         b"refresh_token" => "refresh_token is missing",
         b"assertion" => "assertion is missing",
+        b"token" => "token is missing",
         _ => "A required parameter is missing",
     }
 }

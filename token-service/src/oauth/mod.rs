@@ -4,9 +4,13 @@
 pub mod account_selection;
 pub mod assertion;
 pub mod client_authentication;
+pub mod endpoint_request;
 pub mod error;
 pub mod grants;
+pub mod introspection;
+pub mod issued_token;
 pub mod parameters;
+pub mod revocation;
 pub mod token_endpoint;
 pub mod token_response;
 

@@ -51,6 +51,7 @@ macro_rules! conformance {
             parallel_refreshes_have_one_successor,
             revoking_a_grant,
             the_revocation_feed_rises_and_pages,
+            a_token_is_revoked_by_itself_its_grant_its_client_or_its_user,
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,
             a_totp_step_is_claimed_once,
@@ -765,6 +766,69 @@ pub(super) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     let page = store.revocations_since(since, 3).await.unwrap();
     let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
     assert_eq!(sequences, [11]);
+}
+
+pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_user(
+    subject: &mut impl Subject,
+) {
+    let (mine, theirs) = two_grants(&*subject.store()).await;
+    let token_of = |grant: &Grant, issued_at| TokenReference {
+        token_id: grant.current.access_id,
+        grant_id: grant.grant_id,
+        client_id: grant.client_id.clone(),
+        username: grant.username.clone(),
+        issued_at,
+    };
+    let another = |token: &TokenReference| TokenReference {
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        ..token.clone()
+    };
+    let is_revoked = async |subject: &dyn Store, token| subject.is_revoked(token).await.unwrap();
+    let token = token_of(&mine, at(0));
+    assert!(!is_revoked(&*subject.store(), token.clone()).await);
+
+    let store = subject.store();
+    let expires_at = at(0) + ACCESS;
+    store
+        .revoke_token(token.token_id, expires_at, at(5))
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    assert!(is_revoked(&*store, token.clone()).await);
+    assert!(!is_revoked(&*store, another(&token)).await);
+    store.revoke_grant(mine.grant_id, at(6)).await.unwrap();
+    assert!(is_revoked(&*store, another(&token)).await);
+
+    let theirs = token_of(&theirs, at(7));
+    assert!(!is_revoked(&*store, theirs.clone()).await);
+    let disabled = User {
+        enabled: false,
+        ..user("grace")
+    };
+    store
+        .change_registry(put(vec![], vec![disabled]), at(7))
+        .await
+        .unwrap();
+    assert!(is_revoked(&*store, theirs.clone()).await);
+    let later = TokenReference {
+        grant_id: GrantId::generate(&OsRandom, at(8)).unwrap(),
+        issued_at: at(8),
+        ..theirs
+    };
+    assert!(!is_revoked(&*store, later.clone()).await);
+    let change = RegistryChange {
+        remove_clients: vec![client_id("other")],
+        ..RegistryChange::default()
+    };
+    store.change_registry(change, at(8)).await.unwrap();
+    assert!(is_revoked(&*store, later.clone()).await);
+    assert_eq!(store.last_revocation().await.unwrap(), 4);
+
+    store.sweep(at(9) + ACCESS, 100).await.unwrap();
+    assert!(!is_revoked(&*store, later).await, "it expired by itself");
+    assert_eq!(store.last_revocation().await.unwrap(), 4);
 }
 
 async fn claim(store: &dyn Store, client: &str, jti: &str, now: Timestamp) -> Claim {

@@ -72,6 +72,12 @@ impl TokenId {
         random::bytes(random).map(Self)
     }
 
+    /// The 16 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
     /// Reads the `jti` form; `None` when it is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -72,10 +72,27 @@ pub struct Swept {
 pub enum Revoked {
     /// All tokens of one authorization.
     Grant(GrantId),
+    /// One access token.
+    Token(TokenId),
     /// All tokens of one client that were issued up to the entry's time.
     Client(ClientId),
     /// All tokens of one user that were issued up to the entry's time.
     User(Username),
+}
+
+/// The ids under which a token may have been revoked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenReference {
+    /// The token itself.
+    pub token_id: TokenId,
+    /// Its authorization.
+    pub grant_id: GrantId,
+    /// Its client.
+    pub client_id: ClientId,
+    /// Its user.
+    pub username: Username,
+    /// When it was issued.
+    pub issued_at: Timestamp,
 }
 
 /// One entry of the revocation feed.
@@ -150,6 +167,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Ends a grant: its refresh token is dead and the revocation is in the feed when this returns. `false`
     /// when there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Ends one access token that expires at `expires_at`: it is in the feed when this returns.
+    async fn revoke_token(
+        &self,
+        token_id: TokenId,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Whether the token, its grant, its client or its user is in the feed.
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
+
+    /// The highest position that the feed ever had; 0 before the first entry.
+    async fn last_revocation(&self) -> Result<u64, StoreError>;
 
     /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
     async fn revocations_since(

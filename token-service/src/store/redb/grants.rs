@@ -78,11 +78,12 @@ pub(super) fn rotate(
         }),
         RotationDecision::Revoke => {
             put(tables, &grant)?;
+            let expires_at = rotation.now + access_token_lifetime;
             announce(
                 tables,
                 Revoked::Grant(grant.grant_id),
                 rotation.now,
-                access_token_lifetime,
+                expires_at,
             )?;
             Ok(Rotation::Reused(grant.grant_id))
         }
@@ -99,7 +100,7 @@ pub(super) fn revoke(
 ) -> Result<bool, Fault> {
     let ended = end(tables, id, now)?;
     if ended {
-        announce(tables, Revoked::Grant(id), now, access_token_lifetime)?;
+        announce(tables, Revoked::Grant(id), now, now + access_token_lifetime)?;
     }
     Ok(ended)
 }

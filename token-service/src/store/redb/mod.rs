@@ -37,7 +37,8 @@ use crate::digest::Digest;
 use crate::registry::{Client, ClientId, User, Username};
 use crate::store::{
     Claim, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Rotation, SealedSigningKey, Session, Store, StoreError, Swept,
+    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError,
+    Swept, TokenId, TokenReference,
 };
 
 pub use self::open::OpenError;
@@ -191,6 +192,26 @@ impl Store for RedbStore {
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tables, lifetime| grants::revoke(tables, grant_id, now, lifetime))
             .await
+    }
+
+    async fn revoke_token(
+        &self,
+        token_id: TokenId,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            revocations::announce(tables, Revoked::Token(token_id), now, expires_at)
+        })
+        .await
+    }
+
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
+        self.read(|transaction| revocations::is_revoked(transaction, token))
+    }
+
+    async fn last_revocation(&self) -> Result<u64, StoreError> {
+        self.read(revocations::last)
     }
 
     async fn revocations_since(

@@ -128,6 +128,11 @@ impl Changing<'_, '_> {
     }
 
     fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {
-        announce(self.tables, revoked, self.now, self.access_token_lifetime)
+        announce(
+            self.tables,
+            revoked,
+            self.now,
+            self.now + self.access_token_lifetime,
+        )
     }
 }

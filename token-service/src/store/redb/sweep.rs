@@ -13,6 +13,7 @@ use redb::ReadableTable as _;
 
 use super::fault::Fault;
 use super::grants;
+use super::revocations::forget;
 use super::tables::{Expiring, Tables, decode};
 use crate::clock::Timestamp;
 use crate::store::{Grant, GrantId, Revocation, Swept};
@@ -64,19 +65,19 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
     Ok(expired.len())
 }
 
-/// Entries lie in the order of their times, all with the same span of life: the expired ones come first.
+/// Entries lie in the order of their times and live about as long: the expired ones come first. One of a single
+/// token may expire before its forerunners, and then waits for them.
 fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
-    let table = tables.revocations.open()?;
-    let mut expired = Vec::new();
-    for entry in table.range::<u64>(..)?.take(limit) {
-        let (sequence, row) = entry?;
-        if decode::<Revocation>(row.value())?.expires_at >= now {
+    let mut expired: Vec<Revocation> = Vec::new();
+    for entry in tables.revocations.open()?.range::<u64>(..)?.take(limit) {
+        let entry: Revocation = decode(entry?.1.value())?;
+        if entry.expires_at >= now {
             break;
         }
-        expired.push(sequence.value());
+        expired.push(entry);
     }
-    for sequence in &expired {
-        table.remove(sequence)?;
+    for entry in &expired {
+        forget(tables, entry)?;
     }
     Ok(expired.len())
 }

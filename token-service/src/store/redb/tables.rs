@@ -45,6 +45,9 @@ pub(super) const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
 /// Sequence to revocation.
 pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
 
+/// What is revoked, by its kind and id, to when and by which entry of [`REVOCATIONS`].
+pub(super) const REVOKED: TableDefinition<&[u8], (u64, u64)> = TableDefinition::new("revoked");
+
 /// Digest of client id and `jti` to the second of expiry.
 pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
     TableDefinition::new("assertion_ids");
@@ -149,6 +152,7 @@ tables! {
     grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
     grants_by_user: GRANTS_BY_USER<(&'static str, &'static [u8; 16]), ()>,
     revocations: REVOCATIONS<u64, &'static [u8]>,
+    revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
     totp_steps: TOTP_STEPS<&'static str, u64>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,

@@ -1,0 +1,42 @@
+//! `POST /auth/introspect`.
+
+use actix_web::http::header;
+use actix_web::web::{self, Bytes, Data};
+use actix_web::{Error, HttpRequest, HttpResponse};
+
+use super::endpoint_request::{authorization, endpoint_request};
+use super::{error, paths};
+use crate::oauth::introspection;
+use crate::service::Service;
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(
+        web::resource(paths::INTROSPECT)
+            .route(web::post().to(introspect))
+            .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+    );
+}
+
+async fn introspect(
+    request: HttpRequest,
+    body: Result<Bytes, Error>,
+    service: Data<Service>,
+) -> HttpResponse {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return error::unreadable_body(&error),
+    };
+    let authorization = authorization(&request);
+    let (registry, keys) = (service.registry(), service.keys());
+    let context = service.context(&registry, &keys);
+    let request = endpoint_request(&request, &authorization, &body);
+    match introspection::introspect(&context, request).await {
+        Ok(introspection) => HttpResponse::Ok()
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .json(introspection),
+        Err(error) => {
+            tracing::info!(reason = ?error, "introspection request refused");
+            error::token_error(&error)
+        }
+    }
+}

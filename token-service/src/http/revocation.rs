@@ -1,0 +1,45 @@
+//! `POST /auth/revoke`.
+
+use actix_web::http::header;
+use actix_web::web::{self, Bytes, Data};
+use actix_web::{Error, HttpRequest, HttpResponse};
+
+use super::endpoint_request::{authorization, endpoint_request};
+use super::{cors, error, paths};
+use crate::oauth::revocation;
+use crate::service::Service;
+
+pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
+    routes.service(
+        web::resource(paths::REVOKE)
+            .wrap(cors::registered_apps(service.clone()))
+            .route(web::post().to(revoke))
+            .default_service(web::to(|| async {
+                error::method_not_allowed("POST, OPTIONS")
+            })),
+    );
+}
+
+async fn revoke(
+    request: HttpRequest,
+    body: Result<Bytes, Error>,
+    service: Data<Service>,
+) -> HttpResponse {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return error::unreadable_body(&error),
+    };
+    let authorization = authorization(&request);
+    let (registry, keys) = (service.registry(), service.keys());
+    let context = service.context(&registry, &keys);
+    let request = endpoint_request(&request, &authorization, &body);
+    match revocation::revoke(&context, request).await {
+        Ok(()) => HttpResponse::Ok()
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .finish(),
+        Err(error) => {
+            tracing::info!(reason = ?error, "revocation request refused");
+            error::token_error(&error)
+        }
+    }
+}
