@@ -13,6 +13,7 @@ pub mod random;
 pub mod registry;
 pub mod sealing;
 pub mod service;
+pub mod sign_in;
 pub mod store;
 pub mod token;
 pub mod upkeep;

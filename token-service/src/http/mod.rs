@@ -6,6 +6,7 @@ mod endpoint_request;
 mod error;
 mod health;
 mod introspection;
+mod pages;
 pub mod paths;
 mod revocation;
 mod revocation_feed;
@@ -103,6 +104,7 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .configure(|routes| revocation::routes(routes, service))
         .configure(introspection::routes)
         .configure(|routes| discovery::routes(routes, service))
+        .configure(pages::routes)
         .default_service(web::to(error::not_found));
 }
 

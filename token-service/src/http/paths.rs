@@ -2,6 +2,16 @@
 
 /// `GET`: the authorization endpoint (spec §4.1).
 pub const AUTHORIZE: &str = "/auth/authorize";
+/// `POST`: the form with username and password.
+pub const SIGN_IN: &str = "/auth/sign-in";
+/// `POST`: the form with the one-time code.
+pub const SECOND_FACTOR: &str = "/auth/second-factor";
+/// `POST`: the choice of a linked account.
+pub const SELECT_ACCOUNT: &str = "/auth/select-account";
+/// `POST`: ends the session of this browser.
+pub const SIGN_OUT: &str = "/auth/sign-out";
+/// `GET`: who is signed in with this browser.
+pub const HOME: &str = "/auth/";
 /// `POST`: the token endpoint (spec §4.2).
 pub const TOKEN: &str = "/auth/token";
 /// `POST`: ends a token or an authorization (RFC 7009).

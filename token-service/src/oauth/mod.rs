@@ -3,6 +3,7 @@
 
 pub mod account_selection;
 pub mod assertion;
+pub mod authorize;
 pub mod client_authentication;
 pub mod endpoint_request;
 pub mod error;

@@ -1,23 +1,25 @@
 //! Request parameters in `application/x-www-form-urlencoded`, read strictly (RFC 6749 §3.1, §3.2, D-17).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
 /// Parameters of one request. None occurs twice; an empty value counts as absent.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub struct Parameters<'a>(BTreeMap<Cow<'a, str>, Cow<'a, str>>);
 
 /// Names alone: values may be codes, secrets, passwords.
 impl fmt::Debug for Parameters<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_list()
-            .entries(self.0.iter().map(|(name, _)| name))
-            .finish()
+        formatter.debug_list().entries(self.0.keys()).finish()
     }
 }
+
+/// Names that occur more than once in one request.
+pub type Repeated<'a> = BTreeSet<Cow<'a, str>>;
 
 /// Why a query or form is not one that we read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,17 +41,36 @@ impl<'a> Parameters<'a> {
     /// # Errors
     /// A [`ParameterError`]; nothing of the request is to be used then.
     pub fn parse(encoded: &'a [u8]) -> Result<Self, ParameterError> {
+        let (parameters, repeated) = Self::parse_unrepeated(encoded)?;
+        match repeated.into_iter().next() {
+            None => Ok(parameters),
+            Some(name) => Err(ParameterError::Repeated(name.into_owned())),
+        }
+    }
+
+    /// Reads the parameters that occur once, and names the others: they have no value that could be meant.
+    /// For the authorization endpoint, which must find out where to send an error before it refuses.
+    ///
+    /// # Errors
+    /// [`ParameterError::NotUtf8`] or [`ParameterError::PercentEncoding`].
+    pub fn parse_unrepeated(encoded: &'a [u8]) -> Result<(Self, Repeated<'a>), ParameterError> {
         let encoded = std::str::from_utf8(encoded).map_err(|_| ParameterError::NotUtf8)?;
-        let mut parameters = Vec::<(Cow<'a, str>, Cow<'a, str>)>::new();
+        let mut parameters = BTreeMap::new();
+        let mut repeated = Repeated::new();
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = form_decode(name)?;
-            if parameters.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(ParameterError::Repeated(name.into_owned()));
+            let (name, value) = (form_decode(name)?, form_decode(value)?);
+            match parameters.entry(name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(entry) => {
+                    repeated.insert(entry.key().clone());
+                }
             }
-            parameters.push((name, form_decode(value)?));
         }
-        Ok(Self(parameters))
+        parameters.retain(|name, _| !repeated.contains(name));
+        Ok((Self(parameters), repeated))
     }
 
     /// The value of `name`; `None` when it is absent or empty (RFC 6749 §3.1: "Parameters sent without a
@@ -57,16 +78,15 @@ impl<'a> Parameters<'a> {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
-            .iter()
-            .find(|(candidate, _)| candidate == name)
-            .map(|(_, value)| value.as_ref())
+            .get(name)
+            .map(AsRef::as_ref)
             .filter(|value| !value.is_empty())
     }
 
     /// Whether `name` was sent, with or without a value.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|(candidate, _)| candidate == name)
+        self.0.contains_key(name)
     }
 }
 
@@ -116,13 +136,21 @@ mod tests {
     /// Checklist row 12.
     #[test]
     fn refuses_repeated_names_however_they_are_spelled() {
-        for query in ["a=1&a=1", "a=1&b=2&%61=3", "a&a", "a=&a=1"] {
+        for query in ["a=1&a=1", "a=1&b=2&%61=3", "a&a", "a=&a=1", "a=1&a=2&a=3"] {
             assert_eq!(
                 Parameters::parse(query.as_bytes()),
                 Err(ParameterError::Repeated("a".into())),
                 "{query}"
             );
         }
+    }
+
+    #[test]
+    fn a_repeated_parameter_has_no_value() {
+        let (parameters, repeated) = Parameters::parse_unrepeated(b"a=1&b=2&%61=1").unwrap();
+        assert_eq!(parameters.get("a"), None);
+        assert_eq!(parameters.get("b"), Some("2"));
+        assert_eq!(repeated, Repeated::from(["a".into()]));
     }
 
     #[test]

@@ -1,0 +1,211 @@
+//! What goes wrong on a page, and the page that says so.
+
+use std::fmt;
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+
+use super::response;
+use super::templates::ErrorPage;
+use crate::oauth::authorize::{AuthorizeError, IssueError, UnsafeRequest};
+use crate::oauth::parameters::ParameterError;
+use crate::random::RandomError;
+use crate::sign_in::SignInError;
+use crate::sign_in::password::PasswordError;
+use crate::store::StoreError;
+
+/// Why a page or form has no ordinary answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PageFailure {
+    /// An authorization request without a safe destination (D-5).
+    Request(UnsafeRequest),
+    /// A GET whose answer is an error at the client's redirect URI, given as a whole.
+    ErrorAtClient(String),
+    /// A form whose answer is an error at the client's redirect URI, given as a whole.
+    ErrorAtClientAfterForm(String),
+    /// No or a wrong CSRF token.
+    Forgery,
+    /// A form of another content type.
+    ContentType,
+    /// A form beyond 64 KiB (D-18).
+    TooLarge,
+    /// The connection broke while the form was read.
+    Interrupted,
+    /// A form that cannot be read.
+    Form(ParameterError),
+    /// A linked account was chosen that the user does not have.
+    Account,
+    /// The page or form takes another method.
+    Method,
+    /// The store is overloaded or failed, or too many passwords wait.
+    Unavailable(String),
+    /// Our own fault.
+    Internal(String),
+}
+
+impl PageFailure {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Request(_) | Self::Interrupted | Self::Form(_) | Self::Account => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::ErrorAtClient(_) => StatusCode::FOUND,
+            Self::ErrorAtClientAfterForm(_) => StatusCode::SEE_OTHER,
+            Self::Forgery => StatusCode::FORBIDDEN,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What happened, in the words of the page.
+    const fn problem(&self) -> &'static str {
+        match self {
+            Self::Request(reason) => reason.problem(),
+            Self::ErrorAtClient(_) | Self::ErrorAtClientAfterForm(_) => {
+                "You are being sent back to the application."
+            }
+            Self::Forgery => "This form could not be matched to your browser.",
+            Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
+            Self::TooLarge => "The form is too large.",
+            Self::Account => "The chosen account is not linked to your sign-in.",
+            Self::Method => "This address cannot be opened in this way.",
+            Self::Unavailable(_) => "Signing in is not possible at the moment.",
+            Self::Internal(_) => "Something went wrong on our side.",
+        }
+    }
+
+    /// What the person can do.
+    const fn advice(&self) -> &'static str {
+        match self {
+            Self::Forgery => {
+                "Allow cookies for this site, then go back to the application and start again."
+            }
+            Self::Unavailable(_) => "Wait a few seconds and try again.",
+            Self::Request(_) => {
+                "Tell the people who run the application; they find the details below."
+            }
+            _ => "Go back to the application and start again.",
+        }
+    }
+
+    /// For the application's developers.
+    const fn details(&self) -> Option<&'static str> {
+        match self {
+            Self::Request(reason) => Some(reason.remedy()),
+            Self::ContentType => Some("Forms are application/x-www-form-urlencoded, in UTF-8."),
+            Self::TooLarge => Some("Forms have up to 64 KiB."),
+            Self::Form(ParameterError::Repeated(_)) => Some("A field is repeated."),
+            _ => None,
+        }
+    }
+}
+
+/// The page, or the redirect, that answers `failure`.
+pub(super) fn page(failure: &PageFailure) -> HttpResponse {
+    let status = failure.status();
+    if let PageFailure::ErrorAtClient(location) | PageFailure::ErrorAtClientAfterForm(location) =
+        failure
+    {
+        return response::redirect(status, location);
+    }
+    let page = ErrorPage {
+        problem: failure.problem(),
+        advice: failure.advice(),
+        details: failure.details(),
+    };
+    let mut response = response::page(status, &page, None);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
+    }
+    response
+}
+
+impl fmt::Display for PageFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.problem())
+    }
+}
+
+impl ResponseError for PageFailure {
+    fn status_code(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        match self {
+            Self::Unavailable(reason) | Self::Internal(reason) => {
+                tracing::error!(reason, "a sign-in page failed");
+            }
+            Self::ErrorAtClient(_) | Self::ErrorAtClientAfterForm(_) => {}
+            refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
+        }
+        page(self)
+    }
+}
+
+impl PageFailure {
+    /// The answer to a GET whose authorization request is refused.
+    pub(super) fn refused_query(error: AuthorizeError, issuer: &str) -> Self {
+        match error {
+            AuthorizeError::Unsafe(reason) => Self::Request(reason),
+            AuthorizeError::Redirect(destination, error) => {
+                Self::ErrorAtClient(destination.with_error(error, issuer))
+            }
+        }
+    }
+
+    /// The answer to a form whose authorization request is refused.
+    pub(super) fn refused_form(error: AuthorizeError, issuer: &str) -> Self {
+        match error {
+            AuthorizeError::Unsafe(reason) => Self::Request(reason),
+            AuthorizeError::Redirect(destination, error) => {
+                Self::ErrorAtClientAfterForm(destination.with_error(error, issuer))
+            }
+        }
+    }
+}
+
+impl From<ParameterError> for PageFailure {
+    fn from(error: ParameterError) -> Self {
+        Self::Form(error)
+    }
+}
+
+impl From<StoreError> for PageFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<RandomError> for PageFailure {
+    fn from(error: RandomError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<IssueError> for PageFailure {
+    fn from(error: IssueError) -> Self {
+        match error {
+            IssueError::Store(error) => error.into(),
+            IssueError::Random(error) => error.into(),
+        }
+    }
+}
+
+impl From<SignInError> for PageFailure {
+    fn from(error: SignInError) -> Self {
+        match error {
+            SignInError::Store(error) => error.into(),
+            SignInError::Password(PasswordError::Busy) => Self::Unavailable(error.to_string()),
+            SignInError::Random(_)
+            | SignInError::Password(PasswordError::Failed)
+            | SignInError::SecretSealed(..)
+            | SignInError::SecretUnusable(_) => Self::Internal(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Reading forms: the body, the CSRF token, the authorization request that the form carries on.
+
+use actix_web::web::{Bytes, Payload};
+use actix_web::{HttpMessage as _, HttpRequest};
+
+use super::cookies::Cookies;
+use super::failure::PageFailure;
+use crate::http::MAX_FORM_BYTES;
+use crate::oauth::authorize::AuthorizationRequest;
+use crate::oauth::parameters::Parameters;
+use crate::registry::Registry;
+
+/// The fields that every form of a sign-in has.
+pub(super) const CSRF: &str = "csrf";
+pub(super) const REQUEST: &str = "request";
+
+/// Reads the body of a form.
+pub(super) async fn read(http: &HttpRequest, payload: Payload) -> Result<Bytes, PageFailure> {
+    if !http
+        .content_type()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    {
+        return Err(PageFailure::ContentType);
+    }
+    payload
+        .to_bytes_limited(MAX_FORM_BYTES)
+        .await
+        .map_err(|_| PageFailure::TooLarge)?
+        .map_err(|_| PageFailure::Interrupted)
+}
+
+/// The fields of a form that comes from one of our own pages in this browser.
+pub(super) fn fields<'a>(
+    body: &'a [u8],
+    http: &HttpRequest,
+    cookies: Cookies,
+) -> Result<Parameters<'a>, PageFailure> {
+    let fields = Parameters::parse(body)?;
+    let token = cookies.csrf(http).ok_or(PageFailure::Forgery)?;
+    let sent = fields.get(CSRF).ok_or(PageFailure::Forgery)?;
+    if token.is_carried_as(sent) {
+        Ok(fields)
+    } else {
+        Err(PageFailure::Forgery)
+    }
+}
+
+/// The authorization request that a form carries on, validated in full.
+pub(super) fn request(
+    fields: &Parameters<'_>,
+    registry: &Registry,
+    issuer: &str,
+) -> Result<AuthorizationRequest, PageFailure> {
+    let query = fields.get(REQUEST).unwrap_or_default();
+    AuthorizationRequest::validate(query.as_bytes(), registry)
+        .map_err(|error| PageFailure::refused_form(error, issuer))
+}

@@ -1,0 +1,53 @@
+//! Who is signed in with this browser, and signing out.
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::super::paths;
+use super::cookies::{Cookies, with_cookie};
+use super::csrf::BrowserToken;
+use super::failure::PageFailure;
+use super::templates::HomePage;
+use super::{form, response};
+use crate::oauth::authorize::SignedIn;
+use crate::service::Service;
+use crate::sign_in::{self, session};
+
+/// `GET /auth/`.
+pub(super) async fn home(
+    http: HttpRequest,
+    service: Data<Service>,
+) -> Result<HttpResponse, PageFailure> {
+    let session = match Cookies::of(&service.config.issuer).session(&http) {
+        Some(id) => session::live(&service, &id, service.clock.now()).await?,
+        None => None,
+    };
+    let signed_in = session.and_then(|session| SignedIn::of(session, &service.registry()));
+    let csrf = BrowserToken::of(&http, &service)?;
+    let page = HomePage {
+        username: signed_in
+            .as_ref()
+            .map(|signed_in| signed_in.user().username.as_str()),
+        csrf: csrf.text(),
+    };
+    Ok(csrf.keep(response::page(StatusCode::OK, &page, None)))
+}
+
+/// `POST /auth/sign-out`. The session is over on the server too: a copied cookie is worth nothing.
+pub(super) async fn sign_out(
+    http: HttpRequest,
+    payload: Payload,
+    service: Data<Service>,
+) -> Result<HttpResponse, PageFailure> {
+    let cookies = Cookies::of(&service.config.issuer);
+    let body = form::read(&http, payload).await?;
+    form::fields(&body, &http, cookies)?;
+    if let Some(id) = cookies.session(&http) {
+        sign_in::sign_out(&service, &id).await?;
+    }
+    Ok(with_cookie(
+        response::redirect(StatusCode::SEE_OTHER, paths::HOME),
+        &cookies.remove_session(),
+    ))
+}

@@ -1,0 +1,51 @@
+//! The authorization endpoint and the sign-in as pages and forms.
+//!
+//! `GET /auth/authorize` shows whichever step is next. Every form carries the authorization request's query,
+//! which is validated again in full, and a token against cross-site request forgery; after a step the browser
+//! is sent back to `GET /auth/authorize` (303), which decides anew.
+
+mod authorize;
+mod cookies;
+mod csrf;
+mod failure;
+mod form;
+mod home;
+mod response;
+mod select_account;
+mod sign_in;
+mod stylesheet;
+mod templates;
+
+use actix_web::http::header;
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{HttpResponse, Resource};
+
+use super::paths;
+use failure::PageFailure;
+
+pub(super) fn routes(routes: &mut ServiceConfig) {
+    routes
+        .service(only_get(paths::AUTHORIZE).route(web::get().to(authorize::authorize)))
+        .service(only_post(paths::SIGN_IN).route(web::post().to(sign_in::password)))
+        .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
+        .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))
+        .service(only_post(paths::SIGN_OUT).route(web::post().to(home::sign_out)))
+        .service(only_get(paths::HOME).route(web::get().to(home::home)))
+        .service(only_get(&stylesheet::PATH).route(web::get().to(stylesheet::stylesheet)));
+}
+
+fn only_get(path: &str) -> Resource {
+    web::resource(path).default_service(web::to(|| async { method_not_allowed("GET") }))
+}
+
+fn only_post(path: &str) -> Resource {
+    web::resource(path).default_service(web::to(|| async { method_not_allowed("POST") }))
+}
+
+fn method_not_allowed(allowed: &'static str) -> HttpResponse {
+    let mut response = failure::page(&PageFailure::Method);
+    response
+        .headers_mut()
+        .insert(header::ALLOW, header::HeaderValue::from_static(allowed));
+    response
+}

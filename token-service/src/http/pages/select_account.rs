@@ -1,0 +1,45 @@
+//! The choice among several linked accounts (spec §1, §4.1).
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::authorize::{continuation, issue};
+use super::cookies::Cookies;
+use super::failure::PageFailure;
+use super::{form, response};
+use crate::oauth::authorize::SignedIn;
+use crate::service::Service;
+use crate::sign_in::session;
+
+/// `POST /auth/select-account`: the chosen account ends the request with a code.
+pub(super) async fn select(
+    http: HttpRequest,
+    payload: Payload,
+    service: Data<Service>,
+) -> Result<HttpResponse, PageFailure> {
+    let cookies = Cookies::of(&service.config.issuer);
+    let body = form::read(&http, payload).await?;
+    let fields = form::fields(&body, &http, cookies)?;
+    let registry = service.registry();
+    let request = form::request(&fields, &registry, &service.config.issuer)?;
+    let now = service.clock.now();
+    let session = match cookies.session(&http) {
+        Some(id) => session::live(&service, &id, now).await?,
+        None => None,
+    };
+    let Some(signed_in) = session.and_then(|session| SignedIn::of(session, &registry)) else {
+        // The session ended while the page was open.
+        return Ok(response::redirect(
+            StatusCode::SEE_OTHER,
+            &continuation(&request),
+        ));
+    };
+    let account = fields
+        .get("account")
+        .and_then(|position| position.parse::<usize>().ok())
+        .and_then(|position| signed_in.user().accounts.get(position))
+        .ok_or(PageFailure::Account)?;
+    let location = issue(&service, &request, &signed_in, account, now).await?;
+    Ok(response::redirect(StatusCode::SEE_OTHER, &location))
+}

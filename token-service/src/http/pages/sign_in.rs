@@ -1,0 +1,90 @@
+//! The forms that prove who the person is: password and one-time code.
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::authorize::{continuation, show, sign_in_again};
+use super::cookies::{Cookies, with_cookie};
+use super::failure::PageFailure;
+use super::templates::{SecondFactorPage, SignInPage};
+use super::{form, response};
+use crate::service::Service;
+use crate::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
+
+/// `POST /auth/sign-in`.
+pub(super) async fn password(
+    http: HttpRequest,
+    payload: Payload,
+    service: Data<Service>,
+) -> Result<HttpResponse, PageFailure> {
+    let cookies = Cookies::of(&service.config.issuer);
+    let body = form::read(&http, payload).await?;
+    let fields = form::fields(&body, &http, cookies)?;
+    let request = form::request(&fields, &service.registry(), &service.config.issuer)?;
+    let username = fields.get("username").unwrap_or_default();
+    let password = fields.get("password").unwrap_or_default().to_owned();
+    let replaces = cookies.session(&http);
+    let now = service.clock.now();
+    match sign_in::with_password(&service, username, password, replaces.as_ref(), now).await? {
+        PasswordOutcome::Begun(id) => Ok(go_on(&continuation(&request), cookies, &id)),
+        PasswordOutcome::Refused => {
+            show(&http, &service, &request, StatusCode::FORBIDDEN, |flow| {
+                SignInPage {
+                    flow,
+                    username,
+                    refused: true,
+                }
+            })
+        }
+    }
+}
+
+/// `POST /auth/second-factor`.
+pub(super) async fn second_factor(
+    http: HttpRequest,
+    payload: Payload,
+    service: Data<Service>,
+) -> Result<HttpResponse, PageFailure> {
+    let cookies = Cookies::of(&service.config.issuer);
+    let body = form::read(&http, payload).await?;
+    let fields = form::fields(&body, &http, cookies)?;
+    let request = form::request(&fields, &service.registry(), &service.config.issuer)?;
+    let code = fields.get("code").unwrap_or_default();
+    let outcome = match cookies.session(&http) {
+        Some(id) => sign_in::with_second_factor(&service, &id, code, service.clock.now()).await?,
+        None => SecondFactorOutcome::NotOwed,
+    };
+    let error = match outcome {
+        SecondFactorOutcome::SignedIn(id) => {
+            return Ok(go_on(&continuation(&request), cookies, &id));
+        }
+        // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
+        SecondFactorOutcome::NotOwed => {
+            return Ok(response::redirect(
+                StatusCode::SEE_OTHER,
+                &continuation(&request),
+            ));
+        }
+        SecondFactorOutcome::Wrong => {
+            "This code is not right. Enter the one that your app shows now."
+        }
+        SecondFactorOutcome::Used => {
+            "This code has been used. Wait until your app shows the next one."
+        }
+    };
+    show(&http, &service, &request, StatusCode::FORBIDDEN, |flow| {
+        SecondFactorPage {
+            flow,
+            error: Some(error),
+            other_user: sign_in_again(&request),
+        }
+    })
+}
+
+fn go_on(location: &str, cookies: Cookies, id: &SessionId) -> HttpResponse {
+    with_cookie(
+        response::redirect(StatusCode::SEE_OTHER, location),
+        &cookies.set_session(id),
+    )
+}

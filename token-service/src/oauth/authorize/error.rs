@@ -1,0 +1,178 @@
+//! Why an authorization request is refused: one variant per reason.
+
+use super::destination::Destination;
+use crate::oauth::parameters::ParameterError;
+
+/// Why an authorization request is refused, and where that may be said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuthorizeError {
+    /// There is nowhere to redirect to: a page tells the person (RFC 6749 §4.1.2.1, D-5).
+    Unsafe(UnsafeRequest),
+    /// The client is told by redirect.
+    Redirect(Destination, RedirectError),
+}
+
+impl From<UnsafeRequest> for AuthorizeError {
+    fn from(reason: UnsafeRequest) -> Self {
+        Self::Unsafe(reason)
+    }
+}
+
+/// A request without a known client and a redirect URI that this client registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnsafeRequest {
+    /// The query is not `application/x-www-form-urlencoded` in UTF-8.
+    Unreadable(ParameterError),
+    /// No `client_id`.
+    ClientIdMissing,
+    /// `client_id` more than once.
+    ClientIdRepeated,
+    /// No enabled client of the current flows has this `client_id`.
+    ClientUnknown,
+    /// The client's integration type has no browser step (spec §1).
+    ClientUnauthorized,
+    /// No `redirect_uri` (spec §4.1).
+    RedirectUriMissing,
+    /// `redirect_uri` more than once.
+    RedirectUriRepeated,
+    /// The client did not register this `redirect_uri`.
+    RedirectUriUnregistered,
+}
+
+impl UnsafeRequest {
+    /// What is wrong, for the person in front of the browser.
+    #[must_use]
+    pub const fn problem(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "The address of this request cannot be read.",
+            Self::ClientIdMissing => "The request does not say which application it comes from.",
+            Self::ClientIdRepeated => "The request names more than one application.",
+            Self::ClientUnknown => "The application that sent you here is not known.",
+            Self::ClientUnauthorized => {
+                "The application that sent you here is not one that people sign in to."
+            }
+            Self::RedirectUriMissing => "The request does not say where to send you afterwards.",
+            Self::RedirectUriRepeated => "The request names more than one place to send you to.",
+            Self::RedirectUriUnregistered => {
+                "The request asks to send you to an address that the application has not registered."
+            }
+        }
+    }
+
+    /// What the application's developers should change (D-5).
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unreadable(ParameterError::NotUtf8) => "The query must be percent-encoded UTF-8.",
+            Self::Unreadable(_) => {
+                "Each percent sign in the query must be followed by two hexadecimal digits."
+            }
+            Self::ClientIdMissing => "Send the parameter client_id with the registered Client ID.",
+            Self::ClientIdRepeated => "Send the parameter client_id once.",
+            Self::ClientUnknown => {
+                "Compare client_id with the registration: it must be an enabled Web Server or Installed \
+                 Application of this server. The early-access server has registrations of its own."
+            }
+            Self::ClientUnauthorized => {
+                "Only Web Server and Installed Applications use this endpoint (unauthorized_client). \
+                 Other integrations ask the token endpoint directly."
+            }
+            Self::RedirectUriMissing => {
+                "Send the parameter redirect_uri with a redirect URI that is registered for this client."
+            }
+            Self::RedirectUriRepeated => "Send the parameter redirect_uri once.",
+            Self::RedirectUriUnregistered => {
+                "redirect_uri must equal a registered redirect URI of this client character by character; \
+                 only the port of a loopback URI that is registered with a wildcard may differ."
+            }
+        }
+    }
+}
+
+/// Why the client gets an error at its redirect URI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedirectError {
+    /// A parameter other than `client_id` and `redirect_uri` more than once (D-17).
+    ParameterRepeated,
+    /// No `response_type`.
+    ResponseTypeMissing,
+    /// Another `response_type` than `code`.
+    ResponseTypeUnsupported,
+    /// An Installed Application sent no `code_challenge` (spec §4.1).
+    ChallengeRequired,
+    /// `code_challenge` is not 43 characters of base64url (RFC 7636 §4.2).
+    ChallengeMalformed,
+    /// `code_challenge` without `code_challenge_method`, which would mean `plain` (RFC 7636 §4.3).
+    ChallengeMethodMissing,
+    /// Another `code_challenge_method` than `S256` (RFC 7636 §4.4.1).
+    ChallengeMethodUnsupported,
+    /// `code_challenge_method` without `code_challenge`.
+    ChallengeMissingForMethod,
+    /// `scope` is malformed or exceeds the registration (D-9).
+    ScopeNotPermitted,
+    /// `prompt` has an unknown value, or `none` with others.
+    PromptUnsupported,
+    /// `prompt=none` without a complete sign-in (OpenID Connect Core §3.1.2.6).
+    LoginRequired,
+    /// `prompt=none` with several linked accounts (OpenID Connect Core §3.1.2.6).
+    AccountSelectionRequired,
+    /// The user has no linked account (D-7).
+    NoLinkedAccount,
+    /// The person pressed cancel.
+    Cancelled,
+}
+
+impl RedirectError {
+    /// The value of `error` (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::ParameterRepeated
+            | Self::ResponseTypeMissing
+            | Self::ChallengeRequired
+            | Self::ChallengeMalformed
+            | Self::ChallengeMethodMissing
+            | Self::ChallengeMethodUnsupported
+            | Self::ChallengeMissingForMethod
+            | Self::PromptUnsupported => "invalid_request",
+            Self::ResponseTypeUnsupported => "unsupported_response_type",
+            Self::ScopeNotPermitted => "invalid_scope",
+            Self::LoginRequired => "login_required",
+            Self::AccountSelectionRequired => "account_selection_required",
+            Self::NoLinkedAccount | Self::Cancelled => "access_denied",
+        }
+    }
+
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1), never a
+    /// value from the request.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::ParameterRepeated => "A parameter is repeated",
+            Self::ResponseTypeMissing => "response_type is missing; it must be code",
+            Self::ResponseTypeUnsupported => "response_type must be code",
+            Self::ChallengeRequired => {
+                "An Installed Application must send code_challenge and code_challenge_method"
+            }
+            Self::ChallengeMalformed => {
+                "code_challenge must be the SHA-256 of the code verifier in base64url without padding: \
+                 43 characters"
+            }
+            Self::ChallengeMethodMissing => "code_challenge_method is missing; it must be S256",
+            Self::ChallengeMethodUnsupported => "code_challenge_method must be S256",
+            Self::ChallengeMissingForMethod => {
+                "code_challenge_method was sent without code_challenge"
+            }
+            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
+            Self::PromptUnsupported => {
+                "prompt must be none, or a list of login, consent and select_account"
+            }
+            Self::LoginRequired => "The user must sign in, and prompt=none forbids to ask",
+            Self::AccountSelectionRequired => {
+                "The user must choose a linked account, and prompt=none forbids to ask"
+            }
+            Self::NoLinkedAccount => "The user has no linked account",
+            Self::Cancelled => "The user cancelled the sign-in",
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
+
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use argon2::password_hash::{Error, PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Verified in place of a hash that a user does not have, so that the answer takes as long: the current
+/// parameters, and random bytes for salt and hash. No password is known to fit.
+const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+
+/// How long a password may wait for its turn.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// One hash at a time for each core, in the whole process: each takes one core and 19 MiB.
+static TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+
+/// Why a password was neither hashed nor checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    /// Too many others wait.
+    #[error("too many passwords wait to be checked")]
+    Busy,
+    /// The library failed, or a stored hash is not an argon2 PHC string.
+    #[error("hashing a password failed, or a stored hash is unreadable")]
+    Failed,
+}
+
+fn argon2id() -> Argon2<'static> {
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
+}
+
+/// Hashes `password` with a random salt: an argon2id PHC string. Takes tens of milliseconds.
+///
+/// # Errors
+/// [`PasswordError::Failed`] when the library fails.
+pub fn hash(password: &str) -> Result<String, PasswordError> {
+    argon2id()
+        .hash_password(password.as_bytes())
+        .map(|hash| hash.to_string())
+        .map_err(|_| PasswordError::Failed)
+}
+
+/// Whether `password` is the one of `hash`, an argon2 PHC string whose own parameters count. Takes tens of
+/// milliseconds; compares in constant time.
+///
+/// # Errors
+/// [`PasswordError::Failed`] when `hash` is no such string.
+pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
+    match argon2id().verify_password(password.as_bytes(), hash) {
+        Ok(()) => Ok(true),
+        Err(Error::PasswordInvalid) => Ok(false),
+        Err(_) => Err(PasswordError::Failed),
+    }
+}
+
+/// Like [`verify`], away from the async workers and only so many at a time. Without a stored hash the same
+/// work is done and the answer is `false`.
+///
+/// # Errors
+/// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
+pub(super) async fn check(stored: Option<String>, password: String) -> Result<bool, PasswordError> {
+    let turn = timeout(LONGEST_WAIT, TURNS.acquire())
+        .await
+        .map_err(|_| PasswordError::Busy)?
+        .map_err(|_| PasswordError::Failed)?;
+    spawn_blocking(move || {
+        // Held until the work is done, even when the request is gone.
+        let _turn = turn;
+        let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
+        Ok(right && stored.is_some())
+    })
+    .await
+    .map_err(|_| PasswordError::Failed)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_verifies_its_password_alone() {
+        let hashed = hash("correct horse").unwrap();
+        assert!(hashed.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
+        assert_eq!(verify("correct horse", &hashed), Ok(true));
+        assert_eq!(verify("correct horse ", &hashed), Ok(false));
+        assert_eq!(verify("", &hashed), Ok(false));
+        assert_eq!(verify("correct horse", "plain"), Err(PasswordError::Failed));
+        assert_ne!(hash("correct horse").unwrap(), hashed, "salts are random");
+    }
+
+    /// The same answer, and by the decoy's parameters the same work, for a user without a password.
+    #[tokio::test]
+    async fn without_a_stored_hash_nothing_is_right() {
+        let parameters = |hash: &str| hash.rsplitn(3, '$').last().map(ToOwned::to_owned);
+        assert_eq!(parameters(DECOY), parameters(&hash("x").unwrap()));
+        assert_eq!(verify("x", DECOY), Ok(false), "the decoy is readable");
+        assert_eq!(check(None, "x".to_owned()).await, Ok(false));
+        assert_eq!(
+            check(Some(hash("x").unwrap()), "x".to_owned()).await,
+            Ok(true)
+        );
+    }
+}
