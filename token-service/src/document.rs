@@ -408,11 +408,16 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// The text at `key`, which must be there.
-    pub fn required_text(&mut self, key: &'static str) -> Option<Located<String>> {
+    /// Reports `key` as missing unless it is there.
+    pub fn required(&self, key: &str) {
         if !self.has(key) {
             self.report(self.place(), format!("{key} is missing"));
         }
+    }
+
+    /// The text at `key`, which must be there.
+    pub fn required_text(&mut self, key: &'static str) -> Option<Located<String>> {
+        self.required(key);
         self.text(key)
     }
 
@@ -546,6 +551,11 @@ impl<'p> Section<'p> {
         if let Some(entry) = self.take(key) {
             self.report(&entry.place, format!("{key}: {why}"));
         }
+    }
+
+    /// Passes over `key`, known but of no use here.
+    pub fn skip(&mut self, key: &'static str) {
+        self.take(key);
     }
 
     /// Reports every key that was not asked for. Call it when all known keys have been.

@@ -4,10 +4,12 @@
 //! [`oauth`] knows neither actix nor redb nor the wall clock.
 
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod digest;
 pub mod document;
 pub mod http;
+pub mod key_file;
 pub mod oauth;
 pub mod random;
 pub mod registry;

@@ -1,2 +1,7 @@
-//! Main.
-fn main() {}
+//! The token service's command line.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    token_service::command::run()
+}

@@ -1,12 +1,26 @@
 //! The X.509 certificates of non-interactive clients (spec §2.3).
 
+use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 use std::sync::OnceLock;
 
 use jwt_simple::prelude::RS256PublicKey;
 use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
+use x509_parser::pem::Pem;
+use x509_parser::public_key::PublicKey;
+use x509_parser::time::ASN1Time;
 
 use crate::clock::Timestamp;
+
+/// Size of an RSA modulus that is accepted, in bits (D-10, checklist row 62): smaller ones are weak, larger
+/// ones let a client make the service work.
+pub const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+
+/// The longest certificateAlias, in bytes.
+pub const MAX_ALIAS_LENGTH: usize = 255;
 
 /// An uploaded certificate: what assertions need of it, extracted once at registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,5 +67,267 @@ impl Eq for ParsedKey {}
 impl fmt::Debug for ParsedKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("ParsedKey")
+    }
+}
+
+/// Why a certificate cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// Not 1 to [`MAX_ALIAS_LENGTH`] printable characters.
+    #[error("an alias has 1 to {MAX_ALIAS_LENGTH} characters, none of them a control character")]
+    Alias,
+    /// No PEM block with the label `CERTIFICATE`.
+    #[error("no PEM block \"CERTIFICATE\" in it")]
+    NotPem,
+    /// A private key never leaves the integrator.
+    #[error(
+        "holds a private key; register the certificate alone, and treat that key as known to others"
+    )]
+    PrivateKey,
+    /// Which one is meant would be a guess.
+    #[error("holds more than one certificate; register each under its own alias")]
+    Several,
+    /// The block is not an X.509 certificate.
+    #[error("is not an X.509 certificate")]
+    NotX509,
+    /// Assertions are signed with RS256 (spec §2.3).
+    #[error("its key is not an RSA key; assertions are signed with RS256")]
+    NotRsa,
+    /// See [`RSA_KEY_BITS`].
+    #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
+    KeySize(usize),
+    /// The cryptographic library would not verify with it.
+    #[error("its RSA key is not usable")]
+    UnusableKey,
+    /// It can never be valid.
+    #[error("it ends before it begins")]
+    Validity,
+}
+
+impl Certificate {
+    /// Reads the one certificate in `pem`. Its signature is not checked: it is trusted because it was
+    /// registered (spec §2.3), self-signed or not. Nor is its validity: that is checked whenever it is used.
+    ///
+    /// # Errors
+    /// A [`CertificateError`] that says what is wrong with it.
+    pub fn from_pem(alias: &str, pem: &[u8]) -> Result<Self, CertificateError> {
+        let legal =
+            (1..=MAX_ALIAS_LENGTH).contains(&alias.len()) && !alias.chars().any(char::is_control);
+        if !legal {
+            return Err(CertificateError::Alias);
+        }
+        let der = only_certificate(pem)?;
+        let (rest, certificate) =
+            x509_parser::parse_x509_certificate(&der).map_err(|_| CertificateError::NotX509)?;
+        if !rest.is_empty() {
+            return Err(CertificateError::NotX509);
+        }
+        let public_key = certificate.public_key();
+        let Ok(PublicKey::RSA(rsa)) = public_key.parsed() else {
+            return Err(CertificateError::NotRsa);
+        };
+        let bits = bit_length(rsa.modulus);
+        if !RSA_KEY_BITS.contains(&bits) {
+            return Err(CertificateError::KeySize(bits));
+        }
+        // With an exponent of 1 anybody could sign; an even one belongs to no key (RFC 8017 §3.1).
+        if !rsa
+            .try_exponent()
+            .is_ok_and(|exponent| exponent >= 3 && exponent % 2 == 1)
+        {
+            return Err(CertificateError::UnusableKey);
+        }
+        ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key.raw)
+            .map_err(|_| CertificateError::UnusableKey)?;
+        let validity = certificate.validity();
+        let (not_before, not_after) = (
+            timestamp(validity.not_before),
+            timestamp(validity.not_after),
+        );
+        if not_after < not_before {
+            return Err(CertificateError::Validity);
+        }
+        Ok(Self {
+            alias: alias.to_owned(),
+            sha1_thumbprint: Sha1::digest(&der).into(),
+            public_key_der: public_key.raw.to_vec(),
+            not_before,
+            not_after,
+            parsed: ParsedKey::default(),
+        })
+    }
+
+    /// The `x5t` by which assertions name this certificate: base64url without padding, 27 characters.
+    #[must_use]
+    pub fn x5t(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.sha1_thumbprint)
+    }
+
+    /// Whether the certificate is within its validity, both ends included (RFC 5280 §4.1.2.5).
+    #[must_use]
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
+        (self.not_before..=self.not_after).contains(&now)
+    }
+}
+
+fn only_certificate(pem: &[u8]) -> Result<Vec<u8>, CertificateError> {
+    let mut certificates = Vec::new();
+    for block in Pem::iter_from_buffer(pem) {
+        let block = block.map_err(|_| CertificateError::NotPem)?;
+        match block.label.as_str() {
+            "CERTIFICATE" => certificates.push(block.contents),
+            label if label.ends_with("PRIVATE KEY") => return Err(CertificateError::PrivateKey),
+            _ => {}
+        }
+    }
+    match (certificates.pop(), certificates.is_empty()) {
+        (Some(certificate), true) => Ok(certificate),
+        (Some(_), false) => Err(CertificateError::Several),
+        (None, _) => Err(CertificateError::NotPem),
+    }
+}
+
+fn bit_length(big_endian: &[u8]) -> usize {
+    let leading_zeros = big_endian
+        .iter()
+        .position(|byte| *byte != 0)
+        .unwrap_or(big_endian.len());
+    let digits = big_endian.get(leading_zeros..).unwrap_or_default();
+    digits
+        .first()
+        .map_or(0, |first| digits.len() * 8 - first.leading_zeros() as usize)
+}
+
+fn timestamp(time: ASN1Time) -> Timestamp {
+    Timestamp::from_seconds(time.timestamp().try_into().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("../../../demo/non-interactive-demo.cert.pem");
+    const KEY: &str = include_str!("../../../demo/non-interactive-demo.key.pem");
+
+    fn read(pem: &str) -> Result<Certificate, CertificateError> {
+        Certificate::from_pem("alias", pem.as_bytes())
+    }
+
+    /// The thumbprint that `openssl x509 -fingerprint -sha1` prints.
+    #[test]
+    fn reads_what_openssl_made() {
+        let certificate = read(CERTIFICATE).unwrap();
+        let thumbprint: String = certificate
+            .sha1_thumbprint
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        assert_eq!(thumbprint, "E9B6510A545A543A06A2BEDCC972B7CD1B918AEC");
+        assert_eq!(certificate.x5t().len(), 27);
+        assert_eq!(
+            URL_SAFE_NO_PAD.decode(certificate.x5t()).unwrap(),
+            certificate.sha1_thumbprint
+        );
+        // 2020-01-01T00:00:00Z and 2119-12-31T23:59:59Z.
+        let (first, last) = (1_577_836_800, 4_733_510_399);
+        for (second, valid) in [
+            (first - 1, false),
+            (first, true),
+            (last, true),
+            (last + 1, false),
+        ] {
+            let now = Timestamp::from_seconds(second);
+            assert_eq!(certificate.is_valid_at(now), valid, "{second}");
+        }
+    }
+
+    /// The extracted key verifies what the private key signed.
+    #[test]
+    fn the_public_key_belongs_to_the_private_key() {
+        use aws_lc_rs::rsa::KeyPair;
+        use aws_lc_rs::signature::RSA_PKCS1_SHA256;
+
+        let pem = Pem::iter_from_buffer(KEY.as_bytes())
+            .next()
+            .unwrap()
+            .unwrap();
+        let pair = KeyPair::from_pkcs8(&pem.contents).unwrap();
+        let mut signature = vec![0; pair.public_modulus_len()];
+        let random = aws_lc_rs::rand::SystemRandom::new();
+        pair.sign(&RSA_PKCS1_SHA256, &random, b"message", &mut signature)
+            .unwrap();
+        let certificate = read(CERTIFICATE).unwrap();
+        let key =
+            ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &certificate.public_key_der).unwrap();
+        assert!(key.verify_sig(b"message", &signature).is_ok());
+        assert!(key.verify_sig(b"massage", &signature).is_err());
+    }
+
+    #[test]
+    fn exactly_one_certificate_and_nothing_secret() {
+        let text_around = format!("subject=CN = x\n{CERTIFICATE}trailing text\n");
+        assert!(read(&text_around).is_ok());
+        let damaged = CERTIFICATE.replacen("MII", "MIJ", 1);
+        for (pem, error) in [
+            (String::new(), CertificateError::NotPem),
+            ("not a certificate".into(), CertificateError::NotPem),
+            (
+                format!("{CERTIFICATE}{CERTIFICATE}"),
+                CertificateError::Several,
+            ),
+            (KEY.into(), CertificateError::PrivateKey),
+            (format!("{CERTIFICATE}{KEY}"), CertificateError::PrivateKey),
+            (damaged, CertificateError::NotX509),
+            (CERTIFICATE.replace("END", "EMD"), CertificateError::NotPem),
+        ] {
+            assert_eq!(read(&pem), Err(error));
+        }
+        assert_eq!(
+            Certificate::from_pem("", CERTIFICATE.as_bytes()),
+            Err(CertificateError::Alias)
+        );
+        assert_eq!(
+            Certificate::from_pem("a\nb", CERTIFICATE.as_bytes()),
+            Err(CertificateError::Alias)
+        );
+    }
+
+    /// Checklist row 62. The files were made by the script beside them.
+    #[test]
+    fn only_rsa_keys_of_2048_to_4096_bits() {
+        for (pem, error) in [
+            (
+                include_str!("testdata/rsa-1024.pem"),
+                CertificateError::KeySize(1024),
+            ),
+            (
+                include_str!("testdata/rsa-2047.pem"),
+                CertificateError::KeySize(2047),
+            ),
+            (
+                include_str!("testdata/rsa-4104.pem"),
+                CertificateError::KeySize(4104),
+            ),
+            (
+                include_str!("testdata/ed25519.pem"),
+                CertificateError::NotRsa,
+            ),
+            (
+                include_str!("testdata/rsa-pss.pem"),
+                CertificateError::NotRsa,
+            ),
+        ] {
+            assert_eq!(read(pem), Err(error));
+        }
+        assert!(read(include_str!("testdata/rsa-4096.pem")).is_ok());
+    }
+
+    #[test]
+    fn bits_are_counted_without_leading_zeros() {
+        assert_eq!(bit_length(&[]), 0);
+        assert_eq!(bit_length(&[0, 0]), 0);
+        assert_eq!(bit_length(&[1]), 1);
+        assert_eq!(bit_length(&[0, 0x80, 0]), 16);
+        assert_eq!(bit_length(&[0x7f, 0]), 15);
     }
 }

@@ -1,5 +1,6 @@
 //! Clients, users, linked accounts and certificates: what registration creates (spec §1, §5).
 
+pub mod apply;
 pub mod certificate;
 pub mod client;
 pub mod redirect_uri;

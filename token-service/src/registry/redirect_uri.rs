@@ -73,8 +73,8 @@ impl RedirectUri {
         &self.0
     }
 
-    /// The URI with `parameters` appended to its query, percent-encoded as
-    /// `application/x-www-form-urlencoded`. The registered text stays as it is.
+    /// The URI with `parameters` appended to its query in the form that form decoding and plain percent-decoding
+    /// read alike: a space is `%20`. The registered text stays as it is.
     #[must_use]
     pub fn with_parameters<'a>(
         &self,
@@ -82,7 +82,8 @@ impl RedirectUri {
     ) -> String {
         let query = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(parameters)
-            .finish();
+            .finish()
+            .replace('+', "%20");
         let separator = match self.0.split_once('?') {
             None => "?",
             Some((_, "")) => "",
@@ -388,19 +389,19 @@ mod tests {
         };
         assert_eq!(
             add("https://a.example/cb"),
-            "https://a.example/cb?code=a+b&state=%C3%BC%26%3D"
+            "https://a.example/cb?code=a%20b&state=%C3%BC%26%3D"
         );
         assert_eq!(
             add("https://a.example/cb?x=%7E"),
-            "https://a.example/cb?x=%7E&code=a+b&state=%C3%BC%26%3D"
+            "https://a.example/cb?x=%7E&code=a%20b&state=%C3%BC%26%3D"
         );
         assert_eq!(
             add("https://a.example/cb?"),
-            "https://a.example/cb?code=a+b&state=%C3%BC%26%3D"
+            "https://a.example/cb?code=a%20b&state=%C3%BC%26%3D"
         );
         assert_eq!(
             add("com.example.app:/cb"),
-            "com.example.app:/cb?code=a+b&state=%C3%BC%26%3D"
+            "com.example.app:/cb?code=a%20b&state=%C3%BC%26%3D"
         );
     }
 

@@ -1,6 +1,7 @@
 //! Signing in: passwords, second factors, sessions (spec §5.1, design section 8).
 
 pub mod password;
+pub mod protection;
 pub mod session;
 pub mod totp;
 

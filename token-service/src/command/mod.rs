@@ -1,0 +1,75 @@
+//! The commands (design section 3.1).
+
+mod assertion;
+mod check;
+mod health;
+mod serve;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+use crate::document::InvalidDocument;
+
+/// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
+const EXIT_USAGE: u8 = 64;
+
+/// An OAuth 2.0 authorization service: issues tokens that a gateway verifies.
+#[derive(Debug, Parser)]
+#[command(name = "token-service", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service.
+    Serve(ConfigFile),
+    /// Check configuration and registrations; print every problem with its line, and exit with 1 if there is one.
+    Check(ConfigFile),
+    /// Ask the running service whether it can serve; exit with 1 if not.
+    Health(ConfigFile),
+    /// Sign a user assertion for the JWT bearer grant, as an integrator would (spec §2.3).
+    Assertion(assertion::Arguments),
+}
+
+/// Where the configuration is.
+#[derive(Debug, clap::Args)]
+struct ConfigFile {
+    /// The configuration file. Without one, development defaults apply. Every key can also be set in the
+    /// environment: TOKEN_SERVICE__LIFETIMES__SESSION is lifetimes.session.
+    #[arg(long, value_name = "FILE", env = "TOKEN_SERVICE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    fn path(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    fn load(&self) -> Result<Config, InvalidDocument> {
+        Config::load(self.path(), std::env::vars_os())
+    }
+}
+
+/// Runs the command of the process's arguments.
+#[must_use]
+pub fn run() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Health(arguments) => health::run(&arguments),
+        Command::Assertion(arguments) => assertion::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("token-service: {error:#}");
+        if error.is::<InvalidDocument>() {
+            ExitCode::from(EXIT_USAGE)
+        } else {
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,252 @@
+//! Applying a registrations file: what differs from the registry, and the change that makes it the same.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::client::{Client, IntegrationType};
+use super::registrations::{PasswordRegistration, Registrations, UserRegistration};
+use super::snapshot::Registry;
+use super::user::{User, Username};
+use crate::store::RegistryChange;
+
+/// How the secrets of users are kept at rest. Applying a file again must not make them anew, or the users would
+/// be signed out: what is stored is compared with what is registered first.
+pub trait Protection {
+    /// Why a secret cannot be protected or compared.
+    type Error;
+
+    /// A password as an argon2id PHC string.
+    ///
+    /// # Errors
+    /// When hashing fails.
+    fn hash(&self, password: &str) -> Result<String, Self::Error>;
+
+    /// Whether `hash` is the password's.
+    ///
+    /// # Errors
+    /// When the stored hash cannot be read.
+    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, Self::Error>;
+
+    /// A TOTP secret, sealed for this user.
+    ///
+    /// # Errors
+    /// When sealing fails.
+    fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, Self::Error>;
+
+    /// A sealed TOTP secret of this user.
+    ///
+    /// # Errors
+    /// When it was sealed with another key.
+    fn unseal(&self, username: &Username, sealed: &[u8])
+    -> Result<Zeroizing<Vec<u8>>, Self::Error>;
+}
+
+/// One difference between file and registry, for people to read. It names fields, never their values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// `client` or `user`.
+    pub what: &'static str,
+    /// Its name.
+    pub name: String,
+    /// The fields that change; `None` when all of it is new.
+    pub fields: Option<Vec<&'static str>>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, name, fields } = self;
+        match fields {
+            None => write!(formatter, "+ {what} {name}"),
+            Some(fields) => write!(formatter, "~ {what} {name}: {}", fields.join(", ")),
+        }
+    }
+}
+
+/// What applying a file does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The change for the store; empty when nothing differs.
+    pub change: RegistryChange,
+    /// The same, for people.
+    pub differences: Vec<Difference>,
+}
+
+impl Plan {
+    /// Compares `registrations` with `stored`. What the file does not mention stays as it is.
+    ///
+    /// # Errors
+    /// The [`Protection`]'s.
+    pub fn new<P: Protection>(
+        registrations: Registrations,
+        stored: &Registry,
+        protection: &P,
+    ) -> Result<Self, P::Error> {
+        let mut plan = Self::default();
+        for client in registrations.clients {
+            let before = stored
+                .clients()
+                .find(|before| before.client_id == client.client_id);
+            let fields = before.map(|before| changed_client_fields(before, &client));
+            if plan.differs("client", client.client_id.as_str(), fields) {
+                plan.change.put_clients.push(client);
+            }
+        }
+        for registration in registrations.users {
+            let before = stored
+                .users()
+                .find(|before| before.username == registration.username);
+            let user = protect(registration, before.map(|before| &**before), protection)?;
+            let fields = before.map(|before| changed_user_fields(before, &user));
+            if plan.differs("user", user.username.as_str(), fields) {
+                plan.change.put_users.push(user);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn differs(
+        &mut self,
+        what: &'static str,
+        name: &str,
+        fields: Option<Vec<&'static str>>,
+    ) -> bool {
+        if fields.as_ref().is_some_and(Vec::is_empty) {
+            return false;
+        }
+        self.differences.push(Difference {
+            what,
+            name: name.to_owned(),
+            fields,
+        });
+        true
+    }
+}
+
+/// The user as the registry keeps it. Secrets that are the stored ones keep their stored form.
+fn protect<P: Protection>(
+    registration: UserRegistration,
+    before: Option<&User>,
+    protection: &P,
+) -> Result<User, P::Error> {
+    let stored_hash = before.and_then(|before| before.password_hash.clone());
+    let password_hash = match (registration.password, stored_hash) {
+        (None, stored) => stored,
+        (Some(PasswordRegistration::Hash(hash)), _) => Some(hash),
+        (Some(PasswordRegistration::Plaintext(password)), Some(stored))
+            if protection.is_hash_of(&stored, &password)? =>
+        {
+            Some(stored)
+        }
+        (Some(PasswordRegistration::Plaintext(password)), _) => Some(protection.hash(&password)?),
+    };
+    let stored_secret = before.and_then(|before| before.totp_secret_sealed.clone());
+    let totp_secret_sealed = match (registration.totp_secret, stored_secret) {
+        (None, stored) => stored,
+        (Some(secret), Some(stored))
+            if *protection.unseal(&registration.username, &stored)? == *secret =>
+        {
+            Some(stored)
+        }
+        (Some(secret), _) => Some(protection.seal(&registration.username, &secret)?),
+    };
+    Ok(User {
+        username: registration.username,
+        email: registration.email,
+        password_hash,
+        totp_secret_sealed,
+        organization: registration.organization,
+        single_sign_on: registration.single_sign_on,
+        accounts: registration.accounts,
+        enabled: registration.enabled,
+    })
+}
+
+fn names_of<const N: usize>(fields: [(&'static str, bool); N]) -> Vec<&'static str> {
+    fields
+        .into_iter()
+        .filter_map(|(name, changed)| changed.then_some(name))
+        .collect()
+}
+
+fn changed_user_fields(before: &User, after: &User) -> Vec<&'static str> {
+    names_of([
+        ("email", before.email != after.email),
+        ("password", before.password_hash != after.password_hash),
+        (
+            "totp_secret",
+            before.totp_secret_sealed != after.totp_secret_sealed,
+        ),
+        ("organization", before.organization != after.organization),
+        (
+            "single_sign_on",
+            before.single_sign_on != after.single_sign_on,
+        ),
+        ("accounts", before.accounts != after.accounts),
+        ("enabled", before.enabled != after.enabled),
+    ])
+}
+
+fn changed_client_fields(before: &Client, after: &Client) -> Vec<&'static str> {
+    let (old, new) = (Parts::of(before), Parts::of(after));
+    names_of([
+        ("name", before.name != after.name),
+        ("type", old.kind != new.kind),
+        ("client_secret", before.secrets() != after.secrets()),
+        (
+            "redirect_uris",
+            before.redirect_uris() != after.redirect_uris() || old.templates != new.templates,
+        ),
+        ("scopes", before.scopes != after.scopes),
+        ("certificates", old.certificates != new.certificates),
+        ("organization", old.organization != new.organization),
+        ("bound_user", old.bound_user != new.bound_user),
+        ("enabled", before.enabled != after.enabled),
+    ])
+}
+
+/// What only some integration types have.
+struct Parts<'a> {
+    kind: std::mem::Discriminant<IntegrationType>,
+    templates: &'a [String],
+    certificates: &'a [super::Certificate],
+    organization: Option<&'a str>,
+    bound_user: Option<&'a Username>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(client: &'a Client) -> Self {
+        let none = Self {
+            kind: std::mem::discriminant(&client.integration),
+            templates: &[],
+            certificates: &[],
+            organization: None,
+            bound_user: None,
+        };
+        match &client.integration {
+            IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => none,
+            IntegrationType::NonInteractive {
+                certificates,
+                organization,
+                ..
+            } => Self {
+                certificates,
+                organization: organization.as_deref(),
+                ..none
+            },
+            IntegrationType::UserBound { bound_user, .. } => Self {
+                bound_user: Some(bound_user),
+                ..none
+            },
+            IntegrationType::Legacy {
+                redirect_templates, ..
+            } => Self {
+                templates: redirect_templates,
+                ..none
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! How what people sign in with is kept at rest.
+
+use zeroize::Zeroizing;
+
+use super::password::{self, PasswordError};
+use super::totp;
+use crate::registry::Username;
+use crate::registry::apply::Protection;
+use crate::sealing::{EncryptionKey, SealingError};
+
+/// Passwords hashed with argon2id, TOTP secrets sealed with the encryption key.
+#[derive(Debug, Clone, Copy)]
+pub struct AtRest<'a>(pub &'a EncryptionKey);
+
+/// Why a password or TOTP secret cannot be protected or compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProtectionError {
+    /// See [`PasswordError`].
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// See [`SealingError`].
+    #[error("the TOTP secret of {0}: {1}")]
+    TotpSecret(Username, SealingError),
+}
+
+impl Protection for AtRest<'_> {
+    type Error = ProtectionError;
+
+    fn hash(&self, password: &str) -> Result<String, ProtectionError> {
+        Ok(password::hash(password)?)
+    }
+
+    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, ProtectionError> {
+        Ok(password::verify(password, hash)?)
+    }
+
+    fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError> {
+        self.0
+            .seal(&totp::sealing_context(username), totp_secret)
+            .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
+    }
+
+    fn unseal(
+        &self,
+        username: &Username,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
+        self.0
+            .open(&totp::sealing_context(username), sealed)
+            .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
+    }
+}
