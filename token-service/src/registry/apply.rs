@@ -1,5 +1,6 @@
 //! Applying a registrations file: what differs from the registry, and the change that makes it the same.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use zeroize::Zeroizing;
@@ -83,20 +84,24 @@ impl Plan {
         protection: &P,
     ) -> Result<Self, P::Error> {
         let mut plan = Self::default();
+        let stored_clients: HashMap<_, _> = stored
+            .clients()
+            .map(|client| (&client.client_id, &**client))
+            .collect();
         for client in registrations.clients {
-            let before = stored
-                .clients()
-                .find(|before| before.client_id == client.client_id);
+            let before = stored_clients.get(&client.client_id);
             let fields = before.map(|before| changed_client_fields(before, &client));
             if plan.differs("client", client.client_id.as_str(), fields) {
                 plan.change.put_clients.push(client);
             }
         }
+        let stored_users: HashMap<_, _> = stored
+            .users()
+            .map(|user| (&user.username, &**user))
+            .collect();
         for registration in registrations.users {
-            let before = stored
-                .users()
-                .find(|before| before.username == registration.username);
-            let user = protect(registration, before.map(|before| &**before), protection)?;
+            let before = stored_users.get(&registration.user.username).copied();
+            let user = protect(registration, before, protection)?;
             let fields = before.map(|before| changed_user_fields(before, &user));
             if plan.differs("user", user.username.as_str(), fields) {
                 plan.change.put_users.push(user);
@@ -129,8 +134,13 @@ fn protect<P: Protection>(
     before: Option<&User>,
     protection: &P,
 ) -> Result<User, P::Error> {
+    let UserRegistration {
+        mut user,
+        password,
+        totp_secret,
+    } = registration;
     let stored_hash = before.and_then(|before| before.password_hash.clone());
-    let password_hash = match (registration.password, stored_hash) {
+    user.password_hash = match (password, stored_hash) {
         (None, stored) => stored,
         (Some(PasswordRegistration::Hash(hash)), _) => Some(hash),
         (Some(PasswordRegistration::Plaintext(password)), Some(stored))
@@ -141,25 +151,14 @@ fn protect<P: Protection>(
         (Some(PasswordRegistration::Plaintext(password)), _) => Some(protection.hash(&password)?),
     };
     let stored_secret = before.and_then(|before| before.totp_secret_sealed.clone());
-    let totp_secret_sealed = match (registration.totp_secret, stored_secret) {
+    user.totp_secret_sealed = match (totp_secret, stored_secret) {
         (None, stored) => stored,
-        (Some(secret), Some(stored))
-            if *protection.unseal(&registration.username, &stored)? == *secret =>
-        {
+        (Some(secret), Some(stored)) if *protection.unseal(&user.username, &stored)? == *secret => {
             Some(stored)
         }
-        (Some(secret), _) => Some(protection.seal(&registration.username, &secret)?),
+        (Some(secret), _) => Some(protection.seal(&user.username, &secret)?),
     };
-    Ok(User {
-        username: registration.username,
-        email: registration.email,
-        password_hash,
-        totp_secret_sealed,
-        organization: registration.organization,
-        single_sign_on: registration.single_sign_on,
-        accounts: registration.accounts,
-        enabled: registration.enabled,
-    })
+    Ok(user)
 }
 
 fn names_of<const N: usize>(fields: [(&'static str, bool); N]) -> Vec<&'static str> {
