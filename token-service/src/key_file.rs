@@ -16,6 +16,14 @@ pub const KEY_LENGTH: usize = 32;
 /// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
+    /// There is none, and a new key would be of no use.
+    #[error(
+        "the key file {path} is missing, and the store holds what it sealed: restore it from a backup"
+    )]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
     /// It cannot be read or made.
     #[error("the key file {path}: {error}")]
     File {
@@ -24,8 +32,8 @@ pub enum KeyFileError {
         /// What the system said.
         error: io::Error,
     },
-    /// Others on the machine could read it.
-    #[error("the key file {path} can be read by others (mode {mode:o}): `chmod 600 {path}`")]
+    /// Others on the machine could read or change it.
+    #[error("the key file {path} is open to others (mode {mode:o}): `chmod 600 {path}`")]
     Exposed {
         /// Which file.
         path: PathBuf,
@@ -45,63 +53,95 @@ pub enum KeyFileError {
     Random(#[from] RandomError),
 }
 
+/// A key of [`KEY_LENGTH`] bytes.
+pub type Key = Zeroizing<[u8; KEY_LENGTH]>;
+
+/// The key in the file at `path`.
+///
+/// # Errors
+/// A [`KeyFileError`]: there is no such file, or it holds no key, or it is open to others.
+pub fn load(path: &Path) -> Result<Key, KeyFileError> {
+    match read(path)? {
+        Some(key) => Ok(key),
+        None => Err(KeyFileError::Missing {
+            path: path.to_owned(),
+        }),
+    }
+}
+
 /// The key in the file at `path`; a missing file is created with a random key and mode 0600.
 ///
 /// # Errors
 /// A [`KeyFileError`]; an existing file is never changed.
-pub fn load_or_create(
-    path: &Path,
-    random: &dyn Random,
-) -> Result<Zeroizing<[u8; KEY_LENGTH]>, KeyFileError> {
-    let file_error = |error| KeyFileError::File {
-        path: path.to_owned(),
-        error,
-    };
-    match std::fs::read_to_string(path).map(Zeroizing::new) {
-        Ok(text) => {
-            check_permissions(path)?;
-            return parse(&text).ok_or_else(|| KeyFileError::Malformed {
-                path: path.to_owned(),
-            });
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(file_error(error)),
+pub fn load_or_create(path: &Path, random: &dyn Random) -> Result<Key, KeyFileError> {
+    if let Some(key) = read(path)? {
+        return Ok(key);
     }
     let key = Zeroizing::new(random::bytes::<KEY_LENGTH>(random)?);
+    match write_new(path, &key) {
+        Ok(()) => {
+            tracing::info!(path = %path.display(), "key file created");
+            Ok(key)
+        }
+        // Somebody else made it meanwhile: theirs counts.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
+        Err(error) => Err(file_error(path, error)),
+    }
+}
+
+fn file_error(path: &Path, error: io::Error) -> KeyFileError {
+    KeyFileError::File {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// `None` when there is no such file.
+fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
+    let text = match std::fs::read(path).map(Zeroizing::new) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(file_error(path, error)),
+    };
+    check_permissions(path)?;
+    match parse(&text) {
+        Some(key) => Ok(Some(key)),
+        None => Err(KeyFileError::Malformed {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// The name appears when the content is on disk, and this returns when the name is there to stay: what is
+/// sealed with a key must not outlive it.
+fn write_new(path: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    std::fs::create_dir_all(folder).map_err(file_error)?;
-    // Temporary files have mode 0600; the name appears only when the content is on disk.
-    let mut file = NamedTempFile::new_in(folder).map_err(file_error)?;
-    let text = Zeroizing::new(format!("{}\n", URL_SAFE_NO_PAD.encode(*key)));
-    file.write_all(text.as_bytes()).map_err(file_error)?;
-    file.as_file().sync_all().map_err(file_error)?;
-    file.persist_noclobber(path)
-        .map_err(|error| file_error(error.error))?;
-    tracing::info!(path = %path.display(), "key file created");
-    Ok(key)
+    std::fs::create_dir_all(folder)?;
+    // Temporary files have mode 0600.
+    let mut file = NamedTempFile::new_in(folder)?;
+    let text = Zeroizing::new(format!("{}\n", URL_SAFE_NO_PAD.encode(key)));
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|error| error.error)?;
+    std::fs::File::open(folder)?.sync_all()
 }
 
-fn parse(text: &str) -> Option<Zeroizing<[u8; KEY_LENGTH]>> {
-    let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim_end()).ok()?);
+fn parse(text: &[u8]) -> Option<Key> {
+    let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim_ascii_end()).ok()?);
     bytes.as_slice().try_into().ok().map(Zeroizing::new)
 }
 
+/// Its group may read the file: that is how orchestrators hand secrets to a process that is not root.
 #[cfg(unix)]
 fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let mode = std::fs::metadata(path)
-        .map_err(|error| KeyFileError::File {
-            path: path.to_owned(),
-            error,
-        })?
-        .permissions()
-        .mode()
-        & 0o777;
-    if mode & 0o077 == 0 {
+    let metadata = std::fs::metadata(path).map_err(|error| file_error(path, error))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o037 == 0 {
         Ok(())
     } else {
         Err(KeyFileError::Exposed {
@@ -136,23 +176,56 @@ mod tests {
     }
 
     #[test]
-    fn an_exposed_key_is_refused() {
+    fn a_key_that_is_open_to_others_is_refused() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("key");
-        load_or_create(&path, &OsRandom).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let error = load_or_create(&path, &OsRandom).unwrap_err();
-        assert!(
-            matches!(error, KeyFileError::Exposed { mode: 0o640, .. }),
-            "{error}"
-        );
+        let key = load_or_create(&path, &OsRandom).unwrap();
+        for (mode, refused) in [
+            (0o400, false),
+            (0o440, false),
+            (0o640, false),
+            (0o604, true),
+            (0o620, true),
+            (0o602, true),
+        ] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            match load(&path) {
+                Ok(read) => assert!(!refused && read == key, "{mode:o}"),
+                Err(KeyFileError::Exposed { mode: found, .. }) => {
+                    assert!(refused && found == mode, "{mode:o}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_must_be_there_is_not_made() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("key");
+        let error = load(&path).unwrap_err();
+        assert!(matches!(error, KeyFileError::Missing { .. }), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn of_two_that_start_together_one_makes_the_key() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("key");
+        let start = || load_or_create(&path, &OsRandom).unwrap();
+        let keys = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            let keys = threads.into_iter().map(|thread| thread.join().unwrap());
+            keys.collect::<Vec<_>>()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
     }
 
     #[test]
     fn what_is_not_a_key_is_refused_and_kept() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("key");
-        for text in ["", "short", &"A".repeat(44), &"!".repeat(43)] {
+        for text in ["", "short", &"A".repeat(44), &"!".repeat(43), "\u{fc}"] {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
             let error = load_or_create(&path, &OsRandom).unwrap_err();

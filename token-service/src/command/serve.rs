@@ -54,20 +54,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    let encryption_key = key_file::load_or_create(&config.encryption_key_file, &OsRandom)?;
-    let encryption_key = EncryptionKey::new(&encryption_key)?;
-    let store = open_store(&config)?;
-    if let Some(path) = &config.registrations {
-        apply_registrations(path, &*store, &encryption_key).await?;
-    }
-    let service = Service::new(
-        config,
-        store,
-        Arc::new(SystemClock),
-        Arc::new(OsRandom),
-        encryption_key,
-    )
-    .await?;
+    let service = prepare(config).await?;
     let application = Application::bind(Arc::new(service)).context("the listeners")?;
     tracing::info!(
         public = %application.public_address(),
@@ -77,6 +64,25 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     application.run().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Everything but the listeners: keys, store and registrations.
+async fn prepare(config: Config) -> anyhow::Result<Service> {
+    // Made and checked at start, so that operators find it before they need it.
+    key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
+    let store = open_store(&config)?;
+    // A new key opens nothing that an old one sealed: it is made for an empty store only.
+    let encryption_key = if store.signing_keys().await?.is_empty() {
+        key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
+    } else {
+        key_file::load(&config.encryption_key_file)?
+    };
+    let encryption_key = EncryptionKey::new(&encryption_key)?;
+    if let Some(path) = &config.registrations {
+        apply_registrations(path, &*store, &encryption_key).await?;
+    }
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
+    Ok(Service::new(config, store, clock, random, encryption_key).await?)
 }
 
 fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
@@ -124,4 +130,68 @@ fn start_log(format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::key_file::KeyFileError;
+    use crate::registry::User;
+
+    const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
+
+    /// The demo with its state in `folder`.
+    fn demo(folder: &TempDir) -> Config {
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let environment = [
+            ("STORE__URL", format!("redb:{}", path("store.redb"))),
+            ("ENCRYPTION_KEY_FILE", path("encryption-key")),
+            ("ADMIN_TOKEN_FILE", path("admin-token")),
+        ];
+        let environment = environment.map(|(name, value)| {
+            let name = format!("TOKEN_SERVICE__{name}");
+            (OsString::from(name), OsString::from(value))
+        });
+        Config::load(Some(Path::new(DEMO)), environment).unwrap()
+    }
+
+    fn users(service: &Service) -> Vec<User> {
+        let registry = service.registry();
+        let mut users: Vec<User> = registry.users().map(|user| (**user).clone()).collect();
+        users.sort_by(|a, b| a.username.cmp(&b.username));
+        users
+    }
+
+    /// Passwords, TOTP secrets and keys as the first start made them: nobody is signed out by a second one.
+    #[tokio::test]
+    async fn a_second_start_finds_everything_as_it_was() {
+        let folder = TempDir::new().unwrap();
+        let first = prepare(demo(&folder)).await.unwrap();
+        let (users_before, keys_before) = (users(&first), first.keys().published().to_owned());
+        assert_eq!(users_before.len(), 4);
+        assert!(first.registry().client("web-demo").is_some());
+        drop(first);
+        let second = prepare(demo(&folder)).await.unwrap();
+        assert_eq!(users(&second), users_before);
+        assert_eq!(second.keys().published(), keys_before);
+    }
+
+    #[tokio::test]
+    async fn a_lost_encryption_key_is_not_replaced() {
+        let folder = TempDir::new().unwrap();
+        let config = demo(&folder);
+        let key_file = config.encryption_key_file.clone();
+        drop(prepare(config.clone()).await.unwrap());
+        std::fs::remove_file(&key_file).unwrap();
+        let error = prepare(config).await.unwrap_err();
+        assert!(
+            matches!(error.downcast_ref(), Some(KeyFileError::Missing { .. })),
+            "{error}"
+        );
+        assert!(!key_file.exists());
+    }
 }
