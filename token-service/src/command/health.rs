@@ -16,6 +16,8 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let address = reachable(arguments.load()?.internal_listen);
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
+        // Whatever proxy the environment names, this stays on the machine.
+        .proxy(None)
         .build()
         .into();
     let url = format!("http://{address}{}", paths::READYZ);

@@ -65,10 +65,12 @@ pub fn run() -> ExitCode {
         Command::Assertion(arguments) => assertion::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("token-service: {error:#}");
-        if error.is::<InvalidDocument>() {
+        // Problems start with their place, as those of compilers do.
+        if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
+            eprintln!("{problems}");
             ExitCode::from(EXIT_USAGE)
         } else {
+            eprintln!("token-service: {error:#}");
             ExitCode::FAILURE
         }
     })

@@ -465,6 +465,52 @@ enabled = false
         assert_eq!(load_from(Some(&path), &[]), Ok(expected));
     }
 
+    /// What the demo's configuration says and, behind `# `, shows as defaults.
+    #[test]
+    fn the_demo_states_the_defaults() {
+        let text = include_str!("../../../demo/config.toml");
+        let uncommented: Vec<&str> = text
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(setting)
+                    if setting
+                        .split_once(" = ")
+                        .is_some_and(|(key, _)| is_key(key)) =>
+                {
+                    setting
+                }
+                _ => line,
+            })
+            .collect();
+        let relative = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("config.toml");
+            std::fs::write(&path, text).unwrap();
+            let expected = Config {
+                registrations: Some(folder.path().join("registrations.toml")),
+                admin_token_file: folder.path().join("data/admin-token"),
+                encryption_key_file: folder.path().join("data/encryption-key"),
+                store: StoreUrl::Redb(folder.path().join("data/token-service.redb")),
+                ..Config::development()
+            };
+            (load_from(Some(&path), &[]), Ok(expected))
+        };
+        let (read, expected) = relative(text);
+        assert_eq!(read, expected);
+        let (read, expected) = relative(&uncommented.join("\n"));
+        assert_eq!(read, expected);
+        assert!(
+            uncommented
+                .iter()
+                .any(|line| line.starts_with("clock_skew = "))
+        );
+    }
+
+    fn is_key(text: &str) -> bool {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    }
+
     #[test]
     fn every_key_of_the_example_is_also_a_variable() {
         let environment = [
