@@ -1,0 +1,240 @@
+//! What a refused client hears (RFC 6750 §3, design section 7.5): status, challenge, and a body in the shape of
+//! spec §2.4. Never a value from the request.
+
+use serde_json::json;
+
+use crate::authorization::MalformedCredentials;
+use crate::config::Config;
+use crate::verify::Refusal;
+
+/// Seconds after which a client may try again.
+const RETRY_AFTER: &str = "1";
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// The path has more than one reading.
+    Path,
+    /// No rule allows the path and method (D-23).
+    NoRule,
+    /// The path needs a token.
+    NoToken,
+    /// The `Authorization` header cannot be read.
+    Credentials(MalformedCredentials),
+    /// A token in the header and one in the query (RFC 6750 §2).
+    TwoTokens,
+    /// The token is refused.
+    Token(Refusal),
+    /// The token lacks scopes that the rule names.
+    Scope(Vec<String>),
+    /// The issuer's keys are not known yet.
+    KeysUnavailable,
+    /// Whether the token is revoked cannot be known.
+    RevocationsUnavailable,
+    /// Too many requests wait already.
+    Busy,
+}
+
+impl Denial {
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::NoRule => "no_rule",
+            Self::NoToken => "no_token",
+            Self::Credentials(MalformedCredentials::Several) => "several_credentials",
+            Self::Credentials(MalformedCredentials::Token) => "malformed_credentials",
+            Self::TwoTokens => "two_tokens",
+            Self::Token(refusal) => refusal.name(),
+            Self::Scope(_) => "scope",
+            Self::KeysUnavailable => "keys_unavailable",
+            Self::RevocationsUnavailable => "revocations_unavailable",
+            Self::Busy => "busy",
+        }
+    }
+
+    /// Every name, for metrics.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        let others = [
+            Self::Path,
+            Self::NoRule,
+            Self::NoToken,
+            Self::Credentials(MalformedCredentials::Several),
+            Self::Credentials(MalformedCredentials::Token),
+            Self::TwoTokens,
+            Self::Scope(Vec::new()),
+            Self::KeysUnavailable,
+            Self::RevocationsUnavailable,
+            Self::Busy,
+        ];
+        let refusals = Refusal::ALL.map(Self::Token);
+        others.iter().chain(&refusals).map(Self::name).collect()
+    }
+
+    const fn status(&self) -> u32 {
+        match self {
+            Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
+            Self::NoToken | Self::Token(_) => 401,
+            Self::NoRule | Self::Scope(_) => 403,
+            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy => 503,
+        }
+    }
+
+    /// `error` of the body, and of the challenge where there is one.
+    const fn error(&self) -> &'static str {
+        match self {
+            Self::Path | Self::NoToken | Self::Credentials(_) | Self::TwoTokens => {
+                "invalid_request"
+            }
+            Self::Token(_) => "invalid_token",
+            Self::Scope(_) => "insufficient_scope",
+            Self::NoRule => "access_denied",
+            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy => {
+                "temporarily_unavailable"
+            }
+        }
+    }
+
+    const fn description(&self) -> &'static str {
+        match self {
+            Self::Path => "The path can be read in more than one way",
+            Self::NoRule => "Nothing is allowed at this path with this method",
+            Self::NoToken => "An access token is needed: send Authorization: Bearer",
+            Self::Credentials(MalformedCredentials::Several) => {
+                "There is more than one Authorization header"
+            }
+            Self::Credentials(MalformedCredentials::Token) => {
+                "The Authorization header must be Bearer, a space, and one access token"
+            }
+            Self::TwoTokens => "Send the access token in the Authorization header alone",
+            Self::Token(refusal) => refusal.description(),
+            Self::Scope(_) => "The access token lacks a scope that is needed here",
+            Self::KeysUnavailable => "The keys of the issuer are not known yet; try again",
+            Self::RevocationsUnavailable => {
+                "Whether the access token is revoked is not known at the moment; try again"
+            }
+            Self::Busy => "Too many requests wait at the moment; try again",
+        }
+    }
+
+    /// The value of `WWW-Authenticate`. RFC 6750 §3.1: without any credentials, the challenge has no error code.
+    fn challenge(&self, config: &Config) -> Option<String> {
+        let mut challenge = format!("Bearer realm=\"{}\"", config.realm);
+        match self {
+            Self::NoToken => {}
+            Self::Credentials(_) | Self::TwoTokens | Self::Token(_) | Self::Scope(_) => {
+                let (error, description) = (self.error(), self.description());
+                challenge.push_str(&format!(
+                    ", error=\"{error}\", error_description=\"{description}\""
+                ));
+            }
+            Self::Path
+            | Self::NoRule
+            | Self::KeysUnavailable
+            | Self::RevocationsUnavailable
+            | Self::Busy => return None,
+        }
+        if let Self::Scope(scopes) = self {
+            challenge.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));
+        }
+        if let Some(url) = metadata_url(config) {
+            challenge.push_str(&format!(", resource_metadata=\"{url}\""));
+        }
+        Some(challenge)
+    }
+
+    /// The whole answer.
+    #[must_use]
+    pub fn answer(&self, config: &Config) -> Answer {
+        let status = self.status();
+        let mut headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+        ];
+        headers.extend(
+            self.challenge(config)
+                .map(|challenge| ("www-authenticate", challenge)),
+        );
+        if status == 503 {
+            headers.push(("retry-after", RETRY_AFTER.to_owned()));
+        }
+        let body = json!({"error": self.error(), "error_description": self.description()});
+        Answer {
+            status,
+            headers,
+            body: body.to_string(),
+        }
+    }
+}
+
+/// An answer that the filter gives itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u32,
+    /// Names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// JSON.
+    pub body: String,
+}
+
+/// Where RFC 9728 puts the metadata of a resource.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The resource identifier as origin and path; the path is empty for a bare origin.
+fn origin_and_path(resource: &str) -> (&str, &str) {
+    let authority = resource.find("://").map_or(0, |scheme| scheme + 3);
+    let path = resource
+        .get(authority..)
+        .and_then(|rest| rest.find('/'))
+        .map_or(resource.len(), |path| authority + path);
+    let (origin, path) = resource.split_at_checked(path).unwrap_or((resource, ""));
+    (origin, path.trim_end_matches('/'))
+}
+
+/// The URL of the metadata (RFC 9728 §3.1): the well-known part stands between host and path.
+fn metadata_url(config: &Config) -> Option<String> {
+    let resource = &config.protected_resource.as_ref()?.resource;
+    let (origin, path) = origin_and_path(resource);
+    Some(format!("{origin}{WELL_KNOWN}{path}"))
+}
+
+/// The answer to a request for the metadata (RFC 9728 §3.2); `None` for any other request.
+#[must_use]
+pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
+    let resource = config.protected_resource.as_ref()?;
+    let (_, path) = origin_and_path(&resource.resource);
+    let asked = target.split(|byte| *byte == b'?').next()?;
+    let rest = asked.strip_prefix(WELL_KNOWN.as_bytes())?;
+    if method != b"GET" || rest != path.as_bytes() {
+        return None;
+    }
+    let issuers: Vec<&str> = config
+        .issuers
+        .iter()
+        .map(|issuer| issuer.issuer.as_str())
+        .collect();
+    let mut body = json!({
+        "resource": resource.resource,
+        "authorization_servers": issuers,
+        "bearer_methods_supported": ["header"],
+    });
+    if !resource.scopes_supported.is_empty()
+        && let Some(members) = body.as_object_mut()
+    {
+        members.insert(
+            "scopes_supported".to_owned(),
+            json!(resource.scopes_supported),
+        );
+    }
+    Some(Answer {
+        status: 200,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "public, max-age=300".to_owned()),
+        ],
+        body: body.to_string(),
+    })
+}

@@ -1,0 +1,108 @@
+//! The `Authorization` header (RFC 6750 §2.1).
+
+/// What a request presents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credentials<'a> {
+    /// No `Authorization` header, or one of another scheme.
+    None,
+    /// A bearer token, unread.
+    Bearer(&'a str),
+}
+
+/// Credentials that cannot be read: 400, RFC 6750 §3.1 `invalid_request`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MalformedCredentials {
+    /// More than one header: which of them counts would be a guess (RFC 6750 §2: "Clients MUST NOT use more than
+    /// one method").
+    Several,
+    /// The scheme is Bearer, and what follows is no token (RFC 6750 §2.1, `b64token`).
+    Token,
+}
+
+/// Reads all `Authorization` headers of a request, as sent.
+///
+/// # Errors
+/// [`MalformedCredentials`].
+pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCredentials> {
+    let header = match headers {
+        [] => return Ok(Credentials::None),
+        [header] => *header,
+        [_, _, ..] => return Err(MalformedCredentials::Several),
+    };
+    let (scheme, rest) = match header.iter().position(|byte| *byte == b' ') {
+        Some(end) => header.split_at(end),
+        None => (header, b"".as_slice()),
+    };
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return Ok(Credentials::None);
+    }
+    let token = rest.trim_ascii();
+    let legal = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+    };
+    if token.is_empty() || !token.iter().all(legal) {
+        return Err(MalformedCredentials::Token);
+    }
+    std::str::from_utf8(token)
+        .map(Credentials::Bearer)
+        .map_err(|_| MalformedCredentials::Token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc6750_s2_1_the_scheme_is_bearer_in_any_case() {
+        for header in [
+            "Bearer a.b.c",
+            "bearer a.b.c",
+            "BEARER   a.b.c ",
+            "bEaReR a.b.c",
+        ] {
+            assert_eq!(
+                read(&[header.as_bytes()]),
+                Ok(Credentials::Bearer("a.b.c")),
+                "{header}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_schemes_are_no_token() {
+        assert_eq!(read(&[]), Ok(Credentials::None));
+        for header in ["Basic abc", "", "Bearer_ x", "DPoP x"] {
+            assert_eq!(
+                read(&[header.as_bytes()]),
+                Ok(Credentials::None),
+                "{header}"
+            );
+        }
+    }
+
+    /// Checklist row 47.
+    #[test]
+    fn rfc6750_s2_one_header_with_one_token() {
+        for header in [
+            b"Bearer".as_slice(),
+            b"Bearer ",
+            b"Bearer a b",
+            b"Bearer a,b",
+            b"Bearer \xff",
+            b"bearer \"a\"",
+        ] {
+            assert_eq!(
+                read(&[header]),
+                Err(MalformedCredentials::Token),
+                "{header:?}"
+            );
+        }
+        let twice = [b"Bearer a.b.c".as_slice(), b"Bearer a.b.c"];
+        assert_eq!(read(&twice), Err(MalformedCredentials::Several));
+        assert_eq!(
+            read(&[b"Bearer a.b.c", b"Basic x"]),
+            Err(MalformedCredentials::Several)
+        );
+    }
+}

@@ -1,0 +1,447 @@
+//! The plugin's configuration (design section 3.6): JSON, read strictly, every problem named with its path.
+
+mod reader;
+
+use std::collections::BTreeSet;
+
+use claims::Algorithm;
+use serde_json::Value;
+
+use crate::forward::{ForwardedHeader, ListForm};
+use crate::keys::KeySet;
+use crate::rules::{Access, PathPattern, Rule};
+use reader::Object;
+
+/// Everything that is configured.
+#[derive(Debug)]
+pub struct Config {
+    /// Whose tokens are accepted.
+    pub issuers: Vec<IssuerConfig>,
+    /// What each path needs; a path without a rule is denied (D-23).
+    pub rules: Vec<Rule>,
+    /// Headers that carry claims to the resource server.
+    pub forward: Vec<ForwardedHeader>,
+    /// The header that carries the whole payload to the resource server, as base64url.
+    pub forward_payload: Option<String>,
+    /// Whether the resource server sees the token itself.
+    pub forward_authorization: bool,
+    /// Tolerated difference between the clocks, in seconds, for `exp`, `nbf` and `iat`.
+    pub clock_skew_seconds: u64,
+    /// Verified tokens that are remembered at most, in each VM.
+    pub token_cache_entries: usize,
+    /// `realm` of the challenges.
+    pub realm: String,
+    /// Protected resource metadata (RFC 9728), answered by the filter itself.
+    pub protected_resource: Option<ProtectedResource>,
+    /// Lets every request through, and counts and logs what it would have refused.
+    pub report_only: bool,
+}
+
+/// One issuer.
+#[derive(Debug)]
+pub struct IssuerConfig {
+    /// `iss`, compared exactly.
+    pub issuer: String,
+    /// Audiences: a token for any of them is accepted.
+    pub audiences: Vec<String>,
+    /// Where its keys come from.
+    pub keys: KeySource,
+    /// Where its revocations come from; without it, tokens are good until they expire.
+    pub revocations: Option<RevocationSource>,
+    /// Algorithms that its tokens may use.
+    pub algorithms: BTreeSet<Algorithm>,
+}
+
+/// Where keys come from.
+#[derive(Debug)]
+pub enum KeySource {
+    /// They are in the configuration.
+    Inline(KeySet),
+    /// They are fetched.
+    Fetched {
+        /// From where.
+        endpoint: Endpoint,
+        /// How often, in seconds.
+        refresh_seconds: u64,
+    },
+}
+
+/// Where revocations come from.
+#[derive(Debug)]
+pub struct RevocationSource {
+    /// From where.
+    pub endpoint: Endpoint,
+    /// How often, in seconds.
+    pub poll_seconds: u64,
+    /// Age beyond which the list is stale, in seconds.
+    pub max_staleness_seconds: u64,
+    /// What happens then.
+    pub when_stale: WhenStale,
+}
+
+/// What happens to tokens whose revocation cannot be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenStale {
+    /// They are refused (503) until the feed is back.
+    Deny,
+    /// They are accepted as if nothing were revoked since.
+    Allow,
+}
+
+/// Something that is fetched through the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The gateway's name for the upstream.
+    pub cluster: String,
+    /// `:authority` of the request.
+    pub authority: String,
+    /// `:path` of the request.
+    pub path: String,
+}
+
+/// RFC 9728.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedResource {
+    /// The resource identifier: an https URL without fragment.
+    pub resource: String,
+    /// Scopes that clients may need.
+    pub scopes_supported: Vec<String>,
+}
+
+const DEFAULT_REFRESH_SECONDS: u64 = 300;
+const DEFAULT_POLL_SECONDS: u64 = 2;
+const DEFAULT_STALENESS_SECONDS: u64 = 60;
+const DEFAULT_SKEW_SECONDS: u64 = 5;
+const DEFAULT_CACHE_ENTRIES: u64 = 10_000;
+const MAX_CACHE_ENTRIES: u64 = 1_000_000;
+const DAY: u64 = 24 * 60 * 60;
+
+impl Config {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// Every problem, as `path: what is wrong`.
+    pub fn parse(text: &[u8]) -> Result<Self, Vec<String>> {
+        let object = claims::json::parse_object(text)
+            .map_err(|error| vec![format!("the configuration: {error}")])?;
+        let mut problems = Vec::new();
+        let mut root = Object::root(object, &mut problems);
+        let config = Self {
+            issuers: issuers(&mut root),
+            rules: rules(&mut root),
+            forward: forward(&mut root),
+            forward_payload: header_name(&mut root, "forward_payload"),
+            forward_authorization: root.flag("forward_authorization").unwrap_or(true),
+            clock_skew_seconds: root
+                .number("clock_skew_seconds", 0..=300)
+                .unwrap_or(DEFAULT_SKEW_SECONDS),
+            token_cache_entries: root
+                .number("token_cache_entries", 0..=MAX_CACHE_ENTRIES)
+                .unwrap_or(DEFAULT_CACHE_ENTRIES) as usize,
+            realm: realm(&mut root),
+            protected_resource: protected_resource(&mut root),
+            report_only: root.flag("report_only").unwrap_or(false),
+        };
+        check_headers(&mut root, &config);
+        root.finish();
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+fn issuers(root: &mut Object<'_>) -> Vec<IssuerConfig> {
+    let mut seen = BTreeSet::new();
+    let mut issuers = Vec::new();
+    root.require("issuers");
+    let is_empty = root.objects("issuers", |mut object| {
+        let issuer = object.required_text("issuer");
+        if let Some(issuer) = &issuer
+            && !seen.insert(issuer.clone())
+        {
+            object.problem("issuer", "is there twice");
+        }
+        let audiences = object.texts("audiences");
+        if audiences.as_ref().is_none_or(Vec::is_empty) {
+            object.problem("audiences", "needs at least one audience");
+        }
+        let algorithms = algorithms(&mut object);
+        let keys = keys(&mut object, &algorithms);
+        let revocations = object.object("revocations", revocations);
+        object.finish();
+        issuers.extend(issuer.zip(keys).map(|(issuer, keys)| IssuerConfig {
+            issuer,
+            audiences: audiences.unwrap_or_default(),
+            keys,
+            revocations: revocations.flatten(),
+            algorithms,
+        }));
+    });
+    if is_empty {
+        root.problem("issuers", "needs at least one issuer");
+    }
+    issuers
+}
+
+fn algorithms(object: &mut Object<'_>) -> BTreeSet<Algorithm> {
+    let Some(names) = object.texts("algorithms") else {
+        return Algorithm::ALL.into();
+    };
+    let mut algorithms = BTreeSet::new();
+    for name in &names {
+        match Algorithm::from_name(name) {
+            Some(algorithm) => drop(algorithms.insert(algorithm)),
+            None => object.problem("algorithms", "knows EdDSA, ES256 and RS256"),
+        }
+    }
+    if names.is_empty() {
+        object.problem("algorithms", "needs at least one algorithm");
+    }
+    algorithms
+}
+
+fn keys(object: &mut Object<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<KeySource> {
+    object.require("jwks");
+    object
+        .object("jwks", |jwks| {
+            if jwks.has("keys") {
+                let list = jwks.take("keys")?;
+                let (keys, skipped) = KeySet::of_values(&list, algorithms);
+                for problem in skipped {
+                    jwks.problem("keys", &problem);
+                }
+                if keys.is_empty() {
+                    jwks.problem("keys", "holds no usable key");
+                }
+                return Some(KeySource::Inline(keys));
+            }
+            let refresh_seconds = jwks
+                .number("refresh_seconds", 1..=DAY)
+                .unwrap_or(DEFAULT_REFRESH_SECONDS);
+            endpoint(jwks).map(|endpoint| KeySource::Fetched {
+                endpoint,
+                refresh_seconds,
+            })
+        })
+        .flatten()
+}
+
+fn endpoint(object: &mut Object<'_>) -> Option<Endpoint> {
+    let cluster = object.required_text("cluster");
+    let authority = object.text("authority");
+    let path = object.required_text("path");
+    if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        object.problem("path", "must start with a slash");
+    }
+    let cluster = cluster?;
+    Some(Endpoint {
+        authority: authority.unwrap_or_else(|| cluster.clone()),
+        cluster,
+        path: path?,
+    })
+}
+
+fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
+    let poll_seconds = object
+        .number("poll_seconds", 1..=DAY)
+        .unwrap_or(DEFAULT_POLL_SECONDS);
+    let max_staleness_seconds = object
+        .number("max_staleness_seconds", 1..=DAY)
+        .unwrap_or(DEFAULT_STALENESS_SECONDS);
+    let when_stale = match object.text("when_stale").as_deref() {
+        None | Some("deny") => WhenStale::Deny,
+        Some("allow") => WhenStale::Allow,
+        Some(_) => {
+            object.problem("when_stale", "is deny or allow");
+            WhenStale::Deny
+        }
+    };
+    if max_staleness_seconds < poll_seconds {
+        object.problem("max_staleness_seconds", "must not be below poll_seconds");
+    }
+    Some(RevocationSource {
+        endpoint: endpoint(object)?,
+        poll_seconds,
+        max_staleness_seconds,
+        when_stale,
+    })
+}
+
+fn rules(root: &mut Object<'_>) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    root.require("rules");
+    let is_empty = root.objects("rules", |mut object| {
+        let pattern = match (object.text("path"), object.text("path_prefix")) {
+            (Some(path), None) => Some(PathPattern::Exact(path)),
+            (None, Some(prefix)) => Some(PathPattern::Prefix(prefix)),
+            _ => {
+                object.problem("path", "or path_prefix is needed, and only one of the two");
+                None
+            }
+        };
+        if let Some(pattern) = &pattern
+            && let Err(why) = pattern.check()
+        {
+            object.problem(pattern.key(), why);
+        }
+        let methods = object.texts("methods");
+        if methods.as_ref().is_some_and(Vec::is_empty) {
+            object.problem("methods", "needs at least one method, or leave it out");
+        }
+        let scopes = object.texts("scopes").unwrap_or_default();
+        if scopes
+            .iter()
+            .any(|scope| scope.is_empty() || !scope.bytes().all(is_scope_byte))
+        {
+            object.problem("scopes", "has something that is no scope token");
+        }
+        let access = match object.text("access").as_deref() {
+            None | Some("token") => Access::Token { scopes },
+            Some("anonymous") => {
+                if !scopes.is_empty() {
+                    object.problem("scopes", "means nothing on an anonymous path");
+                }
+                Access::Anonymous
+            }
+            Some(_) => {
+                object.problem("access", "is token or anonymous");
+                Access::Token { scopes }
+            }
+        };
+        if let Some(pattern) = pattern {
+            let rule = Rule {
+                pattern,
+                methods: methods.unwrap_or_default(),
+                access,
+            };
+            if rules.iter().any(|other| other.collides_with(&rule)) {
+                object.problem(rule.pattern.key(), "has another rule for the same method");
+            }
+            rules.push(rule);
+        }
+        object.finish();
+    });
+    if is_empty {
+        root.problem(
+            "rules",
+            "needs at least one rule: without one, all is denied",
+        );
+    }
+    rules
+}
+
+fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
+    let mut headers = Vec::new();
+    root.object("forward", |object| {
+        for name in object.keys() {
+            if let Err(why) = check_header_name(&name) {
+                object.problem(&name, why);
+            }
+            let form = match object.take(&name) {
+                Some(Value::String(claim)) => Some((claim, ListForm::Comma)),
+                Some(Value::Object(members)) => object.within(&name, members, |object| {
+                    let claim = object.required_text("claim");
+                    let form = match object.text("lists").as_deref() {
+                        None | Some("comma") => ListForm::Comma,
+                        Some("json") => ListForm::Json,
+                        Some(_) => {
+                            object.problem("lists", "is comma or json");
+                            ListForm::Comma
+                        }
+                    };
+                    claim.map(|claim| (claim, form))
+                }),
+                _ => {
+                    object.problem(
+                        &name,
+                        "is the name of a claim, or an object with claim and lists",
+                    );
+                    None
+                }
+            };
+            headers.extend(form.map(|(claim, lists)| ForwardedHeader { name, claim, lists }));
+        }
+    });
+    headers
+}
+
+/// Headers that a claim must never replace: the gateway or the filter itself gives them meaning.
+const RESERVED_HEADERS: [&str; 12] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "forwarded",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-request-id",
+];
+
+fn check_header_name(name: &str) -> Result<(), &'static str> {
+    let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err("is not a header name in lower case");
+    }
+    if RESERVED_HEADERS.contains(&name) || name.starts_with("x-envoy-") {
+        return Err("is a header with a meaning of its own");
+    }
+    Ok(())
+}
+
+fn header_name(root: &mut Object<'_>, key: &str) -> Option<String> {
+    let name = root.text(key)?;
+    if let Err(why) = check_header_name(&name) {
+        root.problem(key, why);
+    }
+    Some(name)
+}
+
+fn realm(root: &mut Object<'_>) -> String {
+    let realm = root.text("realm").unwrap_or_else(|| "api".to_owned());
+    let quotable = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\';
+    if !realm.bytes().all(quotable) {
+        root.problem(
+            "realm",
+            "must be printable ASCII without quotes and backslashes",
+        );
+    }
+    realm
+}
+
+fn protected_resource(root: &mut Object<'_>) -> Option<ProtectedResource> {
+    root.object("protected_resource", |object| {
+        let resource = object.required_text("resource")?;
+        let is_url = resource.starts_with("https://") || resource.starts_with("http://");
+        let quotable = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'#');
+        if !is_url || !resource.bytes().all(quotable) {
+            object.problem("resource", "must be a URL without fragment");
+        }
+        Some(ProtectedResource {
+            resource,
+            scopes_supported: object.texts("scopes_supported").unwrap_or_default(),
+        })
+    })
+    .flatten()
+}
+
+/// Two headers that differ only in `-` and `_` are one to many servers, and the same is stripped for both.
+fn check_headers(root: &mut Object<'_>, config: &Config) {
+    if let Some(payload) = &config.forward_payload
+        && config.forward.iter().any(|header| header.name == *payload)
+    {
+        root.problem("forward_payload", "is also in forward");
+    }
+}
+
+const fn is_scope_byte(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use serde_json::json;
+
+use super::*;
+
+fn problems(config: &Value) -> Vec<String> {
+    Config::parse(config.to_string().as_bytes())
+        .err()
+        .unwrap_or_default()
+}
+
+/// The example of design section 3.6.
+fn example() -> Value {
+    json!({
+        "issuers": [{
+            "issuer": "http://127.0.0.1:8081", "audiences": ["http://127.0.0.1:8080"],
+            "jwks": {"cluster": "token-service", "authority": "token-service", "path": "/auth/jwks", "refresh_seconds": 300},
+            "revocations": {"cluster": "token-service-internal", "authority": "token-service", "path": "/revocations", "poll_seconds": 2, "max_staleness_seconds": 60, "when_stale": "deny"},
+            "algorithms": ["EdDSA", "ES256", "RS256"],
+        }],
+        "rules": [
+            {"path": "/healthz", "access": "anonymous"},
+            {"path_prefix": "/api/admin/", "methods": ["POST"], "scopes": ["admin"]},
+            {"path_prefix": "/"},
+        ],
+        "forward": {"x-user-id": "user_id", "x-user-site": "user_site", "x-user-hat": "user_hat", "x-client-id": "client_id", "x-scope": "scope", "x-auth-subject": "sub"},
+        "forward_authorization": true,
+        "clock_skew_seconds": 5,
+        "token_cache_entries": 10000,
+        "realm": "api",
+    })
+}
+
+#[test]
+fn the_example_is_good() {
+    let config = Config::parse(example().to_string().as_bytes()).unwrap();
+    assert_eq!(config.issuers[0].algorithms.len(), 3);
+    assert_eq!(config.rules.len(), 3);
+    assert_eq!(config.forward.len(), 6);
+    assert_eq!(config.token_cache_entries, 10_000);
+}
+
+#[test]
+fn every_problem_is_named_with_its_path() {
+    let config = json!({
+        "issuers": [
+            {"issuer": "a", "audiences": [], "jwks": {"cluster": "c", "path": "x", "refresh_seconds": 0, "no": 1}, "algorithms": ["none"]},
+            {"issuer": "a", "audiences": ["x"], "jwks": {"keys": [{"kty": "oct"}]},
+             "revocations": {"path": "/r", "poll_seconds": 60, "max_staleness_seconds": 2, "when_stale": "maybe"}},
+            7,
+        ],
+        "rules": [
+            {"path": "/a", "path_prefix": "/b"},
+            {"path_prefix": "/a//b", "methods": [], "scopes": ["a b"], "access": "all"},
+            {"path": "/x", "access": "anonymous", "scopes": ["s"]},
+            {"path": "/y"}, {"path": "/y"},
+        ],
+        "forward": {"X-Upper": "sub", "cookie": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}},
+        "forward_payload": "x_payload",
+        "forward_authorization": "yes",
+        "clock_skew_seconds": 1.5,
+        "realm": "a\"b",
+        "protected_resource": {"resource": "api"},
+        "polices": [],
+    });
+    let problems = problems(&config);
+    for path in [
+        "issuers[0].audiences",
+        "issuers[0].algorithms",
+        "issuers[0].jwks.refresh_seconds",
+        "issuers[0].jwks.path",
+        "issuers[0].jwks.no",
+        "issuers[1].issuer",
+        "issuers[1].jwks.keys",
+        "issuers[1].revocations.cluster",
+        "issuers[1].revocations.when_stale",
+        "issuers[1].revocations.max_staleness_seconds",
+        "issuers[2]",
+        "rules[0].path",
+        "rules[1].path_prefix",
+        "rules[1].methods",
+        "rules[1].scopes",
+        "rules[1].access",
+        "rules[2].scopes",
+        "rules[4].path",
+        "forward.X-Upper",
+        "forward.cookie",
+        "forward.x-a",
+        "forward.x-b.lists",
+        "forward_payload",
+        "forward_authorization",
+        "clock_skew_seconds",
+        "realm",
+        "protected_resource.resource",
+        "polices",
+    ] {
+        assert!(
+            problems
+                .iter()
+                .any(|problem| problem.starts_with(&format!("{path}: "))),
+            "{path} is not in {problems:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    assert_eq!(
+        problems(&json!({})),
+        ["issuers: is missing", "rules: is missing"]
+    );
+    let empty = problems(&json!({"issuers": [], "rules": []}));
+    assert_eq!(empty.len(), 2, "{empty:?}");
+    for text in ["", "[]", "{", "{\"realm\":\"a\",\"realm\":\"b\"}"] {
+        assert_eq!(
+            Config::parse(text.as_bytes()).unwrap_err().len(),
+            1,
+            "{text}"
+        );
+    }
+}
+
+/// Hosts that turn protobuf into JSON write every number as a float.
+#[test]
+fn whole_floats_are_numbers() {
+    let mut config = example();
+    config["clock_skew_seconds"] = json!(7.0);
+    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    assert_eq!(config.clock_skew_seconds, 7);
+}
+
+#[test]
+fn defaults() {
+    let config = json!({
+        "issuers": [{"issuer": "a", "audiences": ["b"], "jwks": {"cluster": "c", "path": "/p"}}],
+        "rules": [{"path_prefix": "/"}],
+    });
+    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    assert!(config.forward_authorization && !config.report_only);
+    assert_eq!(
+        (config.realm.as_str(), config.clock_skew_seconds),
+        ("api", 5)
+    );
+    let KeySource::Fetched {
+        endpoint,
+        refresh_seconds,
+    } = &config.issuers[0].keys
+    else {
+        panic!("fetched");
+    };
+    assert_eq!((endpoint.authority.as_str(), *refresh_seconds), ("c", 300));
+}

@@ -1,0 +1,146 @@
+//! When something is fetched: on time, again after a failure with growing pauses, and sooner when a request needs
+//! it, however many ask. Times are seconds.
+
+/// How long a fetch may take.
+pub const TIMEOUT_SECONDS: u64 = 5;
+
+/// The longest pause after a failure.
+const MAX_PAUSE: u64 = 30;
+
+/// Between two fetches that requests caused lies at least this: whatever clients send, the upstream sees no more.
+const HURRY_PAUSE: u64 = 2;
+
+/// The schedule of one thing that is fetched.
+#[derive(Debug)]
+pub struct Schedule {
+    interval: u64,
+    next_at: u64,
+    started_at: Option<u64>,
+    last_hurry: Option<u64>,
+    failures: u32,
+}
+
+impl Schedule {
+    /// Due at once, and then every `interval` seconds.
+    #[must_use]
+    pub const fn new(interval: u64) -> Self {
+        Self {
+            interval,
+            next_at: 0,
+            started_at: None,
+            last_hurry: None,
+            failures: 0,
+        }
+    }
+
+    /// Whether a fetch should start now. One that has not answered for twice its time is given up.
+    #[must_use]
+    pub fn is_due(&self, now: u64) -> bool {
+        let running = self
+            .started_at
+            .is_some_and(|started| now < started + 2 * TIMEOUT_SECONDS);
+        !running && now >= self.next_at
+    }
+
+    /// A fetch started.
+    pub const fn started(&mut self, now: u64) {
+        self.started_at = Some(now);
+    }
+
+    /// It brought something usable.
+    pub const fn succeeded(&mut self, now: u64) {
+        self.started_at = None;
+        self.failures = 0;
+        self.next_at = now + self.interval;
+    }
+
+    /// It brought something usable, and more waits.
+    pub const fn continues(&mut self, now: u64) {
+        self.started_at = None;
+        self.failures = 0;
+        self.next_at = now;
+    }
+
+    /// It failed: pauses of 1, 2, 4 seconds and so on, never longer than the interval.
+    pub fn failed(&mut self, now: u64) {
+        self.started_at = None;
+        let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
+        self.failures = self.failures.saturating_add(1).min(16);
+        self.next_at = now + pause.min(MAX_PAUSE).min(self.interval);
+    }
+
+    /// Whether the last fetch failed.
+    #[must_use]
+    pub const fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// A request needs a fetch that starts from now on.
+    pub fn hurry(&mut self, now: u64) {
+        let earliest = self.last_hurry.map_or(now, |last| last + HURRY_PAUSE);
+        let wanted = earliest.max(now);
+        if wanted < self.next_at {
+            self.next_at = wanted;
+            self.last_hurry = Some(wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_at_once_and_then_on_time() {
+        let mut schedule = Schedule::new(300);
+        assert!(schedule.is_due(1000));
+        schedule.started(1000);
+        assert!(!schedule.is_due(1000));
+        schedule.succeeded(1001);
+        assert!(!schedule.is_due(1300));
+        assert!(schedule.is_due(1301));
+    }
+
+    #[test]
+    fn failures_pause_longer_and_longer() {
+        let mut schedule = Schedule::new(300);
+        let mut now = 1000;
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            schedule.started(now);
+            schedule.failed(now);
+            let pause = (0..).find(|pause| schedule.is_due(now + pause)).unwrap();
+            pauses.push(pause);
+            now += pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn a_lost_answer_is_given_up() {
+        let mut schedule = Schedule::new(300);
+        schedule.started(1000);
+        assert!(!schedule.is_due(1009));
+        assert!(schedule.is_due(1010));
+    }
+
+    /// Unknown keys a thousand times a second cause one fetch every two seconds.
+    #[test]
+    fn requests_cannot_cause_more_than_a_trickle() {
+        let mut schedule = Schedule::new(300);
+        schedule.started(0);
+        schedule.succeeded(0);
+        let mut fetches = 0;
+        for now in 1..=100 {
+            for _ in 0..1000 {
+                schedule.hurry(now);
+                if schedule.is_due(now) {
+                    fetches += 1;
+                    schedule.started(now);
+                    schedule.succeeded(now);
+                }
+            }
+        }
+        assert_eq!(fetches, 50);
+    }
+}

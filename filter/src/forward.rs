@@ -1,0 +1,200 @@
+//! What the resource server learns: claims as headers, none of which a client can set itself.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+
+/// A header that carries a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardedHeader {
+    /// Its name, in lower case.
+    pub name: String,
+    /// The claim.
+    pub claim: String,
+    /// How a list is written.
+    pub lists: ListForm,
+}
+
+/// How a claim that is a list becomes a header value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListForm {
+    /// Its members joined by commas; commas within a member are percent-encoded. Members that are lists or objects
+    /// are written as JSON.
+    Comma,
+    /// JSON.
+    Json,
+}
+
+/// A header ready to be set.
+pub type Header = (String, String);
+
+/// The headers that carry these claims. A claim that is absent or null has no header.
+#[must_use]
+pub fn headers(config: &Config, claims: &Map<String, Value>) -> Vec<Header> {
+    let claim_headers = config.forward.iter().filter_map(|header| {
+        let value = text(claims.get(&header.claim)?, header.lists)?;
+        Some((header.name.clone(), value))
+    });
+    let payload = config.forward_payload.iter().filter_map(|name| {
+        let json = serde_json::to_vec(claims).ok()?;
+        Some((name.clone(), URL_SAFE_NO_PAD.encode(json)))
+    });
+    claim_headers.chain(payload).collect()
+}
+
+fn text(value: &Value, lists: ListForm) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(encode(text, false)),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(members) if lists == ListForm::Comma => {
+            let members: Vec<String> = members
+                .iter()
+                .map(|member| match member {
+                    Value::String(text) => encode(text, true),
+                    other => encode(&other.to_string(), true),
+                })
+                .collect();
+            Some(members.join(","))
+        }
+        Value::Array(_) | Value::Object(_) => Some(ascii_json(value)),
+    }
+}
+
+/// A value that can stand in a header: bytes beyond printable ASCII, percent signs, and spaces at the ends are
+/// percent-encoded, so that any URL decoder gives the claim back and nothing is ever injected.
+fn encode(text: &str, commas: bool) -> String {
+    let from_first = text.trim_start_matches(' ');
+    let inner = from_first.trim_end_matches(' ');
+    let leading = text.len() - from_first.len();
+    let trailing = from_first.len() - inner.len();
+    let mut encoded = "%20".repeat(leading);
+    for byte in inner.bytes() {
+        match byte {
+            b'%' => encoded.push_str("%25"),
+            b',' if commas => encoded.push_str("%2C"),
+            0x20..=0x7e => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded.push_str(&"%20".repeat(trailing));
+    encoded
+}
+
+/// JSON in ASCII: characters beyond it as `\u` escapes (RFC 8259 §7). Control characters are escaped already.
+fn ascii_json(value: &Value) -> String {
+    let json = value.to_string();
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        if matches!(character, ' '..='~') {
+            ascii.push(character);
+        } else {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                ascii.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    ascii
+}
+
+/// The headers that are removed from every request before anything else: a client that could set one of them
+/// would speak for anybody (RFC 9700 §4.13).
+#[derive(Debug, Default)]
+pub struct Stripped(Vec<String>);
+
+impl Stripped {
+    /// The headers that this configuration may set.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let names = config.forward.iter().map(|header| &header.name);
+        Self(names.chain(&config.forward_payload).cloned().collect())
+    }
+
+    /// Whether a request header is one of them, in any case, and with `_` for `-`: many servers make both the
+    /// same variable.
+    #[must_use]
+    pub fn has(&self, name: &[u8]) -> bool {
+        let same = |ours: &u8, theirs: &u8| match theirs {
+            b'_' => *ours == b'-',
+            theirs => theirs.to_ascii_lowercase() == *ours,
+        };
+        self.0.iter().any(|ours| {
+            ours.len() == name.len()
+                && ours
+                    .as_bytes()
+                    .iter()
+                    .zip(name)
+                    .all(|(ours, theirs)| same(ours, theirs))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn claims_of_every_type_have_a_form() {
+        for (value, lists, expected) in [
+            (json!("alovelace"), ListForm::Comma, Some("alovelace")),
+            (json!(""), ListForm::Comma, Some("")),
+            (json!(17), ListForm::Comma, Some("17")),
+            (json!(-1.5), ListForm::Comma, Some("-1.5")),
+            (json!(true), ListForm::Comma, Some("true")),
+            (json!(null), ListForm::Comma, None),
+            (json!(["a", "b,c", 1]), ListForm::Comma, Some("a,b%2Cc,1")),
+            (json!([]), ListForm::Comma, Some("")),
+            (
+                json!(["a", "é"]),
+                ListForm::Json,
+                Some("[\"a\",\"\\u00e9\"]"),
+            ),
+            (
+                json!({"k": "😀"}),
+                ListForm::Comma,
+                Some("{\"k\":\"\\ud83d\\ude00\"}"),
+            ),
+        ] {
+            assert_eq!(text(&value, lists).as_deref(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn nothing_can_be_injected() {
+        for (value, expected) in [
+            ("a\r\nx-user-id: 1", "a%0D%0Ax-user-id: 1"),
+            ("a\0b", "a%00b"),
+            ("50% off", "50%25 off"),
+            (" a ", "%20a%20"),
+            ("   ", "%20%20%20"),
+            ("Zoë", "Zo%C3%AB"),
+            ("\u{7f}", "%7F"),
+        ] {
+            assert_eq!(encode(value, false), expected);
+        }
+    }
+
+    /// Checklist row 49.
+    #[test]
+    fn rfc9700_s4_13_every_spelling_of_our_headers_is_stripped() {
+        let stripped = Stripped(vec!["x-user-id".into(), "x-scope".into()]);
+        for name in [
+            "x-user-id",
+            "X-User-Id",
+            "x_user_id",
+            "X_USER-ID",
+            "x-user_id",
+            "x_scope",
+        ] {
+            assert!(stripped.has(name.as_bytes()), "{name}");
+        }
+        for name in ["x-user-ids", "x-user", "xuserid", "x.user.id", ""] {
+            assert!(!stripped.has(name.as_bytes()), "{name}");
+        }
+    }
+}

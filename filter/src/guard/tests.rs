@@ -1,0 +1,450 @@
+use claims::Algorithm;
+use claims::revocation::{Feed, Revocation, RevocationKind};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{self, Issuer, NOW, claims, with};
+
+fn guard(config: &Value) -> Guard {
+    match Config::parse(config.to_string().as_bytes()) {
+        Ok(config) => Guard::new(config),
+        Err(problems) => panic!("{problems:?}"),
+    }
+}
+
+/// A guard that has fetched its keys.
+fn ready(issuer: &Issuer) -> Guard {
+    ready_with(&fixtures::config(), issuer)
+}
+
+fn ready_with(config: &Value, issuer: &Issuer) -> Guard {
+    let mut guard = guard(config);
+    fetch_keys(&mut guard, issuer, NOW);
+    guard
+}
+
+fn fetch_keys(guard: &mut Guard, issuer: &Issuer, now: u64) {
+    let due = guard.due(now);
+    assert!(
+        due.iter().any(|fetch| fetch.subject == Subject::Keys),
+        "keys are due"
+    );
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), now)
+        .unwrap();
+}
+
+fn decide_at(
+    guard: &mut Guard,
+    target: &str,
+    token: Option<&str>,
+    patience: Patience,
+    now: u64,
+) -> Decision {
+    let header = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<&[u8]> = header.iter().map(String::as_bytes).collect();
+    let request = Request {
+        method: b"GET",
+        target: target.as_bytes(),
+        authorization: &headers,
+    };
+    guard.decide(request, patience, now, || now)
+}
+
+fn decide(guard: &mut Guard, target: &str, token: Option<&str>) -> Decision {
+    decide_at(guard, target, token, Patience::Left, NOW)
+}
+
+fn refused(refusal: Refusal) -> Decision {
+    Decision::Deny(Denial::Token(refusal))
+}
+
+fn is_allowed(decision: &Decision) -> bool {
+    matches!(decision, Decision::Allow(_))
+}
+
+#[test]
+fn a_good_token_lets_in_with_its_claims() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let token = issuer.token(&claims());
+    for _ in 0..3 {
+        let Decision::Allow(headers) = decide(&mut guard, "/api/projects", Some(&token)) else {
+            panic!("a good token");
+        };
+        let expected = [("x-client-id", "web"), ("x-user-id", "1879048401")];
+        let mut headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        headers.sort_unstable();
+        assert_eq!(headers, expected);
+    }
+    let counts = guard.take_counts();
+    assert_eq!(
+        (counts.allowed, counts.cache_hits, counts.cache_misses),
+        (3, 2, 1)
+    );
+}
+
+#[test]
+fn what_needs_no_token_and_what_nobody_may() {
+    let mut guard = ready(&Issuer::new(Algorithm::EdDsa));
+    assert!(is_allowed(&decide(&mut guard, "/healthz", None)));
+    assert_eq!(
+        decide(&mut guard, "/other", None),
+        Decision::Deny(Denial::NoRule)
+    );
+    assert_eq!(
+        decide(&mut guard, "/api/../healthz", None),
+        Decision::Deny(Denial::Path)
+    );
+    assert_eq!(
+        decide(&mut guard, "/api/x", None),
+        Decision::Deny(Denial::NoToken)
+    );
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some("a.b.c")),
+        refused(Refusal::Malformed)
+    );
+    assert_eq!(
+        decide(&mut guard, "/api/x?access_token=a", None),
+        Decision::Deny(Denial::NoToken)
+    );
+    let two = decide(&mut guard, "/api/x?y=1&access_token=a", Some("a.b.c"));
+    assert_eq!(two, Decision::Deny(Denial::TwoTokens));
+}
+
+#[test]
+fn scopes_are_needed_on_every_request() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let token = issuer.token(&claims());
+    let denied = Decision::Deny(Denial::Scope(vec!["admin".into()]));
+    assert_eq!(decide(&mut guard, "/api/admin/x", Some(&token)), denied);
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    assert_eq!(decide(&mut guard, "/api/admin/x", Some(&token)), denied);
+    let admin = issuer.token(&with(claims(), "scope", json!("projects admin")));
+    assert!(is_allowed(&decide(
+        &mut guard,
+        "/api/admin/x",
+        Some(&admin)
+    )));
+}
+
+/// Checklist row 51: without keys nobody is let in, and nobody is told that the token is bad.
+#[test]
+fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = guard(&fixtures::config());
+    let token = issuer.token(&claims());
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&token)),
+        Decision::Wait { issuer: 0 }
+    );
+    assert_eq!(guard.due(NOW).len(), 1);
+    guard.failed(0, Subject::Keys, NOW);
+    let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+    assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
+    fetch_keys(&mut guard, &issuer, NOW + 1);
+    let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 1);
+    assert!(is_allowed(&over));
+}
+
+#[test]
+fn a_hit_ends_with_the_token() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let token = issuer.token(&claims());
+    let last = NOW + 3600 + 4;
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    assert!(is_allowed(&decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&token),
+        Patience::Left,
+        last
+    )));
+    let after = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, last + 1);
+    assert_eq!(after, refused(Refusal::Expired));
+}
+
+#[test]
+fn a_rotation_refuses_nothing() {
+    let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
+    let mut guard = ready(&old);
+    let old_token = old.token(&claims());
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&old_token))));
+
+    let header = with(new.header(), "kid", json!("key-2")).to_string();
+    let new_token = new.sign(&header, &claims().to_string());
+    let waits = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&new_token),
+        Patience::Left,
+        NOW + 10,
+    );
+    assert_eq!(waits, Decision::Wait { issuer: 0 });
+    assert_eq!(
+        guard.due(NOW + 10).len(),
+        1,
+        "the fetch comes before its time"
+    );
+    let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
+    guard
+        .fetched(0, Subject::Keys, both.as_bytes(), NOW + 10)
+        .unwrap();
+    let over = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&new_token),
+        Patience::Over,
+        NOW + 10,
+    );
+    assert!(is_allowed(&over));
+    guard.take_counts();
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&old_token))));
+    assert_eq!(
+        guard.take_counts().cache_hits,
+        1,
+        "a key that stays keeps its tokens"
+    );
+
+    // Retired: what only the cache knows is worth nothing any more.
+    guard.due(NOW + 400);
+    let only_new = json!({"keys": [new.jwk("key-2")]}).to_string();
+    guard
+        .fetched(0, Subject::Keys, only_new.as_bytes(), NOW + 400)
+        .unwrap();
+    let retired = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&old_token),
+        Patience::Over,
+        NOW + 400,
+    );
+    assert_eq!(retired, refused(Refusal::KeyUnknown));
+}
+
+#[test]
+fn a_key_of_the_same_name_with_other_material_is_another_key() {
+    let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
+    let mut guard = ready(&old);
+    let token = old.token(&claims());
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    guard.due(NOW + 301);
+    guard
+        .fetched(0, Subject::Keys, &new.jwks(), NOW + 301)
+        .unwrap();
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&token)),
+        refused(Refusal::Signature)
+    );
+}
+
+#[test]
+fn known_keys_outlive_bad_answers() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let token = issuer.token(&claims());
+    for bad in [
+        b"".as_slice(),
+        b"<html>",
+        b"{}",
+        b"{\"keys\":[]}",
+        b"{\"keys\":[{\"kty\":\"oct\"}]}",
+        b"{\"keys\":1}",
+    ] {
+        assert!(guard.fetched(0, Subject::Keys, bad, NOW + 301).is_err());
+    }
+    guard.failed(0, Subject::Keys, NOW + 302);
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    // A key that nobody can look up is not a bad token.
+    let header = with(issuer.header(), "kid", json!("key-2")).to_string();
+    let unknown = issuer.sign(&header, &claims().to_string());
+    let over = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&unknown),
+        Patience::Over,
+        NOW + 303,
+    );
+    assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
+}
+
+fn with_feed(when_stale: &str) -> Value {
+    let mut config = fixtures::config();
+    config["issuers"][0]["revocations"] = json!({
+        "cluster": "internal", "path": "/revocations", "poll_seconds": 2, "max_staleness_seconds": 60,
+        "when_stale": when_stale,
+    });
+    config
+}
+
+fn feed(guard: &mut Guard, revocations: Vec<Revocation>, now: u64) {
+    let last = revocations.last().map_or(0, |entry| entry.sequence);
+    let page = serde_json::to_vec(&Feed { revocations, last }).unwrap();
+    guard.due(now);
+    guard.fetched(0, Subject::Revocations, &page, now).unwrap();
+}
+
+fn grant_revoked(sequence: u64) -> Revocation {
+    Revocation {
+        sequence,
+        kind: RevocationKind::Grant,
+        id: "grant-1".into(),
+        at: NOW,
+        exp: NOW + 3600,
+    }
+}
+
+#[test]
+fn a_revoked_token_is_refused_cached_or_not() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready_with(&with_feed("deny"), &issuer);
+    feed(&mut guard, vec![], NOW);
+    let token = issuer.token(&claims());
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    feed(&mut guard, vec![grant_revoked(7)], NOW + 2);
+    for _ in 0..2 {
+        let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, NOW + 2);
+        assert_eq!(decision, refused(Refusal::Revoked));
+    }
+    let due = guard.due(NOW + 4);
+    let paths: Vec<&str> = due
+        .iter()
+        .map(|fetch| fetch.endpoint.path.as_str())
+        .collect();
+    assert_eq!(paths, ["/revocations?since=7"]);
+}
+
+#[test]
+fn a_lost_feed_does_what_was_configured() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let token = issuer.token(&claims());
+    for (when_stale, expected) in [("deny", false), ("allow", true)] {
+        let mut guard = ready_with(&with_feed(when_stale), &issuer);
+        let first = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+        assert_eq!(is_allowed(&first), expected, "never read, {when_stale}");
+        feed(&mut guard, vec![], NOW);
+        let fresh = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 60);
+        assert!(is_allowed(&fresh));
+        let stale = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 61);
+        assert_eq!(is_allowed(&stale), expected, "stale, {when_stale}");
+        if !expected {
+            assert_eq!(stale, Decision::Deny(Denial::RevocationsUnavailable));
+        }
+    }
+}
+
+#[test]
+fn report_only_lets_through_and_counts() {
+    let mut config = fixtures::config();
+    config["report_only"] = json!(true);
+    let mut guard = ready_with(&config, &Issuer::new(Algorithm::EdDsa));
+    let Decision::Deny(denial) = decide(&mut guard, "/api/x", None) else {
+        panic!("it would be refused");
+    };
+    let Decision::Allow(headers) = guard.execute(&denial) else {
+        panic!("it goes through");
+    };
+    assert!(headers.is_empty());
+    let counts = guard.take_counts();
+    assert_eq!((counts.reported, counts.allowed), (1, 0));
+    assert_eq!(counts.denied.get("no_token"), Some(&1));
+}
+
+/// Checklist row 48.
+#[test]
+fn rfc6750_s3_challenges() {
+    let mut guard = ready(&Issuer::new(Algorithm::EdDsa));
+    let mut answer = |denial: Denial| match guard.execute(&denial) {
+        Decision::Answer(answer) => {
+            let challenge = answer
+                .headers
+                .iter()
+                .find(|(name, _)| *name == "www-authenticate");
+            (answer.status, challenge.map(|(_, value)| value.clone()))
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        answer(Denial::NoToken),
+        (401, Some("Bearer realm=\"api\"".into()))
+    );
+    let (status, challenge) = answer(Denial::Token(Refusal::Expired));
+    let expected = "Bearer realm=\"api\", error=\"invalid_token\", error_description=\"The access token has expired\"";
+    assert_eq!((status, challenge.as_deref()), (401, Some(expected)));
+    let (status, challenge) = answer(Denial::Scope(vec!["a".into(), "b".into()]));
+    assert_eq!(status, 403);
+    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a scope that is needed here\", scope=\"a b\""));
+    assert_eq!(answer(Denial::NoRule), (403, None));
+    assert_eq!(answer(Denial::Path), (400, None));
+    assert_eq!(answer(Denial::KeysUnavailable), (503, None));
+    let (status, challenge) = answer(Denial::TwoTokens);
+    assert_eq!(status, 400);
+    assert!(challenge.unwrap().contains("error=\"invalid_request\""));
+}
+
+#[test]
+fn rfc9728_metadata_is_answered_and_pointed_to() {
+    let mut config = fixtures::config();
+    config["protected_resource"] =
+        json!({"resource": "https://api.example.com/v1", "scopes_supported": ["projects"]});
+    let mut guard = ready_with(&config, &Issuer::new(Algorithm::EdDsa));
+    let Decision::Answer(answer) =
+        decide(&mut guard, "/.well-known/oauth-protected-resource/v1", None)
+    else {
+        panic!("the filter answers");
+    };
+    assert_eq!(answer.status, 200);
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "resource": "https://api.example.com/v1",
+            "authorization_servers": ["https://lobby.example.com"],
+            "bearer_methods_supported": ["header"],
+            "scopes_supported": ["projects"],
+        })
+    );
+    let other = decide(&mut guard, "/.well-known/oauth-protected-resource", None);
+    assert_eq!(other, Decision::Deny(Denial::NoRule));
+    let Decision::Answer(refusal) = guard.execute(&Denial::NoToken) else {
+        panic!("refused");
+    };
+    let pointer =
+        "resource_metadata=\"https://api.example.com/.well-known/oauth-protected-resource/v1\"";
+    assert!(
+        refusal
+            .headers
+            .iter()
+            .any(|(_, value)| value.contains(pointer))
+    );
+}
+
+#[test]
+fn hundreds_of_issuers_are_found_by_name() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let inline = |name: String| json!({"issuer": name, "audiences": ["https://api.example.com"], "jwks": {"keys": [issuer.jwk("key-1")]}});
+    let mut config = fixtures::config();
+    config["issuers"] = (0..300)
+        .map(|number| inline(format!("https://{number}.example")))
+        .collect();
+    let mut guard = guard(&config);
+    assert_eq!(guard.due(NOW), [], "inline keys are not fetched");
+    for number in [0, 150, 299] {
+        let claims = with(claims(), "iss", json!(format!("https://{number}.example")));
+        assert!(is_allowed(&decide(
+            &mut guard,
+            "/api/x",
+            Some(&issuer.token(&claims))
+        )));
+    }
+    let stranger = with(claims(), "iss", json!("https://300.example"));
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&issuer.token(&stranger))),
+        refused(Refusal::Issuer)
+    );
+}

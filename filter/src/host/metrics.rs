@@ -1,0 +1,119 @@
+//! Counts in the host's metrics, brought there with each tick: the way of a request calls none.
+
+use std::collections::BTreeMap;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::MetricType;
+
+use crate::answers::Denial;
+use crate::guard::{Counts, Guard};
+
+/// The metrics by name. A host that refuses one does without it.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    counters: BTreeMap<String, u32>,
+    gauges: BTreeMap<&'static str, u32>,
+}
+
+const COUNTERS: [&str; 5] = [
+    "filter.allowed",
+    "filter.anonymous",
+    "filter.reported",
+    "filter.cache_hits",
+    "filter.cache_misses",
+];
+const FETCH_COUNTERS: [&str; 2] = ["filter.fetches", "filter.fetch_failures"];
+const KEYS_AGE: &str = "filter.keys_age_seconds";
+const KEYS_MISSING: &str = "filter.keys_missing";
+const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
+const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
+const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
+const WAITING: &str = "filter.waiting";
+const GAUGES: [&str; 6] = [
+    KEYS_AGE,
+    KEYS_MISSING,
+    REVOCATIONS_AGE,
+    REVOCATIONS_MISSING,
+    REVOCATION_ENTRIES,
+    WAITING,
+];
+
+fn denied(name: &str) -> String {
+    format!("filter.denied.{name}")
+}
+
+impl Metrics {
+    /// Defines every metric, so that each is there from the start.
+    pub(super) fn define() -> Self {
+        let names = COUNTERS
+            .into_iter()
+            .chain(FETCH_COUNTERS)
+            .map(str::to_owned)
+            .chain(Denial::names().into_iter().map(denied));
+        Self {
+            counters: names
+                .filter_map(|name| {
+                    let id = hostcalls::define_metric(MetricType::Counter, &name).ok()?;
+                    Some((name, id))
+                })
+                .collect(),
+            gauges: GAUGES
+                .into_iter()
+                .filter_map(|name| {
+                    let id = hostcalls::define_metric(MetricType::Gauge, name).ok()?;
+                    Some((name, id))
+                })
+                .collect(),
+        }
+    }
+
+    fn count(&self, name: &str, by: u64) {
+        if by > 0
+            && let Some(id) = self.counters.get(name)
+        {
+            let _ = hostcalls::increment_metric(*id, i64::try_from(by).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn set(&self, name: &'static str, value: u64) {
+        if let Some(id) = self.gauges.get(name) {
+            let _ = hostcalls::record_metric(*id, value);
+        }
+    }
+
+    /// A fetch came to its end.
+    pub(super) fn fetch(&self, succeeded: bool) {
+        let [fetches, failures] = FETCH_COUNTERS;
+        self.count(fetches, 1);
+        self.count(failures, u64::from(!succeeded));
+    }
+
+    /// Brings counts and ages to the host.
+    pub(super) fn publish(&self, guard: &mut Guard, waiting: usize, now: u64) {
+        let Counts {
+            allowed,
+            anonymous,
+            reported,
+            cache_hits,
+            cache_misses,
+            denied: refusals,
+        } = guard.take_counts();
+        let values = [allowed, anonymous, reported, cache_hits, cache_misses];
+        for (name, value) in COUNTERS.into_iter().zip(values) {
+            self.count(name, value);
+        }
+        for (name, value) in refusals {
+            self.count(&denied(name), value);
+        }
+        let (keys, revocations) = (guard.keys_age(now), guard.revocations_age(now));
+        self.set(KEYS_AGE, keys.unwrap_or(0));
+        self.set(KEYS_MISSING, guard.issuers_without_keys() as u64);
+        self.set(REVOCATIONS_AGE, revocations.unwrap_or(0));
+        self.set(
+            REVOCATIONS_MISSING,
+            guard.issuers_without_revocations() as u64,
+        );
+        self.set(REVOCATION_ENTRIES, guard.revocation_entries() as u64);
+        self.set(WAITING, waiting as u64);
+    }
+}

@@ -1,0 +1,193 @@
+//! The way of one request through the host.
+
+use std::rc::Rc;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::{Action, Bytes, MapType};
+
+use super::shared::{MAX_WAITING, Shared, Waiting, now};
+use crate::answers::{Answer, Denial};
+use crate::fetch::TIMEOUT_SECONDS;
+use crate::forward::Header;
+use crate::guard::{Decision, Patience, Request};
+
+const AUTHORIZATION: &str = "authorization";
+
+/// One request.
+pub(super) struct RequestContext {
+    context_id: u32,
+    shared: Rc<Shared>,
+}
+
+impl RequestContext {
+    pub(super) const fn new(context_id: u32, shared: Rc<Shared>) -> Self {
+        Self { context_id, shared }
+    }
+}
+
+impl Context for RequestContext {}
+
+impl HttpContext for RequestContext {
+    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+        // One call for all headers: it also shows whether there is anything to remove, usually nothing.
+        let Ok(headers) = hostcalls::get_map_bytes(MapType::HttpRequestHeaders) else {
+            return answer(&Denial::Busy.answer(self.shared.guard.borrow().config()));
+        };
+        strip(&self.shared, &headers);
+        let request = Parts::of(&headers);
+        let decision = self.shared.guard.borrow_mut().decide(
+            request.as_request(),
+            Patience::Left,
+            self.shared.tick(),
+            now,
+        );
+        match decision {
+            Decision::Wait { issuer } => wait(self.context_id, &self.shared, issuer, &request),
+            other => execute(&self.shared, other),
+        }
+    }
+}
+
+impl Drop for RequestContext {
+    fn drop(&mut self) {
+        if let Ok(mut waiting) = self.shared.waiting.try_borrow_mut() {
+            waiting.remove(&self.context_id);
+        }
+    }
+}
+
+/// The headers that deciding needs.
+struct Parts<'a> {
+    method: &'a [u8],
+    target: &'a [u8],
+    authorization: Vec<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(headers: &'a [(String, Bytes)]) -> Self {
+        let mut parts = Self {
+            method: b"",
+            target: b"",
+            authorization: Vec::with_capacity(1),
+        };
+        for (name, value) in headers {
+            match name.as_str() {
+                ":method" => parts.method = value,
+                ":path" => parts.target = value,
+                AUTHORIZATION => parts.authorization.push(value),
+                _ => {}
+            }
+        }
+        parts
+    }
+
+    fn as_request(&self) -> Request<'_> {
+        Request {
+            method: self.method,
+            target: self.target,
+            authorization: &self.authorization,
+        }
+    }
+}
+
+/// Removes what only the filter may set, before anything else (RFC 9700 §4.13).
+fn strip(shared: &Shared, headers: &[(String, Bytes)]) {
+    let guard = shared.guard.borrow();
+    for (name, _) in headers {
+        if guard.strips(name.as_bytes()) {
+            let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, name);
+        }
+    }
+}
+
+/// Holds the request until the next fetch of its issuer has ended.
+fn wait(context_id: u32, shared: &Shared, issuer: usize, request: &Parts<'_>) -> Action {
+    let mut waiting = shared.waiting.borrow_mut();
+    if waiting.len() >= MAX_WAITING {
+        drop(waiting);
+        return deny(shared, &Denial::Busy);
+    }
+    waiting.insert(
+        context_id,
+        Waiting {
+            issuer,
+            method: request.method.to_vec(),
+            target: request.target.to_vec(),
+            authorization: request
+                .authorization
+                .iter()
+                .map(|header| header.to_vec())
+                .collect(),
+            until: shared.tick() + TIMEOUT_SECONDS,
+        },
+    );
+    drop(waiting);
+    shared.hurry();
+    Action::Pause
+}
+
+/// Decides about a request that has waited, and lets it go on or answers it. The host must have its context in
+/// effect.
+pub(super) fn resume(shared: &Shared, waited: &Waiting) {
+    let authorization: Vec<&[u8]> = waited.authorization.iter().map(Vec::as_slice).collect();
+    let request = Request {
+        method: &waited.method,
+        target: &waited.target,
+        authorization: &authorization,
+    };
+    let decision = shared
+        .guard
+        .borrow_mut()
+        .decide(request, Patience::Over, shared.tick(), now);
+    if execute(shared, decision) == Action::Continue {
+        let _ = hostcalls::resume_http_request();
+    }
+}
+
+fn execute(shared: &Shared, decision: Decision) -> Action {
+    match decision {
+        Decision::Allow(headers) => allow(shared, &headers),
+        Decision::Answer(own) => answer(&own),
+        Decision::Deny(denial) => deny(shared, &denial),
+        // Only a request that has not waited yet is told to.
+        Decision::Wait { .. } => deny(shared, &Denial::KeysUnavailable),
+    }
+}
+
+fn allow(shared: &Shared, headers: &[Header]) -> Action {
+    for (name, value) in headers {
+        if hostcalls::add_map_value(MapType::HttpRequestHeaders, name, value).is_err() {
+            return deny(shared, &Denial::Busy);
+        }
+    }
+    if !shared.guard.borrow().config().forward_authorization {
+        let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, AUTHORIZATION);
+    }
+    Action::Continue
+}
+
+fn deny(shared: &Shared, denial: &Denial) -> Action {
+    let decision = shared.guard.borrow_mut().execute(denial);
+    let mut log = shared.log.borrow_mut();
+    match decision {
+        Decision::Answer(own) => {
+            log.refusal(denial, own.status, false, shared.tick());
+            answer(&own)
+        }
+        _ => {
+            log.refusal(denial, 0, true, shared.tick());
+            Action::Continue
+        }
+    }
+}
+
+fn answer(own: &Answer) -> Action {
+    let headers = own
+        .headers
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let _ = hostcalls::send_http_response(own.status, headers, Some(own.body.as_bytes()));
+    Action::Pause
+}

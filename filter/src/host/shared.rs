@@ -1,0 +1,79 @@
+//! What the root context and the requests of one VM share. A VM has one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use proxy_wasm::hostcalls;
+
+use super::log::Log;
+use crate::guard::Guard;
+
+/// Requests that may wait at the same time; further ones are answered 503.
+pub(super) const MAX_WAITING: usize = 1024;
+
+/// How long the host waits for the next tick, when nobody waits for it.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// How soon the next tick comes when a request waits for a fetch. Fetches start from ticks: they belong to the
+/// root context, so that the end of the request that asked for one does not end it.
+const SOON: Duration = Duration::from_millis(1);
+
+/// A request that waits for a fetch, with what deciding needs.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) issuer: usize,
+    pub(super) method: Vec<u8>,
+    pub(super) target: Vec<u8>,
+    pub(super) authorization: Vec<Vec<u8>>,
+    /// When it is answered 503, in seconds since 1970.
+    pub(super) until: u64,
+}
+
+/// State of one VM.
+pub(super) struct Shared {
+    pub(super) root_context: u32,
+    pub(super) guard: RefCell<Guard>,
+    pub(super) waiting: RefCell<HashMap<u32, Waiting>>,
+    pub(super) log: RefCell<Log>,
+    /// The time of the last tick, in seconds since 1970.
+    tick: Cell<u64>,
+}
+
+impl Shared {
+    pub(super) fn new(root_context: u32, guard: Guard) -> Self {
+        Self {
+            root_context,
+            guard: RefCell::new(guard),
+            waiting: RefCell::default(),
+            log: RefCell::default(),
+            tick: Cell::new(now()),
+        }
+    }
+
+    pub(super) fn tick(&self) -> u64 {
+        self.tick.get()
+    }
+
+    /// Takes the time, once a tick.
+    pub(super) fn take_time(&self) -> u64 {
+        self.tick.set(now());
+        self.tick.get()
+    }
+
+    /// Asks the host for a tick at once.
+    pub(super) fn hurry(&self) {
+        if hostcalls::set_effective_context(self.root_context).is_ok() {
+            // Without a sooner tick, the next one comes within a second.
+            let _ = hostcalls::set_tick_period(SOON);
+        }
+    }
+}
+
+/// Seconds since 1970, from the host.
+pub(super) fn now() -> u64 {
+    hostcalls::get_current_time()
+        .ok()
+        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
+        .map_or(0, |elapsed| elapsed.as_secs())
+}

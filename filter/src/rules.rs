@@ -1,0 +1,345 @@
+//! What each path needs (design section 3.6), decided so that no spelling of a path can widen a rule
+//! (RFC 9700 §4.13).
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode;
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Which paths.
+    pub pattern: PathPattern,
+    /// Which methods; all when empty.
+    pub methods: Vec<String>,
+    /// What they need.
+    pub access: Access,
+}
+
+/// Which paths a rule is for. Paths are compared byte for byte, without query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathPattern {
+    /// This path.
+    Exact(String),
+    /// This path and what lies below it: a prefix ends at a slash.
+    Prefix(String),
+}
+
+/// What a path needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing. Headers that the filter may set are removed all the same.
+    Anonymous,
+    /// A token.
+    Token {
+        /// With all of these scopes.
+        scopes: Vec<String>,
+    },
+}
+
+/// The path has more than one reading, and they are not one rule's: what the resource server would make of it
+/// is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AmbiguousPath;
+
+impl PathPattern {
+    /// The configuration key that the pattern comes from.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Exact(_) => "path",
+            Self::Prefix(_) => "path_prefix",
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Exact(text) | Self::Prefix(text) => text,
+        }
+    }
+
+    /// Whether the pattern can match at all: what [`find`] refuses in requests is refused in rules.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let text = self.text();
+        if !text.starts_with('/') {
+            return Err("must start with a slash");
+        }
+        if text.contains(['?', '%', ';']) || refuses(text.as_bytes()) {
+            return Err(
+                "must be a plain path: no query, percent signs, semicolons, dot segments or double slashes",
+            );
+        }
+        Ok(())
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => exact.as_bytes() == path,
+            Self::Prefix(prefix) => path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| {
+                prefix.ends_with('/') || matches!(rest.first(), None | Some(b'/'))
+            }),
+        }
+    }
+
+    /// Exact before prefix, long before short.
+    fn precedence(&self) -> (bool, usize) {
+        (matches!(self, Self::Exact(_)), self.text().len())
+    }
+}
+
+impl Rule {
+    fn allows_method(&self, method: &[u8]) -> bool {
+        self.methods.is_empty()
+            || self
+                .methods
+                .iter()
+                .any(|allowed| allowed.as_bytes() == method)
+    }
+
+    /// Whether both rules could be the one for a request.
+    #[must_use]
+    pub fn collides_with(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+            && match (self.methods.as_slice(), other.methods.as_slice()) {
+                ([], []) => true,
+                ([], _) | (_, []) => false,
+                (mine, theirs) => mine.iter().any(|method| theirs.contains(method)),
+            }
+    }
+}
+
+/// The rule for a request, or `None`: exact paths come before prefixes, longer ones before shorter ones, and
+/// among equals the one that names the method.
+///
+/// `target` is the `:path` of the request, its query included. Resource servers differ in how they read percent
+/// signs and path parameters (`;`), so the rule must be the same for the plain and for the decoded reading.
+///
+/// # Errors
+/// [`AmbiguousPath`] when they differ, and for what no client needs: encoded slashes and backslashes, double
+/// slashes, dot segments, fragments, control characters.
+pub fn find<'a>(
+    rules: &'a [Rule],
+    method: &[u8],
+    target: &[u8],
+) -> Result<Option<&'a Rule>, AmbiguousPath> {
+    let path = match target.iter().position(|byte| *byte == b'?') {
+        Some(end) => target.split_at(end).0,
+        None => target,
+    };
+    if refuses(path) {
+        return Err(AmbiguousPath);
+    }
+    let rule = rule_for(rules, method, path);
+    if !path.iter().any(|byte| matches!(byte, b'%' | b';')) {
+        return Ok(rule);
+    }
+    let decoded: Cow<'_, [u8]> = percent_decode(path).into();
+    let stripped = without_parameters(&decoded);
+    if refuses(&decoded) || refuses(&stripped) {
+        return Err(AmbiguousPath);
+    }
+    let same = [decoded.as_ref(), &stripped, &without_parameters(path)]
+        .into_iter()
+        .all(|reading| same_rule(rule, rule_for(rules, method, reading)));
+    if same { Ok(rule) } else { Err(AmbiguousPath) }
+}
+
+fn same_rule(one: Option<&Rule>, other: Option<&Rule>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => std::ptr::eq(one, other),
+        _ => false,
+    }
+}
+
+fn rule_for<'a>(rules: &'a [Rule], method: &[u8], path: &[u8]) -> Option<&'a Rule> {
+    rules
+        .iter()
+        .filter(|rule| rule.pattern.matches(path) && rule.allows_method(method))
+        .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
+}
+
+/// Whether a path, before or after decoding, is one that servers are known to read differently.
+fn refuses(path: &[u8]) -> bool {
+    if path.is_empty() {
+        return true;
+    }
+    let mut segments = path.split(|byte| *byte == b'/');
+    // The text before the first slash; `*` is the asterisk form of OPTIONS, which no rule can name.
+    if segments.next() != Some(b"".as_slice()) && path != b"*" {
+        return true;
+    }
+    let inner: Vec<&[u8]> = segments.collect();
+    let last = inner.len().saturating_sub(1);
+    let empty_segment = inner
+        .iter()
+        .enumerate()
+        .any(|(index, segment)| segment.is_empty() && index != last);
+    let dot_segment = inner.iter().any(|segment| {
+        let name = segment.split(|byte| *byte == b';').next();
+        matches!(name, Some(b"." | b".."))
+    });
+    let strange = path
+        .iter()
+        .any(|byte| matches!(byte, 0..=0x1f | 0x7f | b'\\' | b'#'));
+    empty_segment || dot_segment || strange || has_encoded_separator(path)
+}
+
+/// `%2f` and `%5c`, which some servers decode before they split the path, and `%25`, which hides another layer.
+fn has_encoded_separator(path: &[u8]) -> bool {
+    path.windows(3).any(|window| {
+        matches!(
+            window,
+            [b'%', b'2', b'f' | b'F' | b'5'] | [b'%', b'5', b'c' | b'C'] | [b'%', b'0', b'0']
+        )
+    })
+}
+
+/// The path without the parameters of its segments (RFC 3986 §3.3).
+fn without_parameters(path: &[u8]) -> Vec<u8> {
+    path.split(|byte| *byte == b'/')
+        .map(|segment| {
+            segment
+                .split(|byte| *byte == b';')
+                .next()
+                .unwrap_or_default()
+        })
+        .collect::<Vec<_>>()
+        .join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(pattern: PathPattern, methods: &[&str], scope: &str) -> Rule {
+        Rule {
+            pattern,
+            methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+            access: Access::Token {
+                scopes: vec![scope.to_owned()],
+            },
+        }
+    }
+
+    fn prefix(text: &str) -> PathPattern {
+        PathPattern::Prefix(text.to_owned())
+    }
+
+    fn rules() -> Vec<Rule> {
+        vec![
+            rule(prefix("/api"), &[], "api"),
+            rule(prefix("/api/admin/"), &["POST", "PUT"], "write"),
+            rule(prefix("/api/admin/"), &[], "read"),
+            rule(
+                PathPattern::Exact("/api/admin/open".into()),
+                &["GET"],
+                "open",
+            ),
+            Rule {
+                pattern: prefix("/public/"),
+                methods: vec![],
+                access: Access::Anonymous,
+            },
+        ]
+    }
+
+    fn found(method: &str, target: &str) -> Result<Option<String>, AmbiguousPath> {
+        find(&rules(), method.as_bytes(), target.as_bytes()).map(|rule| {
+            rule.map(|rule| match &rule.access {
+                Access::Anonymous => "anonymous".to_owned(),
+                Access::Token { scopes } => scopes.concat(),
+            })
+        })
+    }
+
+    #[test]
+    fn exact_long_and_named_methods_come_first() {
+        for (method, target, expected) in [
+            ("GET", "/api", Some("api")),
+            ("GET", "/api/", Some("api")),
+            ("GET", "/api?x=/public/", Some("api")),
+            ("GET", "/apis", None),
+            ("GET", "/", None),
+            ("OPTIONS", "*", None),
+            ("GET", "/api/admin", Some("api")),
+            ("GET", "/api/admin/", Some("read")),
+            ("POST", "/api/admin/x", Some("write")),
+            ("post", "/api/admin/x", Some("read")),
+            ("GET", "/api/admin/open", Some("open")),
+            ("DELETE", "/api/admin/open", Some("read")),
+            ("GET", "/public/x", Some("anonymous")),
+            ("GET", "/public", None),
+            ("GET", "/Public/x", None),
+        ] {
+            assert_eq!(
+                found(method, target),
+                Ok(expected.map(str::to_owned)),
+                "{method} {target}"
+            );
+        }
+    }
+
+    /// Checklist row 50.
+    #[test]
+    fn rfc9700_s4_13_no_spelling_widens_a_rule() {
+        for target in [
+            "/public/../api/admin/x",
+            "/public/..",
+            "/public/.",
+            "/public/./x",
+            "/public/..;/api/admin/x",
+            "/public/.;x/y",
+            "/public/%2e%2e/api",
+            "/public/%2E./api",
+            "/public/..%2fapi",
+            "/public/..%5Capi",
+            "/public\\..\\api",
+            "/public//api",
+            "//public/x",
+            "/public/x#/api",
+            "/public/%00",
+            "/public/%252e%252e/api",
+            "/public/%0a",
+            "/public/\u{7f}",
+            // Another rule once it is decoded or stripped of parameters.
+            "/api;x/admin/x",
+            "/%61pi/admin/x",
+            "/api/admin;x/y",
+            "/public;x/y",
+            "/%70ublic/x",
+            "public/x",
+            "",
+            "http://host/public/x",
+        ] {
+            assert_eq!(found("GET", target), Err(AmbiguousPath), "{target}");
+        }
+    }
+
+    #[test]
+    fn harmless_encodings_and_parameters_are_fine() {
+        for target in [
+            "/api/caf%C3%A9",
+            "/api/x;version=1",
+            "/api/100%",
+            "/api/a%20b",
+        ] {
+            assert_eq!(found("GET", target), Ok(Some("api".to_owned())), "{target}");
+        }
+    }
+
+    #[test]
+    fn rules_that_could_never_match_are_refused() {
+        for bad in [
+            "", "api", "/a//b", "/a/../b", "/a?b", "/a%20b", "/a;b", "/a#b",
+        ] {
+            assert!(prefix(bad).check().is_err(), "{bad}");
+        }
+        for good in ["/", "/a", "/a/", "/.well-known/x"] {
+            assert_eq!(prefix(good).check(), Ok(()), "{good}");
+        }
+    }
+}

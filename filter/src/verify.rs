@@ -1,0 +1,371 @@
+//! Verifying an access token (RFC 9068 §4, RFC 8725): one reason per cause, no clock and no host in here.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use claims::json::numeric_date;
+use claims::token::ACCESS_TOKEN_TYPE;
+use claims::{Algorithm, CompactJws, JwsError};
+use jwt_simple::prelude::{
+    ECDSAP256PublicKeyLike as _, ES256PublicKey, Ed25519PublicKey, EdDSAPublicKeyLike as _,
+    NoCustomClaims, RS256PublicKey, RSAPublicKeyLike as _, UnixTimeStamp, VerificationOptions,
+};
+use serde_json::{Map, Value};
+
+use crate::config::IssuerConfig;
+use crate::keys::{Key, KeySet};
+
+/// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
+const LAST_DATE: u64 = 253_402_300_799;
+
+/// Why a token is refused. The texts are for integrators: they name the check and never a value of the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// Not a compact JWS with strict JSON parts.
+    Malformed,
+    /// A `crit` header.
+    Critical,
+    /// `typ` is not `at+jwt`: a refresh token, an assertion, an identity token (RFC 8725 §3.11).
+    Type,
+    /// `alg` is none of the issuer's (RFC 8725 §3.1).
+    Algorithm,
+    /// `iss` is no configured issuer's.
+    Issuer,
+    /// No `kid` in the header.
+    KeyMissing,
+    /// The issuer has no key with this `kid`.
+    KeyUnknown,
+    /// The key with this `kid` is for another algorithm.
+    KeyAlgorithm,
+    /// The signature is not the key's.
+    Signature,
+    /// `aud` names none of ours.
+    Audience,
+    /// `exp` is missing or no date.
+    ExpiryMissing,
+    /// `exp` has passed.
+    Expired,
+    /// `nbf` or `iat` lies ahead, or is no date.
+    NotYetValid,
+    /// Another required claim is missing or of the wrong type (RFC 9068 §2.2).
+    Claims,
+    /// Revoked.
+    Revoked,
+}
+
+impl Refusal {
+    /// Every refusal, for metrics and tests.
+    pub const ALL: [Self; 15] = [
+        Self::Malformed,
+        Self::Critical,
+        Self::Type,
+        Self::Algorithm,
+        Self::Issuer,
+        Self::KeyMissing,
+        Self::KeyUnknown,
+        Self::KeyAlgorithm,
+        Self::Signature,
+        Self::Audience,
+        Self::ExpiryMissing,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Claims,
+        Self::Revoked,
+    ];
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Critical => "critical",
+            Self::Type => "type",
+            Self::Algorithm => "algorithm",
+            Self::Issuer => "issuer",
+            Self::KeyMissing => "key_missing",
+            Self::KeyUnknown => "key_unknown",
+            Self::KeyAlgorithm => "key_algorithm",
+            Self::Signature => "signature",
+            Self::Audience => "audience",
+            Self::ExpiryMissing => "expiry_missing",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Claims => "claims",
+            Self::Revoked => "revoked",
+        }
+    }
+
+    /// What the client should know: ASCII without quotes and backslashes (RFC 6750 §3).
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Malformed => "The access token is not a signed JWT",
+            Self::Critical => "The access token has a crit header that is not understood",
+            Self::Type => "The token is not an access token: its typ is not at+jwt",
+            Self::Algorithm => "The access token is signed with an algorithm that is not accepted",
+            Self::Issuer => "The access token comes from an issuer that is not accepted here",
+            Self::KeyMissing => "The access token names no key",
+            Self::KeyUnknown => "The access token names a key that its issuer does not have",
+            Self::KeyAlgorithm => "The access token names a key for another algorithm",
+            Self::Signature => "The signature of the access token is wrong",
+            Self::Audience => "The access token is for another audience",
+            Self::ExpiryMissing => "The access token has no usable expiry",
+            Self::Expired => "The access token has expired",
+            Self::NotYetValid => "The access token is not valid yet",
+            Self::Claims => "The access token lacks a claim",
+            Self::Revoked => "The access token has been revoked",
+        }
+    }
+}
+
+/// A key that checks signatures.
+#[derive(Debug)]
+pub enum SignatureKey {
+    /// Ed25519.
+    Ed25519(Ed25519PublicKey),
+    /// ECDSA on P-256.
+    P256(ES256PublicKey),
+    /// RSA, PKCS#1 v1.5.
+    Rsa(Box<RS256PublicKey>),
+}
+
+impl SignatureKey {
+    /// Whether `token` carries this key's signature; nothing else of it is looked at. Its claims have been
+    /// compared before, so the library gets a time at which it finds nothing to object to.
+    fn signed(&self, token: &str) -> bool {
+        let options = Some(VerificationOptions {
+            accept_future: true,
+            artificial_time: Some(UnixTimeStamp::from_secs(0)),
+            time_tolerance: None,
+            max_header_length: Some(claims::jws::MAX_TOKEN_BYTES),
+            ..VerificationOptions::default()
+        });
+        match self {
+            Self::Ed25519(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
+            Self::P256(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
+            Self::Rsa(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
+        }
+    }
+}
+
+/// A token of a known issuer, taken apart and **not verified**. It says which issuer's keys are needed.
+#[derive(Debug)]
+pub struct ParsedToken<'a> {
+    /// Index of the issuer.
+    pub issuer: usize,
+    token: &'a str,
+    algorithm: Algorithm,
+    kid: String,
+    claims: Map<String, Value>,
+}
+
+/// A verified token. Only [`ParsedToken::verify`] makes one, and only it becomes forwarded headers.
+#[derive(Debug)]
+pub struct VerifiedToken {
+    /// Index of the issuer.
+    pub issuer: usize,
+    /// The key that signed it.
+    pub key: Rc<Key>,
+    /// From this second on it is refused, the clock skew included.
+    pub refused_from: u64,
+    /// Its claims.
+    pub claims: Map<String, Value>,
+    /// What revocations may name.
+    pub reference: TokenReference,
+}
+
+/// What revocations may name of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenReference {
+    /// `jti`.
+    pub jti: String,
+    /// `grant_id`; not every issuer's tokens have one.
+    pub grant_id: Option<String>,
+    /// `client_id`.
+    pub client_id: String,
+    /// `sub`.
+    pub sub: String,
+    /// `iat`.
+    pub iat: u64,
+}
+
+impl<'a> ParsedToken<'a> {
+    /// Takes a token apart and finds its issuer, by name and not by trying.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that no key could change.
+    pub fn parse(
+        token: &'a str,
+        issuers: &[IssuerConfig],
+        by_name: &BTreeMap<String, usize>,
+    ) -> Result<Self, Refusal> {
+        let jws = CompactJws::parse(token).map_err(|error| match error {
+            JwsError::Critical => Refusal::Critical,
+            _ => Refusal::Malformed,
+        })?;
+        let typ = jws.header.typ.as_deref().ok_or(Refusal::Type)?;
+        // RFC 9068 §4: `at+jwt` or `application/at+jwt`, compared without regard to case (RFC 7515 §4.1.9).
+        let short = typ
+            .get(..APPLICATION.len())
+            .filter(|prefix| prefix.eq_ignore_ascii_case(APPLICATION))
+            .and_then(|_| typ.get(APPLICATION.len()..))
+            .unwrap_or(typ);
+        if !short.eq_ignore_ascii_case(ACCESS_TOKEN_TYPE) {
+            return Err(Refusal::Type);
+        }
+        let algorithm = jws
+            .header
+            .alg
+            .as_deref()
+            .and_then(Algorithm::from_name)
+            .ok_or(Refusal::Algorithm)?;
+        let claims = jws.claims().map_err(|_| Refusal::Malformed)?;
+        let issuer = claims
+            .get("iss")
+            .and_then(Value::as_str)
+            .and_then(|issuer| by_name.get(issuer))
+            .copied()
+            .ok_or(Refusal::Issuer)?;
+        let config = issuers.get(issuer).ok_or(Refusal::Issuer)?;
+        if !config.algorithms.contains(&algorithm) {
+            return Err(Refusal::Algorithm);
+        }
+        let kid = jws.header.kid.ok_or(Refusal::KeyMissing)?;
+        Ok(Self {
+            issuer,
+            token,
+            algorithm,
+            kid,
+            claims,
+        })
+    }
+
+    /// Verifies the token with the keys of its issuer. `now` and `skew` in seconds.
+    ///
+    /// Edges: accepted until one second before `exp + skew`; `nbf` and `iat` may lie up to `skew` ahead.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; [`Refusal::KeyUnknown`] may be worth a look at the issuer's newest keys.
+    pub fn verify(
+        self,
+        keys: &KeySet,
+        config: &IssuerConfig,
+        now: u64,
+        skew: u64,
+    ) -> Result<VerifiedToken, Refusal> {
+        let key = keys.get(&self.kid).ok_or(Refusal::KeyUnknown)?;
+        if key.algorithm != self.algorithm {
+            return Err(Refusal::KeyAlgorithm);
+        }
+        let times = Times::read(&self.claims)?;
+        let reference = TokenReference::read(&self.claims, times.iat)?;
+        if !has_audience(&self.claims, &config.audiences) {
+            return Err(Refusal::Audience);
+        }
+        if !key.signature_key.signed(self.token) {
+            return Err(Refusal::Signature);
+        }
+        let refused_from = times.exp.saturating_add(skew);
+        if now >= refused_from {
+            return Err(Refusal::Expired);
+        }
+        if times.latest_start > now.saturating_add(skew) {
+            return Err(Refusal::NotYetValid);
+        }
+        Ok(VerifiedToken {
+            issuer: self.issuer,
+            key: Rc::clone(key),
+            refused_from,
+            claims: self.claims,
+            reference,
+        })
+    }
+}
+
+/// The prefix that `typ` may have.
+const APPLICATION: &str = "application/";
+
+struct Times {
+    exp: u64,
+    iat: u64,
+    /// The later of `iat` and `nbf`.
+    latest_start: u64,
+}
+
+impl Times {
+    /// RFC 8725 §3.4: a date of the wrong type is a refusal, never an absent date.
+    fn read(claims: &Map<String, Value>) -> Result<Self, Refusal> {
+        let date = |name: &str, refusal: Refusal| match claims.get(name) {
+            None => Ok(None),
+            Some(value) => numeric_date(value)
+                .filter(|date| *date <= LAST_DATE)
+                .map(Some)
+                .ok_or(refusal),
+        };
+        let exp = date("exp", Refusal::ExpiryMissing)?.ok_or(Refusal::ExpiryMissing)?;
+        let iat = date("iat", Refusal::NotYetValid)?.ok_or(Refusal::Claims)?;
+        let nbf = date("nbf", Refusal::NotYetValid)?.unwrap_or(0);
+        Ok(Self {
+            exp,
+            iat,
+            latest_start: iat.max(nbf),
+        })
+    }
+}
+
+impl TokenReference {
+    /// RFC 9068 §2.2: these claims are required.
+    fn read(claims: &Map<String, Value>, iat: u64) -> Result<Self, Refusal> {
+        let text = |name: &str| match claims.get(name) {
+            Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+            _ => Err(Refusal::Claims),
+        };
+        let grant_id = claims
+            .contains_key("grant_id")
+            .then(|| text("grant_id"))
+            .transpose()?;
+        Ok(Self {
+            jti: text("jti")?,
+            grant_id,
+            client_id: text("client_id")?,
+            sub: text("sub")?,
+            iat,
+        })
+    }
+}
+
+/// `aud` is one of ours, or a list with one of ours in it; anything but strings in the list is a refusal.
+fn has_audience(claims: &Map<String, Value>, audiences: &[String]) -> bool {
+    let ours = |audience: &str| audiences.iter().any(|ours| ours == audience);
+    match claims.get("aud") {
+        Some(Value::String(audience)) => ours(audience),
+        Some(Value::Array(list)) => {
+            list.iter().all(Value::is_string) && list.iter().filter_map(Value::as_str).any(ours)
+        }
+        _ => false,
+    }
+}
+
+/// The scopes of a token: `scope` as words (RFC 9068 §2.2.3), or `scp` as a list or words, as other servers
+/// write it.
+#[must_use]
+pub fn scopes(claims: &Map<String, Value>) -> Vec<String> {
+    let words = |text: &str| -> Vec<String> {
+        text.split(' ')
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    match claims.get("scope").or_else(|| claims.get("scp")) {
+        Some(Value::String(text)) => words(text),
+        Some(Value::Array(list)) => list
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::config::Config;
+use crate::fixtures::{Issuer, NOW, claims, config, with};
+
+const SKEW: u64 = 5;
+
+fn issuer(algorithm: Algorithm) -> &'static Issuer {
+    static ISSUERS: OnceLock<Vec<(Algorithm, Issuer)>> = OnceLock::new();
+    let issuers = ISSUERS.get_or_init(|| {
+        Algorithm::ALL
+            .map(|algorithm| (algorithm, Issuer::new(algorithm)))
+            .into()
+    });
+    let found = issuers
+        .iter()
+        .find(|(candidate, _)| *candidate == algorithm);
+    &found.unwrap().1
+}
+
+fn verify_at(issuer: &Issuer, token: &str, now: u64) -> Result<VerifiedToken, Refusal> {
+    let config = Config::parse(config().to_string().as_bytes()).unwrap();
+    let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
+    ParsedToken::parse(token, &config.issuers, &by_name)?.verify(
+        &issuer.keys(),
+        &config.issuers[0],
+        now,
+        SKEW,
+    )
+}
+
+fn refusal(token: &str) -> Option<Refusal> {
+    verify_at(issuer(Algorithm::EdDsa), token, NOW).err()
+}
+
+fn claims_refusal(claims: &Value) -> Option<Refusal> {
+    refusal(&issuer(Algorithm::EdDsa).token(claims))
+}
+
+fn header_refusal(name: &str, value: Value) -> Option<Refusal> {
+    let issuer = issuer(Algorithm::EdDsa);
+    let header = with(issuer.header(), name, value).to_string();
+    refusal(&issuer.sign(&header, &claims().to_string()))
+}
+
+#[test]
+fn a_good_token_of_every_algorithm_is_verified() {
+    for algorithm in Algorithm::ALL {
+        let issuer = issuer(algorithm);
+        let verified = verify_at(issuer, &issuer.token(&claims()), NOW).unwrap();
+        assert_eq!(verified.reference.jti, "token-1");
+        assert_eq!(verified.refused_from, NOW + 3600 + SKEW);
+        assert_eq!(scopes(&verified.claims), ["projects", "documents"]);
+    }
+}
+
+/// Checklist row 45: each byte of each part counts.
+#[test]
+fn rfc8725_s3_3_a_token_with_any_byte_changed_is_refused() {
+    for algorithm in [Algorithm::EdDsa, Algorithm::Es256] {
+        let issuer = issuer(algorithm);
+        let token = issuer.token(&claims());
+        for position in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[position] = match changed[position] {
+                b'A' => b'B',
+                b'.' => b'A',
+                _ => b'A',
+            };
+            let changed = String::from_utf8(changed).unwrap();
+            if changed != token {
+                assert!(
+                    verify_at(issuer, &changed, NOW).is_err(),
+                    "byte {position} of {algorithm:?}"
+                );
+            }
+        }
+        for length in 0..token.len() {
+            assert!(
+                verify_at(issuer, &token[..length], NOW).is_err(),
+                "cut at {length}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_signature_of_another_key_or_algorithm_is_refused() {
+    let other = Issuer::new(Algorithm::EdDsa);
+    assert_eq!(refusal(&other.token(&claims())), Some(Refusal::Signature));
+    let es256 = issuer(Algorithm::Es256).token(&claims());
+    assert_eq!(refusal(&es256), Some(Refusal::KeyAlgorithm));
+}
+
+/// Checklist rows 45, 46 (RFC 8725 §3.11).
+#[test]
+fn rfc9068_s4_only_access_tokens_are_accepted() {
+    for typ in [
+        json!(null),
+        json!("JWT"),
+        json!("rt+jwt"),
+        json!("idcs+jwt"),
+        json!(""),
+        json!("at+jwt;x"),
+        json!("xapplication/at+jwt"),
+    ] {
+        assert_eq!(
+            header_refusal("typ", typ.clone()),
+            Some(Refusal::Type),
+            "{typ}"
+        );
+    }
+    for typ in ["AT+JWT", "application/at+jwt", "Application/At+Jwt"] {
+        assert_eq!(header_refusal("typ", json!(typ)), None, "{typ}");
+    }
+}
+
+#[test]
+fn rfc8725_s3_1_other_algorithms_are_refused() {
+    for alg in [
+        json!(null),
+        json!("none"),
+        json!("HS256"),
+        json!("RS512"),
+        json!("PS256"),
+        json!("eddsa"),
+        json!(""),
+    ] {
+        assert_eq!(
+            header_refusal("alg", alg.clone()),
+            Some(Refusal::Algorithm),
+            "{alg}"
+        );
+    }
+    assert_eq!(
+        header_refusal("alg", json!("RS256")),
+        Some(Refusal::KeyAlgorithm)
+    );
+}
+
+#[test]
+fn keys_are_found_by_name_alone() {
+    assert_eq!(
+        header_refusal("kid", json!(null)),
+        Some(Refusal::KeyMissing)
+    );
+    assert_eq!(
+        header_refusal("kid", json!("other")),
+        Some(Refusal::KeyUnknown)
+    );
+    assert_eq!(header_refusal("kid", json!(1)), Some(Refusal::Malformed));
+    for name in ["jku", "x5u", "jwk", "x5c"] {
+        let brought = json!("https://attacker.example/keys");
+        // A key that a token brings along is never used: the token is judged by the issuer's own.
+        assert_ne!(header_refusal(name, brought), Some(Refusal::KeyUnknown));
+    }
+}
+
+/// Checklist row 42.
+#[test]
+fn rfc7515_s4_1_11_crit_and_duplicate_members_are_refused() {
+    assert_eq!(
+        header_refusal("crit", json!(["exp"])),
+        Some(Refusal::Critical)
+    );
+    let issuer = issuer(Algorithm::EdDsa);
+    let body = claims().to_string().replacen('{', "{\"sub\":\"eve\",", 1);
+    assert_eq!(
+        refusal(&issuer.sign(&issuer.header().to_string(), &body)),
+        Some(Refusal::Malformed)
+    );
+    for garbage in [
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        "a.b.c.d",
+        "\u{e9}.b.c",
+        &"a".repeat(100_000),
+    ] {
+        assert_eq!(refusal(garbage), Some(Refusal::Malformed));
+    }
+}
+
+#[test]
+fn rfc8725_s3_8_issuer_and_audience_are_ours() {
+    for iss in [
+        json!(null),
+        json!("https://lobby.example.com/"),
+        json!("HTTPS://lobby.example.com"),
+        json!(["https://lobby.example.com"]),
+    ] {
+        assert_eq!(
+            claims_refusal(&with(claims(), "iss", iss)),
+            Some(Refusal::Issuer)
+        );
+    }
+    for aud in [
+        json!(null),
+        json!("https://api.example.com/"),
+        json!([]),
+        json!(["other"]),
+        json!(["https://api.example.com", 1]),
+        json!(1),
+    ] {
+        assert_eq!(
+            claims_refusal(&with(claims(), "aud", aud)),
+            Some(Refusal::Audience)
+        );
+    }
+    let list = json!(["other", "https://api.example.com"]);
+    assert_eq!(claims_refusal(&with(claims(), "aud", list)), None);
+}
+
+#[test]
+fn rfc9068_s2_2_required_claims_are_there() {
+    for name in ["sub", "client_id", "jti", "iat"] {
+        assert_eq!(
+            claims_refusal(&with(claims(), name, json!(null))),
+            Some(Refusal::Claims),
+            "{name}"
+        );
+    }
+    for name in ["sub", "client_id", "jti", "grant_id"] {
+        for value in [json!(1), json!(""), json!(["x"]), json!({})] {
+            assert_eq!(
+                claims_refusal(&with(claims(), name, value)),
+                Some(Refusal::Claims),
+                "{name}"
+            );
+        }
+    }
+    assert_eq!(
+        claims_refusal(&with(claims(), "grant_id", json!(null))),
+        None
+    );
+}
+
+/// Checklist row 45: one second before, at, and one after.
+#[test]
+fn times_are_compared_to_the_second() {
+    let issuer = issuer(Algorithm::EdDsa);
+    let token = issuer.token(&claims());
+    let at = |now| verify_at(issuer, &token, now).err();
+    assert_eq!(at(NOW + 3600 + SKEW - 1), None);
+    assert_eq!(at(NOW + 3600 + SKEW), Some(Refusal::Expired));
+    assert_eq!(at(NOW - SKEW), None);
+    assert_eq!(at(NOW - SKEW - 1), Some(Refusal::NotYetValid));
+    let nbf = |nbf: u64| claims_refusal(&with(claims(), "nbf", json!(nbf)));
+    assert_eq!(nbf(NOW + SKEW), None);
+    assert_eq!(nbf(NOW + SKEW + 1), Some(Refusal::NotYetValid));
+}
+
+/// Checklist row 36: a date of the wrong type is not an absent date.
+#[test]
+fn rfc8725_s3_4_dates_of_the_wrong_type_are_refused() {
+    let wrong = [
+        json!("1800003600"),
+        json!(-1),
+        json!(1e99),
+        json!(u64::MAX),
+        json!(true),
+        json!([NOW]),
+        json!({}),
+    ];
+    for value in wrong {
+        let refused = |name| claims_refusal(&with(claims(), name, value.clone()));
+        assert_eq!(refused("exp"), Some(Refusal::ExpiryMissing), "{value}");
+        assert_eq!(refused("nbf"), Some(Refusal::NotYetValid), "{value}");
+        assert_eq!(refused("iat"), Some(Refusal::NotYetValid), "{value}");
+    }
+    assert_eq!(
+        claims_refusal(&with(claims(), "exp", json!(null))),
+        Some(Refusal::ExpiryMissing)
+    );
+}
+
+#[test]
+fn scopes_have_three_spellings() {
+    let scopes_of = |claims: Value| scopes(claims.as_object().unwrap());
+    assert_eq!(scopes_of(json!({"scope": "a  b"})), ["a", "b"]);
+    assert_eq!(scopes_of(json!({"scp": ["a", "b", 1]})), ["a", "b"]);
+    assert_eq!(scopes_of(json!({"scp": "a b"})), ["a", "b"]);
+    assert_eq!(scopes_of(json!({"scope": "a", "scp": ["b"]})), ["a"]);
+    assert_eq!(scopes_of(json!({"scope": 1})), Vec::<String>::new());
+    assert_eq!(scopes_of(json!({})), Vec::<String>::new());
+}
+
+#[test]
+fn descriptions_keep_to_rfc6750_s3() {
+    for refusal in Refusal::ALL {
+        let legal = |byte: u8| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        assert!(refusal.description().bytes().all(legal), "{refusal:?}");
+    }
+}
+
+proptest! {
+    /// No text whatever is accepted, and none makes the parser panic.
+    #[test]
+    fn no_text_is_a_token(text in ".*") {
+        prop_assert!(refusal(&text).is_some());
+    }
+
+    /// Nor do well-formed parts with any content.
+    #[test]
+    fn no_unsigned_json_is_a_token(header in "\\PC{0,80}", body in "\\PC{0,80}", signature in proptest::collection::vec(any::<u8>(), 0..100)) {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        let token = format!("{}.{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(signature));
+        prop_assert!(refusal(&token).is_some());
+    }
+}
