@@ -6,8 +6,13 @@
 pub mod clock;
 pub mod config;
 pub mod digest;
+pub mod document;
+pub mod http;
+pub mod oauth;
 pub mod random;
 pub mod registry;
 pub mod sealing;
 pub mod service;
 pub mod store;
+pub mod token;
+pub mod upkeep;

@@ -6,10 +6,12 @@ use arc_swap::ArcSwap;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
 use crate::store::{Store, StoreError};
+use crate::token::{KeyRing, KeyRingError};
 
 /// The running service, shared by all requests.
 #[derive(Debug)]
@@ -25,20 +27,23 @@ pub struct Service {
     /// Opens what is sealed at rest.
     pub encryption_key: EncryptionKey,
     registry: ArcSwap<Registry>,
+    keys: ArcSwap<KeyRing>,
 }
 
 impl Service {
-    /// Puts the parts together and loads the registry.
+    /// Puts the parts together, loads the registry and opens the signing keys (the first one is made here).
     ///
     /// # Errors
-    /// [`StoreError`] when the registry cannot be read.
+    /// [`KeyRingError`] when registry or keys cannot be read.
     pub async fn new(
         config: Config,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, KeyRingError> {
+        let algorithm = config.signing.algorithm;
+        let keys = KeyRing::open(&*store, &encryption_key, algorithm, clock.now()).await?;
         let service = Self {
             config,
             store,
@@ -46,15 +51,35 @@ impl Service {
             random,
             encryption_key,
             registry: ArcSwap::default(),
+            keys: ArcSwap::from_pointee(keys),
         };
         service.reload_registry().await?;
         Ok(service)
+    }
+
+    /// The signing keys as they are now.
+    #[must_use]
+    pub fn keys(&self) -> Arc<KeyRing> {
+        self.keys.load_full()
     }
 
     /// The registry as it is now. Take it once per request: a later call may see a later one.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
+    }
+
+    /// What a grant decides with, at this moment.
+    #[must_use]
+    pub fn context<'a>(&'a self, registry: &'a Registry, keys: &'a KeyRing) -> Context<'a> {
+        Context {
+            config: &self.config,
+            registry,
+            store: &*self.store,
+            keys,
+            random: &*self.random,
+            now: self.clock.now(),
+        }
     }
 
     /// Reads the registry anew, after it changed.

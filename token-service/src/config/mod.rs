@@ -1,13 +1,19 @@
 //! The configuration (design section 3.4).
 
-use std::net::SocketAddr;
+mod load;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use claims::Algorithm;
 use ipnet::IpNet;
 
-/// Everything that is configured. [`Default`] is the development configuration.
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// {lobby_url}: the base address of this authorization server, without a trailing slash.
@@ -38,6 +44,17 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// Instances of the legacy flow.
     pub legacy_instances: Vec<LegacyInstance>,
+    /// How the log is written.
+    pub log_format: LogFormat,
+}
+
+/// `log_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people: one line of text per event, in colour on a terminal.
+    Text,
+    /// For log collectors: one JSON object per line.
+    Json,
 }
 
 /// `store.url`.
@@ -54,6 +71,43 @@ pub struct Signing {
     pub algorithm: Algorithm,
     /// Age at which a signing key is replaced.
     pub rotate_every: Duration,
+}
+
+impl Config {
+    /// The configuration without a file: everything on loopback, state under `data/` in the working folder.
+    #[must_use]
+    pub fn development() -> Self {
+        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self {
+            issuer: "http://127.0.0.1:8081".to_owned(),
+            api_audience: "http://127.0.0.1:8080".to_owned(),
+            identity_audience: "https://identity.example.com/".to_owned(),
+            listen: loopback(9080),
+            internal_listen: loopback(9081),
+            trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
+            allow_insecure_http: false,
+            registrations: None,
+            admin_token_file: PathBuf::from("data/admin-token"),
+            encryption_key_file: PathBuf::from("data/encryption-key"),
+            store: StoreUrl::Redb(PathBuf::from("data/token-service.redb")),
+            signing: Signing {
+                algorithm: Algorithm::EdDsa,
+                rotate_every: 30 * DAY,
+            },
+            lifetimes: Lifetimes {
+                access_token: HOUR,
+                refresh_token: 7 * DAY,
+                authorization_code: MINUTE,
+                legacy_access_token: HOUR,
+                refresh_reuse_grace: Duration::from_secs(10),
+                session: 8 * HOUR,
+                assertion_max: DAY,
+                clock_skew: Duration::from_secs(30),
+            },
+            legacy_instances: Vec::new(),
+            log_format: LogFormat::Text,
+        }
+    }
 }
 
 /// `[lifetimes]`; whole seconds.

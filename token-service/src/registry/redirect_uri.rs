@@ -211,6 +211,12 @@ impl RedirectUriPattern {
         origin.is_tuple().then(|| origin.ascii_serialization())
     }
 
+    /// Whether the pattern takes any port.
+    #[must_use]
+    pub const fn is_any_port(&self) -> bool {
+        matches!(self, Self::LoopbackAnyPort { .. })
+    }
+
     /// Whether `origin` may be that of a single-page app at this URI.
     #[must_use]
     pub fn allows_origin(&self, origin: &str) -> bool {

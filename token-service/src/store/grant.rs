@@ -211,7 +211,7 @@ pub enum RotationDecision {
 }
 
 impl Grant {
-    /// The grant that redeeming `code` creates, at its first step.
+    /// The grant that redeeming `code` creates, at its first step; that step has the scope of the code.
     #[must_use]
     pub fn from_code(code: CodeRecord, grant_id: GrantId, first: RefreshStep) -> Self {
         Self {
@@ -219,10 +219,13 @@ impl Grant {
             client_id: code.client_id,
             username: code.username,
             account: code.account,
+            current: RefreshStep {
+                scope: code.scope.clone(),
+                ..first
+            },
             scope: code.scope,
             amr: code.amr,
             authenticated_at: code.authenticated_at,
-            current: first,
             spent: Vec::new(),
             revoked_at: None,
         }

@@ -1,0 +1,81 @@
+//! Error bodies (spec §2.4).
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::{Error, HttpResponse};
+use serde::Serialize;
+
+use crate::oauth::error::{ErrorCode, TokenError};
+
+/// Seconds after which a client may try again when the service is busy.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// The body of every error that is not a page.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct ErrorBody {
+    error: &'static str,
+    error_description: &'static str,
+}
+
+/// An error in the shape of spec §2.4, never stored by caches.
+pub(super) fn json(
+    status: StatusCode,
+    error: &'static str,
+    error_description: &'static str,
+) -> HttpResponse {
+    HttpResponse::build(status)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .json(ErrorBody {
+            error,
+            error_description,
+        })
+}
+
+/// A refusal of the token endpoint.
+pub(super) fn token_error(error: &TokenError) -> HttpResponse {
+    let code = error.code();
+    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(status, code.as_str(), error.description());
+    let headers = response.headers_mut();
+    if error.challenges_basic() {
+        let challenge = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    if code == ErrorCode::TemporarilyUnavailable {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
+    response
+}
+
+/// A body that could not be read: too large (D-18), or cut off.
+pub(super) fn unreadable_body(error: &Error) -> HttpResponse {
+    let status = error.as_response_error().status_code();
+    let description = if status == StatusCode::PAYLOAD_TOO_LARGE {
+        "The body is larger than 64 KiB"
+    } else {
+        "The body cannot be read"
+    };
+    json(status, ErrorCode::InvalidRequest.as_str(), description)
+}
+
+/// No such path.
+pub(super) async fn not_found() -> HttpResponse {
+    json(
+        StatusCode::NOT_FOUND,
+        ErrorCode::InvalidRequest.as_str(),
+        "There is nothing at this path",
+    )
+}
+
+/// A path that takes other methods; `allow` lists them.
+pub(super) fn method_not_allowed(allow: &'static str) -> HttpResponse {
+    let mut response = json(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::InvalidRequest.as_str(),
+        "This path does not take this method",
+    );
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}

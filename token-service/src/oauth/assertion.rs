@@ -1,0 +1,604 @@
+//! User assertions: the signed statement of a non-interactive client about a user (spec §2.3, D-10, RFC 7523).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::json::numeric_date;
+use claims::jws::MAX_TOKEN_BYTES;
+use claims::token::ASSERTION_TYPE;
+use claims::{Algorithm, CompactJws, JoseHeader};
+use jwt_simple::prelude::{
+    NoCustomClaims, RSAPublicKeyLike as _, UnixTimeStamp, VerificationOptions,
+};
+use serde_json::{Map, Value};
+
+use super::account_selection::NamedAccount;
+use crate::clock::Timestamp;
+use crate::config::Config;
+use crate::registry::{Certificate, ClientId};
+
+/// The longest `jti`, in characters.
+const MAX_JTI_CHARACTERS: usize = 255;
+
+/// Why an assertion is refused. All are `invalid_grant`; the description is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssertionError {
+    /// Not three parts of base64url joined by dots, or a part is not a strict JSON object.
+    Malformed,
+    /// The header asks for an extension that is not understood.
+    Critical,
+    /// `typ` is absent; some integrators send `type` instead (D-22).
+    TypMissing,
+    /// `typ` is not `JWT`.
+    TypWrong,
+    /// `alg` is not `RS256`.
+    Algorithm,
+    /// Neither `x5t` nor `kid`.
+    NoKeyNamed,
+    /// `x5t` names none of the client's certificates.
+    UnknownThumbprint,
+    /// `kid` is the alias of none of the client's certificates.
+    UnknownAlias,
+    /// `x5t` and `kid` name two certificates.
+    KeysDiffer,
+    /// The certificate is not valid now.
+    CertificateNotValid,
+    /// A required claim is absent.
+    Missing(&'static str),
+    /// A claim has the wrong type or form.
+    WrongType(&'static str),
+    /// `iss` is not the client.
+    Issuer,
+    /// `aud` is not the identity service.
+    Audience,
+    /// `exp` has passed.
+    Expired,
+    /// `exp` is too far ahead.
+    TooLong,
+    /// `iat` is in the future.
+    IssuedInFuture,
+    /// `nbf` has not come.
+    NotYetValid,
+    /// The signature is not the certificate's.
+    Signature,
+    /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
+    Subject,
+    /// The `jti` was used before.
+    Replayed,
+}
+
+impl AssertionError {
+    /// What the integrator should change.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "The assertion is not a JWT: three parts of base64url without padding, joined by dots"
+            }
+            Self::Critical => "The assertion header has a crit extension that is not understood",
+            Self::TypMissing => "The assertion header lacks typ; it must be JWT",
+            Self::TypWrong => "typ in the assertion header must be JWT",
+            Self::Algorithm => "alg in the assertion header must be RS256",
+            Self::NoKeyNamed => "The assertion header needs x5t or kid",
+            Self::UnknownThumbprint => "x5t names no certificate of this client",
+            Self::UnknownAlias => "kid is not the alias of a certificate of this client",
+            Self::KeysDiffer => "x5t and kid in the assertion header name different certificates",
+            Self::CertificateNotValid => {
+                "The certificate of the assertion has expired or is not valid yet"
+            }
+            Self::Missing(claim) => missing(claim),
+            Self::WrongType(claim) => wrong_type(claim),
+            Self::Issuer => "Issuer validation failed: iss must be the Client ID",
+            Self::Audience => "Audience validation failed",
+            Self::Expired => "The assertion has expired",
+            Self::TooLong => "exp of the assertion is too far ahead",
+            Self::IssuedInFuture => "iat of the assertion is in the future",
+            Self::NotYetValid => "nbf of the assertion is in the future",
+            Self::Signature => "Signature validation failed",
+            Self::Subject => "The user in sub is unknown or not available to this client",
+            Self::Replayed => "jti of the assertion was used before",
+        }
+    }
+}
+
+const fn missing(claim: &'static str) -> &'static str {
+    match claim.as_bytes() {
+        b"iss" => "iss is missing in the assertion",
+        b"sub" => "sub is missing in the assertion",
+        b"aud" => "aud is missing in the assertion",
+        b"exp" => "exp is missing in the assertion",
+        b"iat" => "iat is missing in the assertion",
+        b"jti" => "jti is missing in the assertion",
+        _ => "A claim is missing in the assertion",
+    }
+}
+
+const fn wrong_type(claim: &'static str) -> &'static str {
+    match claim.as_bytes() {
+        b"iss" => "iss in the assertion must be a string",
+        b"sub" => "sub in the assertion must be a string",
+        b"exp" => "exp in the assertion must be a number of seconds since 1970",
+        b"iat" => "iat in the assertion must be a number of seconds since 1970",
+        b"nbf" => "nbf in the assertion must be a number of seconds since 1970",
+        b"jti" => "jti in the assertion must be a string of 1 to 255 characters",
+        b"user_id" => "user_id in the assertion must be a string",
+        b"user_site" => "user_site in the assertion must be a string",
+        _ => "A claim in the assertion has the wrong type",
+    }
+}
+
+/// A verified assertion. Only [`verify`] makes one; its `jti` is not claimed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assertion {
+    /// Username of the user.
+    pub subject: String,
+    /// The id that may be used once.
+    pub jti: String,
+    /// When it expires, and its `jti` may be forgotten.
+    pub expires_at: Timestamp,
+    /// `user_id`, if given.
+    pub user_id: Option<String>,
+    /// `user_site`, if given.
+    pub user_site: Option<String>,
+}
+
+impl Assertion {
+    /// The linked account that the assertion names, if any.
+    #[must_use]
+    pub fn named_account(&self) -> NamedAccount<'_> {
+        NamedAccount {
+            user_id: self.user_id.as_deref(),
+            user_site: self.user_site.as_deref(),
+        }
+    }
+}
+
+/// Verifies an assertion that the authenticated client `client_id` sent, against its `certificates`.
+///
+/// Edges: refused at `exp` itself; accepted up to `assertion_max` ahead; `iat` and `nbf` may lie `clock_skew`
+/// ahead; the certificate is valid in its last second. Structure comes first, then key, claims and
+/// signature; the key is only ever one that was uploaded (RFC 8725 §3.10).
+///
+/// # Errors
+/// The first [`AssertionError`].
+pub fn verify(
+    assertion: &str,
+    client_id: &ClientId,
+    certificates: &[Certificate],
+    config: &Config,
+    now: Timestamp,
+) -> Result<Assertion, AssertionError> {
+    let jws = CompactJws::parse(assertion).map_err(|error| match error {
+        claims::JwsError::Critical => AssertionError::Critical,
+        _ => AssertionError::Malformed,
+    })?;
+    check_type(&jws.header)?;
+    let certificate = find_certificate(&jws.header, certificates)?;
+    if now < certificate.not_before || now > certificate.not_after {
+        return Err(AssertionError::CertificateNotValid);
+    }
+    let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
+    let verified = check_claims(&claims, client_id, config, now)?;
+    check_signature(assertion, certificate)?;
+    Ok(verified)
+}
+
+fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
+    match header.typ.as_deref() {
+        None => return Err(AssertionError::TypMissing),
+        Some(ASSERTION_TYPE) => {}
+        Some(_) => return Err(AssertionError::TypWrong),
+    }
+    match header.alg.as_deref() {
+        Some(alg) if alg == Algorithm::Rs256.name() => Ok(()),
+        _ => Err(AssertionError::Algorithm),
+    }
+}
+
+/// The certificate that the header names; never "whichever fits" (spec §2.3).
+fn find_certificate<'a>(
+    header: &JoseHeader,
+    certificates: &'a [Certificate],
+) -> Result<&'a Certificate, AssertionError> {
+    let by_thumbprint = header
+        .x5t
+        .as_deref()
+        .map(|x5t| {
+            let thumbprint = URL_SAFE_NO_PAD
+                .decode(x5t.trim_end_matches('='))
+                .unwrap_or_default();
+            certificates
+                .iter()
+                .find(|certificate| certificate.sha1_thumbprint == thumbprint.as_slice())
+                .ok_or(AssertionError::UnknownThumbprint)
+        })
+        .transpose()?;
+    let by_alias = header
+        .kid
+        .as_deref()
+        .map(|kid| {
+            certificates
+                .iter()
+                .find(|certificate| certificate.alias == kid)
+                .ok_or(AssertionError::UnknownAlias)
+        })
+        .transpose()?;
+    match (by_thumbprint, by_alias) {
+        (Some(one), Some(other)) if one != other => Err(AssertionError::KeysDiffer),
+        (Some(certificate), _) | (None, Some(certificate)) => Ok(certificate),
+        (None, None) => Err(AssertionError::NoKeyNamed),
+    }
+}
+
+fn check_claims(
+    claims: &Map<String, Value>,
+    client_id: &ClientId,
+    config: &Config,
+    now: Timestamp,
+) -> Result<Assertion, AssertionError> {
+    let lifetimes = &config.lifetimes;
+    if text(claims, "iss")?.ok_or(AssertionError::Missing("iss"))? != client_id.as_str() {
+        return Err(AssertionError::Issuer);
+    }
+    let subject = text(claims, "sub")?.ok_or(AssertionError::Missing("sub"))?;
+    check_audience(claims, &config.identity_audience)?;
+    let expires_at = date(claims, "exp")?.ok_or(AssertionError::Missing("exp"))?;
+    if expires_at <= now {
+        return Err(AssertionError::Expired);
+    }
+    if expires_at > now + lifetimes.assertion_max {
+        return Err(AssertionError::TooLong);
+    }
+    if date(claims, "iat")?.ok_or(AssertionError::Missing("iat"))? > now + lifetimes.clock_skew {
+        return Err(AssertionError::IssuedInFuture);
+    }
+    if date(claims, "nbf")?.is_some_and(|not_before| not_before > now + lifetimes.clock_skew) {
+        return Err(AssertionError::NotYetValid);
+    }
+    let jti = text(claims, "jti")?.ok_or(AssertionError::Missing("jti"))?;
+    if jti.is_empty() || jti.chars().count() > MAX_JTI_CHARACTERS {
+        return Err(AssertionError::WrongType("jti"));
+    }
+    Ok(Assertion {
+        subject: subject.to_owned(),
+        jti: jti.to_owned(),
+        expires_at,
+        user_id: text(claims, "user_id")?.map(str::to_owned),
+        user_site: text(claims, "user_site")?.map(str::to_owned),
+    })
+}
+
+/// One string, or a list of one string; compared byte for byte (D-10).
+fn check_audience(claims: &Map<String, Value>, expected: &str) -> Result<(), AssertionError> {
+    let audience = match claims.get("aud").ok_or(AssertionError::Missing("aud"))? {
+        Value::String(audience) => audience,
+        Value::Array(audiences) => match audiences.as_slice() {
+            [Value::String(audience)] => audience,
+            _ => return Err(AssertionError::Audience),
+        },
+        _ => return Err(AssertionError::Audience),
+    };
+    if audience == expected {
+        Ok(())
+    } else {
+        Err(AssertionError::Audience)
+    }
+}
+
+fn text<'a>(
+    claims: &'a Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<&'a str>, AssertionError> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(_) => Err(AssertionError::WrongType(name)),
+    }
+}
+
+fn date(
+    claims: &Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<Timestamp>, AssertionError> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(value) => numeric_date(value)
+            .map(|seconds| Some(Timestamp::from_seconds(seconds)))
+            .ok_or(AssertionError::WrongType(name)),
+    }
+}
+
+/// The signature alone: names, claims and times were compared before, so the library gets a time at which
+/// it finds nothing to object to.
+fn check_signature(assertion: &str, certificate: &Certificate) -> Result<(), AssertionError> {
+    let options = VerificationOptions {
+        accept_future: true,
+        artificial_time: Some(UnixTimeStamp::from_secs(0)),
+        time_tolerance: None,
+        max_header_length: Some(MAX_TOKEN_BYTES),
+        ..VerificationOptions::default()
+    };
+    let key = certificate.public_key().ok_or(AssertionError::Signature)?;
+    key.verify_token::<NoCustomClaims>(assertion, Some(options))
+        .map(|_| ())
+        .map_err(|_| AssertionError::Signature)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use jwt_simple::prelude::RS256KeyPair;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    /// A key pair and the certificate that was uploaded for it.
+    fn registered(alias: &str) -> (&'static RS256KeyPair, Certificate) {
+        static KEYS: OnceLock<[RS256KeyPair; 2]> = OnceLock::new();
+        let keys = KEYS.get_or_init(|| [0; 2].map(|_| RS256KeyPair::generate(2048).unwrap()));
+        let index = u8::from(alias != "cert-1");
+        let key = &keys[usize::from(index)];
+        let certificate = Certificate {
+            alias: alias.to_owned(),
+            sha1_thumbprint: [index; 20],
+            public_key_der: key.public_key().to_der().unwrap(),
+            not_before: Timestamp::from_seconds(NOW.seconds() - 1000),
+            not_after: Timestamp::from_seconds(NOW.seconds() + 1000),
+            parsed: Default::default(),
+        };
+        (key, certificate)
+    }
+
+    fn header() -> Value {
+        json!({"typ": "JWT", "alg": "RS256", "kid": "cert-1"})
+    }
+
+    fn body() -> Value {
+        json!({
+            "iss": "machine", "sub": "ada@example.com", "aud": "https://identity.example.com/",
+            "iat": NOW.seconds(), "exp": NOW.seconds() + 300, "jti": "j-1",
+        })
+    }
+
+    /// `value` with one member replaced, or removed when the new value is null.
+    fn with(mut value: Value, name: &str, member: Value) -> Value {
+        let object = value.as_object_mut().unwrap();
+        if member.is_null() {
+            object.remove(name);
+        } else {
+            object.insert(name.to_owned(), member);
+        }
+        value
+    }
+
+    fn sign_text(header: &str, body: &str) -> String {
+        let input = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(body)
+        );
+        // The library signs claims of its own making only, so its key signs through ours.
+        let pkcs8 = registered("cert-1").0.to_der().unwrap();
+        let key = aws_lc_rs::rsa::KeyPair::from_der(&pkcs8)
+            .or_else(|_| aws_lc_rs::rsa::KeyPair::from_pkcs8(&pkcs8))
+            .unwrap();
+        let mut signature = vec![0; key.public_modulus_len()];
+        let random = aws_lc_rs::rand::SystemRandom::new();
+        key.sign(
+            &aws_lc_rs::signature::RSA_PKCS1_SHA256,
+            &random,
+            input.as_bytes(),
+            &mut signature,
+        )
+        .unwrap();
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn sign(header: &Value, body: &Value) -> String {
+        sign_text(&header.to_string(), &body.to_string())
+    }
+
+    fn verify_at(assertion: &str, now: Timestamp) -> Result<Assertion, AssertionError> {
+        let certificates = [registered("cert-1").1, registered("cert-2").1];
+        let client_id = ClientId::parse("machine").unwrap();
+        verify(
+            assertion,
+            &client_id,
+            &certificates,
+            &Config::development(),
+            now,
+        )
+    }
+
+    fn outcome(header: &Value, body: &Value) -> Result<Assertion, AssertionError> {
+        verify_at(&sign(header, body), NOW)
+    }
+
+    fn at(offset: i64) -> Timestamp {
+        Timestamp::from_seconds(NOW.seconds().checked_add_signed(offset).unwrap())
+    }
+
+    #[test]
+    fn a_good_assertion_is_read_whole() {
+        let body = with(
+            with(body(), "user_id", json!("7")),
+            "user_site",
+            json!("https://us1"),
+        );
+        let assertion = outcome(&header(), &body).unwrap();
+        assert_eq!(assertion.subject, "ada@example.com");
+        assert_eq!(assertion.jti, "j-1");
+        assert_eq!(assertion.expires_at, at(300));
+        let named = NamedAccount {
+            user_id: Some("7"),
+            user_site: Some("https://us1"),
+        };
+        assert_eq!(assertion.named_account(), named);
+    }
+
+    /// Spec §2.3, checklist rows 38, 39, 40, 42.
+    #[test]
+    fn rfc8725_s3_1_headers() {
+        let x5t = |byte: u8| json!(URL_SAFE_NO_PAD.encode([byte; 20]));
+        let no_kid = with(header(), "kid", Value::Null);
+        for good in [
+            with(no_kid.clone(), "x5t", x5t(0)),
+            with(header(), "x5t", x5t(0)),
+            with(header(), "jku", json!("http://127.0.0.1:1/keys")),
+            with(header(), "x5c", json!(["AA"])),
+        ] {
+            assert!(outcome(&good, &body()).is_ok(), "{good}");
+        }
+        use AssertionError as E;
+        for (bad, reason) in [
+            (no_kid.clone(), E::NoKeyNamed),
+            (with(no_kid.clone(), "x5t", x5t(9)), E::UnknownThumbprint),
+            (with(no_kid, "x5t", json!("!")), E::UnknownThumbprint),
+            (with(header(), "kid", json!("cert-9")), E::UnknownAlias),
+            (with(header(), "x5t", x5t(1)), E::KeysDiffer),
+            (with(header(), "kid", json!("cert-2")), E::Signature),
+            (with(header(), "typ", Value::Null), E::TypMissing),
+            (
+                with(with(header(), "typ", Value::Null), "type", json!("JWT")),
+                E::TypMissing,
+            ),
+            (with(header(), "typ", json!("at+jwt")), E::TypWrong),
+            (with(header(), "alg", Value::Null), E::Algorithm),
+            (with(header(), "alg", json!("none")), E::Algorithm),
+            (with(header(), "alg", json!("HS256")), E::Algorithm),
+            (with(header(), "alg", json!("PS256")), E::Algorithm),
+            (with(header(), "alg", json!("ES256")), E::Algorithm),
+            (with(header(), "crit", json!(["exp"])), E::Critical),
+        ] {
+            assert_eq!(outcome(&bad, &body()), Err(reason), "{bad}");
+        }
+    }
+
+    /// Checklist rows 34, 36, 41.
+    #[test]
+    fn rfc7523_s3_claims() {
+        use AssertionError as E;
+        let list = with(body(), "aud", json!(["https://identity.example.com/"]));
+        assert!(outcome(&header(), &list).is_ok());
+        for name in ["iss", "sub", "aud", "exp", "iat", "jti"] {
+            let bad = with(body(), name, Value::Null);
+            assert_eq!(outcome(&header(), &bad), Err(E::Missing(name)));
+        }
+        for name in ["exp", "iat", "nbf"] {
+            for wrong in [
+                json!("1800000300"),
+                json!(-1),
+                json!(1e99),
+                json!([1]),
+                json!(true),
+            ] {
+                let bad = with(body(), name, wrong);
+                assert_eq!(outcome(&header(), &bad), Err(E::WrongType(name)), "{bad}");
+            }
+        }
+        for name in ["iss", "sub", "jti", "user_id", "user_site"] {
+            let bad = with(body(), name, json!(5));
+            assert_eq!(outcome(&header(), &bad), Err(E::WrongType(name)));
+        }
+        for (name, value, reason) in [
+            ("iss", json!("other"), E::Issuer),
+            ("aud", json!("https://identity.example.com"), E::Audience),
+            ("aud", json!([]), E::Audience),
+            (
+                "aud",
+                json!(["https://identity.example.com/", "https://other"]),
+                E::Audience,
+            ),
+            ("aud", json!(7), E::Audience),
+            ("jti", json!(""), E::WrongType("jti")),
+            ("jti", json!("j".repeat(256)), E::WrongType("jti")),
+        ] {
+            assert_eq!(
+                outcome(&header(), &with(body(), name, value)),
+                Err(reason),
+                "{name}"
+            );
+        }
+        assert!(outcome(&header(), &with(body(), "jti", json!("ü".repeat(255)))).is_ok());
+    }
+
+    /// Checklist row 35: the edges.
+    #[test]
+    fn rfc7523_s3_times() {
+        use AssertionError as E;
+        let day = 24 * 3600;
+        for (name, offset, expected) in [
+            ("exp", 0, Err(E::Expired)),
+            ("exp", 1, Ok(())),
+            ("exp", day, Ok(())),
+            ("exp", day + 1, Err(E::TooLong)),
+            ("iat", 30, Ok(())),
+            ("iat", 31, Err(E::IssuedInFuture)),
+            ("nbf", 30, Ok(())),
+            ("nbf", 31, Err(E::NotYetValid)),
+        ] {
+            let body = with(body(), name, json!(at(offset).seconds()));
+            assert_eq!(
+                outcome(&header(), &body).map(|_| ()),
+                expected,
+                "{name} {offset}"
+            );
+        }
+        let long = with(body(), "exp", json!(at(2000).seconds()));
+        let long = sign(&header(), &with(long, "iat", json!(at(-2000).seconds())));
+        for (offset, expected) in [
+            (-1001, Err(E::CertificateNotValid)),
+            (-1000, Ok(())),
+            (1000, Ok(())),
+            (1001, Err(E::CertificateNotValid)),
+        ] {
+            assert_eq!(
+                verify_at(&long, at(offset)).map(|_| ()),
+                expected,
+                "{offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_signed_bytes_are_accepted() {
+        let assertion = sign(&header(), &body());
+        assert!(verify_at(&assertion, NOW).is_ok());
+        for length in 0..assertion.len() {
+            assert!(
+                verify_at(&assertion[..length], NOW).is_err(),
+                "cut at {length}"
+            );
+        }
+        let (input, signature) = assertion.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        for position in 0..signature.len() {
+            let mut changed = signature.clone();
+            changed[position] ^= 1 << (position % 8);
+            let forged = format!("{input}.{}", URL_SAFE_NO_PAD.encode(changed));
+            assert_eq!(verify_at(&forged, NOW), Err(AssertionError::Signature));
+        }
+        let other = sign(&header(), &with(body(), "sub", json!("eve@example.com")));
+        let swapped = format!("{}.{}", input, other.rsplit_once('.').unwrap().1);
+        assert_eq!(verify_at(&swapped, NOW), Err(AssertionError::Signature));
+    }
+
+    /// Checklist row 42.
+    #[test]
+    fn rfc7515_strict_forms() {
+        let repeated = body()
+            .to_string()
+            .replacen('{', "{\"sub\":\"eve@example.com\",", 1);
+        let repeated = sign_text(&header().to_string(), &repeated);
+        assert_eq!(verify_at(&repeated, NOW), Err(AssertionError::Malformed));
+        for text in ["", "a", "a.b", "a.b.c", "..", "💥.💥.💥"] {
+            assert_eq!(
+                verify_at(text, NOW),
+                Err(AssertionError::Malformed),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
+
+use super::account_selection::AccountError;
+use super::assertion::AssertionError;
+use super::parameters::ParameterError;
+use crate::random::RandomError;
+use crate::store::{CodeMismatch, RotationRefusal, StoreError};
+use crate::token::KeyError;
+
+/// The error codes of spec §7.1, and the two that say that the fault is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The client could not be authenticated: HTTP 401.
+    InvalidClient,
+    /// The grant, its code, token or assertion is not valid: HTTP 400.
+    InvalidGrant,
+    /// The request is not formed correctly: HTTP 400.
+    InvalidRequest,
+    /// The service cannot answer for a moment: HTTP 503.
+    TemporarilyUnavailable,
+    /// The service failed: HTTP 500.
+    ServerError,
+}
+
+impl ErrorCode {
+    /// The value of `error`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidClient => "invalid_client",
+            Self::InvalidGrant => "invalid_grant",
+            Self::InvalidRequest => "invalid_request",
+            Self::TemporarilyUnavailable => "temporarily_unavailable",
+            Self::ServerError => "server_error",
+        }
+    }
+
+    /// The HTTP status (D-4).
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidClient => 401,
+            Self::InvalidGrant | Self::InvalidRequest => 400,
+            Self::TemporarilyUnavailable => 503,
+            Self::ServerError => 500,
+        }
+    }
+}
+
+/// Why the token endpoint issues nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenError {
+    /// The content type is not `application/x-www-form-urlencoded`, in UTF-8.
+    ContentType,
+    /// The form cannot be read.
+    Parameters(ParameterError),
+    /// A parameter came in the URL, where it would be logged (RFC 6749 §2.3.1).
+    ParameterInUrl,
+    /// A required parameter is absent.
+    Missing(&'static str),
+    /// A parameter is there but cannot be what it should be.
+    Malformed(&'static str),
+    /// More than one way of client authentication (RFC 6749 §2.3).
+    SeveralAuthentications,
+    /// `client_id` differs from the one in the Authorization header.
+    ClientIdDiffers,
+    /// No Authorization header and no `client_id`.
+    NoClient,
+    /// The Authorization header is not well-formed Basic.
+    BasicMalformed,
+    /// No enabled client of the current flows has this id.
+    UnknownClient {
+        /// Whether Basic named it.
+        basic: bool,
+    },
+    /// The secret is wrong.
+    WrongSecret,
+    /// A public client used the Authorization header (spec §5.3).
+    PublicClientInHeader,
+    /// `client_secret` came in the body; the header is the only place for it (spec §5.2).
+    SecretInBody,
+    /// A confidential client did not authenticate.
+    SecretRequired,
+    /// `grant_type` is none that this endpoint knows.
+    UnknownGrantType,
+    /// The client's integration type does not use this grant.
+    GrantNotPermitted,
+    /// A scope that the client is not registered for (D-9).
+    ScopeNotPermitted,
+    /// No such code.
+    UnknownCode,
+    /// The code does not fit what was presented.
+    Code(CodeMismatch),
+    /// The code was used before; what its first use issued is revoked.
+    CodeReplayed,
+    /// Not a refresh token of this service.
+    RefreshToken,
+    /// The refresh token is refused.
+    Refresh(RotationRefusal),
+    /// The refresh token was used before and its grace is over; its grant is revoked.
+    RefreshReused,
+    /// The grant's user is gone or disabled, or the linked account is not linked any more.
+    SubjectGone,
+    /// The assertion is refused.
+    Assertion(AssertionError),
+    /// The linked account cannot be chosen.
+    Account(AccountError),
+    /// The user-bound client's user is gone or disabled.
+    BoundUserGone,
+    /// The store has no answer.
+    Store(StoreError),
+    /// No randomness.
+    Random,
+    /// Signing failed.
+    Signing,
+}
+
+impl TokenError {
+    /// The code that the client sees.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::ContentType
+            | Self::Parameters(_)
+            | Self::ParameterInUrl
+            | Self::Missing(_)
+            | Self::Malformed(_)
+            | Self::SeveralAuthentications
+            | Self::ClientIdDiffers
+            | Self::ScopeNotPermitted
+            | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
+            Self::NoClient
+            | Self::BasicMalformed
+            | Self::UnknownClient { .. }
+            | Self::WrongSecret
+            | Self::PublicClientInHeader
+            | Self::SecretInBody
+            | Self::SecretRequired => ErrorCode::InvalidClient,
+            Self::UnknownGrantType
+            | Self::GrantNotPermitted
+            | Self::UnknownCode
+            | Self::Code(_)
+            | Self::CodeReplayed
+            | Self::RefreshToken
+            | Self::Refresh(_)
+            | Self::RefreshReused
+            | Self::SubjectGone
+            | Self::Assertion(_)
+            | Self::BoundUserGone => ErrorCode::InvalidGrant,
+            Self::Account(error) => error.code(),
+            Self::Store(_) => ErrorCode::TemporarilyUnavailable,
+            Self::Random | Self::Signing => ErrorCode::ServerError,
+        }
+    }
+
+    /// Whether the answer owes a `WWW-Authenticate: Basic` challenge (RFC 6749 §5.2, D-4).
+    #[must_use]
+    pub const fn challenges_basic(&self) -> bool {
+        matches!(
+            self,
+            Self::BasicMalformed
+                | Self::UnknownClient { basic: true }
+                | Self::WrongSecret
+                | Self::PublicClientInHeader
+        )
+    }
+
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2), never a
+    /// value from the request.
+    #[must_use]
+    pub const fn description(&self) -> &'static str {
+        match self {
+            Self::ContentType => {
+                "The content type must be application/x-www-form-urlencoded, in UTF-8"
+            }
+            Self::Parameters(ParameterError::NotUtf8) => "The form is not UTF-8",
+            Self::Parameters(ParameterError::PercentEncoding) => {
+                "A percent sign in the form is not followed by two hexadecimal digits"
+            }
+            Self::Parameters(ParameterError::Repeated(_)) => "A parameter is repeated",
+            Self::ParameterInUrl => "Send the parameters in the body, not in the URL",
+            Self::Missing(name) => missing(name),
+            Self::Malformed(name) => malformed(name),
+            Self::SeveralAuthentications => "Use one way of client authentication",
+            Self::ClientIdDiffers => "client_id differs from the one in the Authorization header",
+            Self::NoClient => "Client authentication is missing",
+            Self::BasicMalformed => {
+                "The Authorization header must be Basic with base64 of client_id:client_secret"
+            }
+            Self::UnknownClient { .. } | Self::WrongSecret => "Client ID or Client Secret is wrong",
+            Self::PublicClientInHeader => {
+                "An Installed Application sends client_id in the body, not in the Authorization header"
+            }
+            Self::SecretInBody => {
+                "Send the Client Secret in the Authorization header (Basic), not in the body"
+            }
+            Self::SecretRequired => {
+                "This client must authenticate with its Client Secret in the Authorization header (Basic)"
+            }
+            Self::UnknownGrantType => "grant_type is not supported",
+            Self::GrantNotPermitted => "This client's integration type may not use this grant_type",
+            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
+            Self::UnknownCode | Self::Code(CodeMismatch::Client) => "The code is invalid",
+            Self::CodeReplayed => "The code was used before; its tokens are revoked",
+            Self::Code(CodeMismatch::Expired) => "The code has expired",
+            Self::Code(CodeMismatch::RedirectUri) => {
+                "redirect_uri differs from the one of the authorization request"
+            }
+            Self::Code(CodeMismatch::VerifierMissing) => "code_verifier is missing",
+            Self::Code(CodeMismatch::VerifierUnexpected) => {
+                "code_verifier was sent, but the authorization request had no code_challenge"
+            }
+            Self::Code(CodeMismatch::VerifierWrong) => {
+                "code_verifier does not match the code_challenge"
+            }
+            Self::Code(CodeMismatch::ClientUnproven) => {
+                "This code was requested without PKCE: authenticate with the Client Secret"
+            }
+            Self::RefreshToken
+            | Self::Refresh(RotationRefusal::Unknown | RotationRefusal::OtherClient) => {
+                "The refresh token is invalid"
+            }
+            Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
+            Self::Refresh(RotationRefusal::Revoked) => "The authorization has been revoked",
+            Self::Refresh(RotationRefusal::ScopeExceeded) => {
+                "scope exceeds what was granted; a refresh may only ask for less"
+            }
+            Self::RefreshReused => {
+                "The refresh token was used before; the authorization is now revoked"
+            }
+            Self::SubjectGone => "The user or the linked account is not available any more",
+            Self::Assertion(error) => error.description(),
+            Self::Account(error) => error.description(),
+            Self::BoundUserGone => "The bound user of this client is not available",
+            Self::Store(_) => "The service is busy; try again",
+            Self::Random | Self::Signing => "The service failed",
+        }
+    }
+}
+
+const fn missing(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        b"grant_type" => "grant_type is missing",
+        b"code" => "code is missing",
+        b"redirect_uri" => "redirect_uri is missing",
+        b"refresh_token" => "refresh_token is missing",
+        b"assertion" => "assertion is missing",
+        _ => "A required parameter is missing",
+    }
+}
+
+const fn malformed(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        b"code_verifier" => {
+            "code_verifier must be 43 to 128 characters out of A-Z a-z 0-9 - . _ and the tilde"
+        }
+        b"scope" => "scope is not a list of scope tokens separated by single spaces",
+        _ => "A parameter is malformed",
+    }
+}
+
+impl From<ParameterError> for TokenError {
+    fn from(error: ParameterError) -> Self {
+        Self::Parameters(error)
+    }
+}
+
+impl From<AssertionError> for TokenError {
+    fn from(error: AssertionError) -> Self {
+        Self::Assertion(error)
+    }
+}
+
+impl From<AccountError> for TokenError {
+    fn from(error: AccountError) -> Self {
+        Self::Account(error)
+    }
+}
+
+impl From<StoreError> for TokenError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<RandomError> for TokenError {
+    fn from(_: RandomError) -> Self {
+        Self::Random
+    }
+}
+
+impl From<KeyError> for TokenError {
+    fn from(_: KeyError) -> Self {
+        Self::Signing
+    }
+}

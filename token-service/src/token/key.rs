@@ -1,0 +1,290 @@
+//! One signing key, behind the fastest well-kept library (design section 9).
+
+use aws_lc_rs::encoding::AsDer as _;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ED25519, EcdsaKeyPair,
+    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair,
+    UnparsedPublicKey,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::Algorithm;
+use claims::jwk::{Jwk, PublicKey};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+/// The cryptographic library refused. Deliberately without detail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the signing key cannot be made, read or used")]
+pub struct KeyError;
+
+/// A private signing key with its public half and its identifier.
+#[derive(Debug)]
+pub struct SigningKey {
+    kid: String,
+    pair: KeyPair,
+}
+
+#[derive(Debug)]
+enum KeyPair {
+    Ed25519(Ed25519KeyPair),
+    P256(EcdsaKeyPair, SystemRandom),
+    Rsa(RsaKeyPair, SystemRandom),
+}
+
+impl SigningKey {
+    /// A fresh private key for `algorithm` as PKCS#8 DER; RSA keys have 2048 bits.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the library fails.
+    pub fn generate_pkcs8(algorithm: Algorithm) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let random = SystemRandom::new();
+        let bytes = match algorithm {
+            Algorithm::EdDsa => Ed25519KeyPair::generate_pkcs8(&random)
+                .map_err(|_| KeyError)?
+                .as_ref()
+                .to_vec(),
+            Algorithm::Es256 => {
+                EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+                    .map_err(|_| KeyError)?
+                    .as_ref()
+                    .to_vec()
+            }
+            Algorithm::Rs256 => {
+                let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyError)?;
+                let der: aws_lc_rs::encoding::Pkcs8V1Der<'_> =
+                    pair.as_der().map_err(|_| KeyError)?;
+                der.as_ref().to_vec()
+            }
+        };
+        Ok(Zeroizing::new(bytes))
+    }
+
+    /// The key with this PKCS#8 DER.
+    ///
+    /// # Errors
+    /// [`KeyError`] when it is not a key for `algorithm`.
+    pub fn from_pkcs8(algorithm: Algorithm, pkcs8: &[u8]) -> Result<Self, KeyError> {
+        let pair = match algorithm {
+            Algorithm::EdDsa => {
+                KeyPair::Ed25519(Ed25519KeyPair::from_pkcs8(pkcs8).map_err(|_| KeyError)?)
+            }
+            Algorithm::Es256 => KeyPair::P256(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8)
+                    .map_err(|_| KeyError)?,
+                SystemRandom::new(),
+            ),
+            Algorithm::Rs256 => KeyPair::Rsa(
+                RsaKeyPair::from_pkcs8(pkcs8).map_err(|_| KeyError)?,
+                SystemRandom::new(),
+            ),
+        };
+        let kid = thumbprint(&pair)?;
+        Ok(Self { kid, pair })
+    }
+
+    /// The key identifier: the first 16 characters (96 bits) of the key's RFC 7638 thumbprint, short because
+    /// every token carries it.
+    #[must_use]
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        match self.pair {
+            KeyPair::Ed25519(_) => Algorithm::EdDsa,
+            KeyPair::P256(..) => Algorithm::Es256,
+            KeyPair::Rsa(..) => Algorithm::Rs256,
+        }
+    }
+
+    /// The public half as the JWKS shows it.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the library gives a key of unexpected form.
+    pub fn jwk(&self) -> Result<Jwk, KeyError> {
+        Ok(Jwk {
+            kid: self.kid.clone(),
+            key_use: "sig".to_owned(),
+            alg: self.algorithm(),
+            key: public_key(&self.pair)?,
+        })
+    }
+
+    /// Signs `message`; the signature has JWS form (RFC 7518 §3.4: r and s side by side for ES256).
+    ///
+    /// # Errors
+    /// [`KeyError`] when the library fails.
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        match &self.pair {
+            KeyPair::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
+            KeyPair::P256(pair, random) => pair
+                .sign(random, message)
+                .map(|signature| signature.as_ref().to_vec())
+                .map_err(|_| KeyError),
+            KeyPair::Rsa(pair, random) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, random, message, &mut signature)
+                    .map_err(|_| KeyError)?;
+                Ok(signature)
+            }
+        }
+    }
+
+    /// Whether `signature` is this key's over `message`.
+    #[must_use]
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match &self.pair {
+            KeyPair::Ed25519(pair) => UnparsedPublicKey::new(&ED25519, pair.public_key())
+                .verify(message, signature)
+                .is_ok(),
+            KeyPair::P256(pair, _) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key())
+                    .verify(message, signature)
+                    .is_ok()
+            }
+            KeyPair::Rsa(pair, _) => {
+                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, pair.public_key())
+                    .verify(message, signature)
+                    .is_ok()
+            }
+        }
+    }
+}
+
+fn public_key(pair: &KeyPair) -> Result<PublicKey, KeyError> {
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    Ok(match pair {
+        KeyPair::Ed25519(pair) => PublicKey::Okp {
+            crv: "Ed25519".to_owned(),
+            x: encode(pair.public_key().as_ref()),
+        },
+        KeyPair::P256(pair, _) => {
+            // An uncompressed point: 0x04, x, y (SEC 1 §2.3.3).
+            let [4, coordinates @ ..] = pair.public_key().as_ref() else {
+                return Err(KeyError);
+            };
+            let (x, y) = coordinates.split_at_checked(32).ok_or(KeyError)?;
+            PublicKey::Ec {
+                crv: "P-256".to_owned(),
+                x: encode(x),
+                y: encode(y),
+            }
+        }
+        KeyPair::Rsa(pair, _) => {
+            let key = pair.public_key();
+            PublicKey::Rsa {
+                n: encode(key.modulus().big_endian_without_leading_zero()),
+                e: encode(key.exponent().big_endian_without_leading_zero()),
+            }
+        }
+    })
+}
+
+/// RFC 7638 §3: the digest of the required members in alphabetical order, without white space.
+fn thumbprint(pair: &KeyPair) -> Result<String, KeyError> {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Required {
+        Ec {
+            crv: String,
+            kty: &'static str,
+            x: String,
+            y: String,
+        },
+        Okp {
+            crv: String,
+            kty: &'static str,
+            x: String,
+        },
+        Rsa {
+            e: String,
+            kty: &'static str,
+            n: String,
+        },
+    }
+    let members = match public_key(pair)? {
+        PublicKey::Okp { crv, x } => Required::Okp { crv, kty: "OKP", x },
+        PublicKey::Ec { crv, x, y } => Required::Ec {
+            crv,
+            kty: "EC",
+            x,
+            y,
+        },
+        PublicKey::Rsa { n, e } => Required::Rsa { e, kty: "RSA", n },
+    };
+    let text = serde_json::to_vec(&members).map_err(|_| KeyError)?;
+    let mut kid = URL_SAFE_NO_PAD.encode(Sha256::digest(text));
+    kid.truncate(16);
+    Ok(kid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jwt_simple::prelude::*;
+
+    fn key(algorithm: Algorithm) -> SigningKey {
+        let pkcs8 = SigningKey::generate_pkcs8(algorithm).unwrap();
+        SigningKey::from_pkcs8(algorithm, &pkcs8).unwrap()
+    }
+
+    #[test]
+    fn signs_what_an_independent_library_verifies_with_the_published_key() {
+        for algorithm in Algorithm::ALL {
+            let key = key(algorithm);
+            let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+            let input = format!(
+                "{}.{}",
+                encode(&format!(r#"{{"alg":"{}"}}"#, algorithm.name())),
+                encode(r#"{"exp":4102444800}"#)
+            );
+            let signature = key.sign(input.as_bytes()).unwrap();
+            let token = format!("{input}.{}", URL_SAFE_NO_PAD.encode(&signature));
+            let jwk = serde_json::to_string(&key.jwk().unwrap()).unwrap();
+            let verified = match algorithm {
+                Algorithm::EdDsa => Ed25519PublicKey::from_jwk(&jwk)
+                    .unwrap()
+                    .verify_token::<NoCustomClaims>(&token, None)
+                    .is_ok(),
+                Algorithm::Es256 => ES256PublicKey::from_jwk(&jwk)
+                    .unwrap()
+                    .verify_token::<NoCustomClaims>(&token, None)
+                    .is_ok(),
+                Algorithm::Rs256 => RS256PublicKey::from_jwk(&jwk)
+                    .unwrap()
+                    .verify_token::<NoCustomClaims>(&token, None)
+                    .is_ok(),
+            };
+            assert!(verified, "{algorithm:?}");
+            assert!(key.verifies(input.as_bytes(), &signature));
+            assert!(!key.verifies(b"other", &signature));
+        }
+    }
+
+    #[test]
+    fn a_key_is_bound_to_its_algorithm() {
+        for made_for in Algorithm::ALL {
+            let pkcs8 = SigningKey::generate_pkcs8(made_for).unwrap();
+            for read_as in Algorithm::ALL {
+                assert_eq!(
+                    SigningKey::from_pkcs8(read_as, &pkcs8).is_ok(),
+                    made_for == read_as
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_kid_is_the_start_of_the_thumbprint() {
+        let key = key(Algorithm::EdDsa);
+        let jwk = serde_json::to_string(&key.jwk().unwrap()).unwrap();
+        let thumbprint = Ed25519PublicKey::from_jwk(&jwk).unwrap().jwk_thumbprint();
+        assert_eq!(key.kid(), &thumbprint[..16]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Minting: who a token is for, written as claims and signed (spec §2.1, §2.2, design section 4).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::token::{
+    ACCESS_TOKEN_TYPE, AccessTokenClaims, IDENTITY_TOKEN_TYPE, IdentityTokenClaims,
+    REFRESH_TOKEN_TYPE, RefreshTokenClaims,
+};
+use serde::Serialize;
+
+use super::key::KeyError;
+use super::key_ring::KeyRing;
+use crate::clock::Timestamp;
+use crate::config::Config;
+use crate::registry::{ClientId, LinkedAccount, Scope, Username};
+use crate::store::{Grant, GrantId, RefreshStep, TokenId};
+
+/// Whom a token speaks for, and through which client.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The client.
+    pub client_id: &'a ClientId,
+    /// The user.
+    pub username: &'a Username,
+    /// The linked account.
+    pub account: &'a LinkedAccount,
+    /// How the user was authenticated (D-11).
+    pub amr: &'a [String],
+    /// The authorization.
+    pub grant_id: GrantId,
+}
+
+impl<'a> From<&'a Grant> for Subject<'a> {
+    fn from(grant: &'a Grant) -> Self {
+        Self {
+            client_id: &grant.client_id,
+            username: &grant.username,
+            account: &grant.account,
+            amr: &grant.amr,
+            grant_id: grant.grant_id,
+        }
+    }
+}
+
+/// One access token to be minted.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessToken<'a> {
+    /// Its `jti`.
+    pub id: TokenId,
+    /// Its scope.
+    pub scope: &'a Scope,
+    /// When it is issued.
+    pub issued_at: Timestamp,
+}
+
+impl<'a> From<&'a RefreshStep> for AccessToken<'a> {
+    fn from(step: &'a RefreshStep) -> Self {
+        Self {
+            id: step.access_id,
+            scope: &step.scope,
+            issued_at: step.issued_at,
+        }
+    }
+}
+
+/// Signs tokens. The same input gives the same claims, so an answer can be repeated without being kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Mint<'a> {
+    config: &'a Config,
+    keys: &'a KeyRing,
+}
+
+impl<'a> Mint<'a> {
+    /// A mint for this configuration and these keys.
+    #[must_use]
+    pub const fn new(config: &'a Config, keys: &'a KeyRing) -> Self {
+        Self { config, keys }
+    }
+
+    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn access_token(
+        &self,
+        subject: Subject<'_>,
+        token: AccessToken<'_>,
+    ) -> Result<String, KeyError> {
+        let issued_at = token.issued_at.seconds();
+        let expires_at = (token.issued_at + self.config.lifetimes.access_token).seconds();
+        let jti = token.id.to_string();
+        let identity = IdentityTokenClaims {
+            iss: self.config.identity_audience.clone(),
+            aud: self.config.identity_audience.clone(),
+            sub: subject.username.to_string(),
+            iat: issued_at,
+            exp: expires_at,
+            jti: jti.clone(),
+        };
+        let claims = AccessTokenClaims {
+            iss: self.config.issuer.clone(),
+            aud: self.config.api_audience.clone(),
+            sub: subject.username.to_string(),
+            client_id: subject.client_id.to_string(),
+            idcs_access_token: self.sign(IDENTITY_TOKEN_TYPE, &identity)?,
+            user_hat: subject.account.username.clone(),
+            user_id: subject.account.user_id.clone(),
+            user_site: subject.account.site.clone(),
+            scope: token.scope.to_string(),
+            amr: subject.amr.to_vec(),
+            iat: issued_at,
+            exp: expires_at,
+            jti,
+            grant_id: subject.grant_id.to_string(),
+        };
+        self.sign(ACCESS_TOKEN_TYPE, &claims)
+    }
+
+    /// The refresh token (JWT, `typ` `rt+jwt`) of one step of a grant.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn refresh_token(&self, grant: &Grant, step: &RefreshStep) -> Result<String, KeyError> {
+        let claims = RefreshTokenClaims {
+            iss: self.config.issuer.clone(),
+            aud: self.config.issuer.clone(),
+            sub: grant.username.to_string(),
+            client_id: grant.client_id.to_string(),
+            iat: step.issued_at.seconds(),
+            exp: step.refresh_expires_at.seconds(),
+            jti: step.refresh_id.to_string(),
+            grant_id: grant.grant_id.to_string(),
+        };
+        self.sign(REFRESH_TOKEN_TYPE, &claims)
+    }
+
+    fn sign(&self, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
+        #[derive(Serialize)]
+        struct Header<'a> {
+            alg: &'a str,
+            typ: &'a str,
+            kid: &'a str,
+        }
+        let key = self.keys.signing();
+        let header = Header {
+            alg: key.algorithm().name(),
+            typ,
+            kid: key.kid(),
+        };
+        let header = serde_json::to_vec(&header).map_err(|_| KeyError)?;
+        let body = serde_json::to_vec(claims).map_err(|_| KeyError)?;
+        let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
+        URL_SAFE_NO_PAD.encode_string(header, &mut token);
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(body, &mut token);
+        let signature = key.sign(token.as_bytes())?;
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        Ok(token)
+    }
+}

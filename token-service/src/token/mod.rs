@@ -1,0 +1,9 @@
+//! Claims to signed tokens, and the keys that sign them.
+
+mod key;
+mod key_ring;
+mod mint;
+
+pub use key::{KeyError, SigningKey};
+pub use key_ring::{KeyRing, KeyRingError};
+pub use mint::{AccessToken, Mint, Subject};
