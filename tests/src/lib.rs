@@ -1,1 +1,13 @@
-//! Harness.
+//! Runs the pair: the real token service and the real Envoy with the filter, on any ports.
+//!
+//! `make up` and the end-to-end tests share this code, so what the tests prove is what people run.
+
+mod artifacts;
+mod envoy;
+mod pair;
+mod ports;
+mod process;
+
+pub use artifacts::Artifacts;
+pub use pair::{Pair, Setup};
+pub use ports::Ports;

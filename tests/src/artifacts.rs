@@ -1,0 +1,67 @@
+//! The built parts.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Where the programs are that make up a pair. `make` builds and installs them beforehand.
+#[derive(Debug, Clone)]
+pub struct Artifacts {
+    /// The root of the repository.
+    pub repository: PathBuf,
+    /// The token service.
+    pub token_service: PathBuf,
+    /// The filter.
+    pub filter: PathBuf,
+    /// Envoy.
+    pub envoy: PathBuf,
+}
+
+impl Artifacts {
+    /// Finds them: the token service beside the running program, the filter in the same target directory,
+    /// Envoy in `.cache`.
+    ///
+    /// # Errors
+    /// When one is missing; the message says which command makes it.
+    pub fn find() -> Result<Self> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("the crate lies in the repository")?
+            .to_owned();
+        let program = env::current_exe()?;
+        let mut programs = program.parent().context("a program lies in a directory")?;
+        if programs.ends_with("deps") {
+            programs = programs.parent().context("deps lies in a directory")?;
+        }
+        let target = programs.parent().context("profiles lie in target")?;
+        let artifacts = Self {
+            token_service: programs.join("token-service"),
+            filter: target.join("wasm32-wasip1/wasm/filter.wasm"),
+            envoy: repository.join(".cache/envoy"),
+            repository,
+        };
+        for (path, command) in [
+            (&artifacts.token_service, "make build"),
+            (&artifacts.filter, "make build"),
+            (&artifacts.envoy, "make tools"),
+        ] {
+            if !path.exists() {
+                bail!("{} is missing: run `{command}`", path.display());
+            }
+        }
+        Ok(artifacts)
+    }
+
+    /// The directory for what runs leave behind; cargo never cleans it, `make test` does.
+    pub(crate) fn scratch(&self) -> Result<PathBuf> {
+        let scratch = self
+            .filter
+            .ancestors()
+            .nth(3)
+            .context("the filter lies in target")?
+            .join("tmp");
+        std::fs::create_dir_all(&scratch)?;
+        Ok(scratch)
+    }
+}

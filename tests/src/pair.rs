@@ -1,0 +1,209 @@
+//! The token service and Envoy, started together.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::artifacts::Artifacts;
+use crate::envoy;
+use crate::ports::Ports;
+use crate::process::Process;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Where the parts listen.
+    pub ports: Ports,
+    /// The token service's configuration file; `None` for its development defaults. The addresses in it
+    /// give way to `ports`.
+    pub config: Option<PathBuf>,
+    /// Keys of the configuration that give way to these values, as `(TOKEN_SERVICE__..., value)`.
+    pub environment: Vec<(String, String)>,
+    /// The directory in which the token service runs: relative paths of the configuration start here.
+    pub directory: PathBuf,
+}
+
+/// A running pair; dropping it stops both programs.
+#[derive(Debug)]
+pub struct Pair {
+    setup: Setup,
+    artifacts: Artifacts,
+    token_service: Option<Process>,
+    envoy: Process,
+    logs: TempDir,
+}
+
+impl Pair {
+    /// Starts both programs and waits until they answer.
+    ///
+    /// # Errors
+    /// When a part is not built, does not start or does not become healthy; with its log.
+    pub fn start(setup: Setup) -> Result<Self> {
+        let artifacts = Artifacts::find()?;
+        let mut logs = tempfile::Builder::new()
+            .prefix("pair-")
+            .tempdir_in(artifacts.scratch()?)?;
+        // Kept until both run, so that the message about a failed start can name the logs.
+        logs.disable_cleanup(true);
+        let envoy = envoy::start(&artifacts, setup.ports, logs.path())?;
+        let mut pair = Self {
+            setup,
+            artifacts,
+            token_service: None,
+            envoy,
+            logs,
+        };
+        pair.start_token_service()?;
+        pair.wait_for_envoy()?;
+        pair.logs.disable_cleanup(false);
+        Ok(pair)
+    }
+
+    /// Starts the token service on the data of its predecessor and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready; with its log.
+    pub fn start_token_service(&mut self) -> Result<()> {
+        let ports = self.setup.ports;
+        let mut command = Command::new(&self.artifacts.token_service);
+        command.arg("serve");
+        if let Some(config) = &self.setup.config {
+            command.arg("--config").arg(config);
+        }
+        command
+            .env("TOKEN_SERVICE__ISSUER", self.lobby_url())
+            .env("TOKEN_SERVICE__API_AUDIENCE", self.api_url())
+            .env(
+                "TOKEN_SERVICE__LISTEN",
+                format!("127.0.0.1:{}", ports.public),
+            )
+            .env(
+                "TOKEN_SERVICE__INTERNAL_LISTEN",
+                format!("127.0.0.1:{}", ports.internal),
+            )
+            .envs(
+                self.setup
+                    .environment
+                    .iter()
+                    .map(|(key, value)| (key, value)),
+            )
+            .current_dir(&self.setup.directory);
+        let mut process = Process::start("token-service", &command, &self.token_service_log())?;
+        let readyz = format!("http://127.0.0.1:{}/readyz", ports.internal);
+        process.until("ready", || status_of(&readyz) == Some(200))?;
+        self.token_service = Some(process);
+        Ok(())
+    }
+
+    /// Stops the token service in an orderly way and waits for its end.
+    pub fn stop_token_service(&mut self) {
+        self.token_service = None;
+    }
+
+    /// Ends the token service as a crash would (SIGKILL).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_token_service(&mut self) -> Result<()> {
+        self.token_service
+            .take()
+            .context("the token service does not run")?
+            .kill()
+    }
+
+    /// Envoy is healthy when its listeners route, and the filter has keys once it refuses a missing token.
+    fn wait_for_envoy(&mut self) -> Result<()> {
+        let keys = format!("{}/auth/jwks", self.lobby_url());
+        let api = format!("{}/api/projects", self.api_url());
+        self.envoy
+            .until("serving the lobby", || status_of(&keys) == Some(200))?;
+        self.envoy
+            .until("guarding the api", || status_of(&api) == Some(401))
+    }
+
+    /// Whether both programs run.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn is_running(&mut self) -> Result<bool> {
+        let token_service = match &mut self.token_service {
+            Some(process) => process.is_running()?,
+            None => false,
+        };
+        Ok(token_service && self.envoy.is_running()?)
+    }
+
+    /// {lobby_url}, without a trailing slash.
+    #[must_use]
+    pub fn lobby_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.setup.ports.lobby)
+    }
+
+    /// {api_url}, without a trailing slash.
+    #[must_use]
+    pub fn api_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.setup.ports.api)
+    }
+
+    /// The token service's internal address, without a trailing slash.
+    #[must_use]
+    pub fn internal_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.setup.ports.internal)
+    }
+
+    /// Where the parts listen.
+    #[must_use]
+    pub fn ports(&self) -> Ports {
+        self.setup.ports
+    }
+
+    /// The programs that run.
+    #[must_use]
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.artifacts
+    }
+
+    /// Everything that the token service and Envoy have written so far.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        let token_service = std::fs::read(self.token_service_log()).unwrap_or_default();
+        format!(
+            "--- token-service ---\n{}--- envoy ---\n{}",
+            String::from_utf8_lossy(&token_service),
+            self.envoy.log()
+        )
+    }
+
+    fn token_service_log(&self) -> PathBuf {
+        self.logs.path().join("token-service.log")
+    }
+
+    /// The directory of the logs and of Envoy's configuration.
+    #[must_use]
+    pub fn log_directory(&self) -> &Path {
+        self.logs.path()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+    }
+}
+
+/// The status of a GET, or `None` when nobody answers.
+fn status_of(url: &str) -> Option<u16> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .timeout_global(Some(Duration::from_secs(5)))
+        .build()
+        .into();
+    let response = agent.get(url).call().ok()?;
+    Some(response.status().as_u16())
+}

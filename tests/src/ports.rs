@@ -1,0 +1,89 @@
+//! The ports of a pair.
+
+use std::env;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context, Result};
+
+/// Where the parts of a pair listen, all on 127.0.0.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// {api_url}: the resource server behind the filter.
+    pub api: u16,
+    /// {lobby_url}: the authorization server through Envoy.
+    pub lobby: u16,
+    /// Envoy's admin interface.
+    pub envoy_admin: u16,
+    /// The token service's public listener.
+    pub public: u16,
+    /// The token service's internal listener.
+    pub internal: u16,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self {
+            api: 8080,
+            lobby: 8081,
+            envoy_admin: 9901,
+            public: 9080,
+            internal: 9081,
+        }
+    }
+}
+
+impl Ports {
+    /// The default ports, each moved by its environment variable.
+    ///
+    /// # Errors
+    /// When a variable is not a port number.
+    pub fn from_env() -> Result<Self> {
+        let port = |name: &str, default| match env::var(name) {
+            Ok(text) => text
+                .parse()
+                .with_context(|| format!("{name}={text} is not a port number")),
+            Err(_) => Ok(default),
+        };
+        let default = Self::default();
+        Ok(Self {
+            api: port("API_PORT", default.api)?,
+            lobby: port("LOBBY_PORT", default.lobby)?,
+            envoy_admin: port("ENVOY_ADMIN_PORT", default.envoy_admin)?,
+            public: port("PUBLIC_PORT", default.public)?,
+            internal: port("INTERNAL_PORT", default.internal)?,
+        })
+    }
+
+    /// Ports that are free now and that no other pair of this process gets.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn free() -> Result<Self> {
+        Ok(Self {
+            api: free_port()?,
+            lobby: free_port()?,
+            envoy_admin: free_port()?,
+            public: free_port()?,
+            internal: free_port()?,
+        })
+    }
+}
+
+/// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
+/// so that no connection takes one between the look and its use.
+fn free_port() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+
+    // Two processes start far from each other.
+    let start = (std::process::id() % 97) as u16 * 103;
+    (0..COUNT)
+        .map(|_| {
+            let offset = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
+            FIRST + offset % COUNT
+        })
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .context("no free port")
+}

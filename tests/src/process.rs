@@ -1,0 +1,125 @@
+//! Child processes that never outlive the harness.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long a process may take to become ready: a debug build on a busy machine with two cores.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the command `"$@"` until its standard input ends, which it does however the harness ends: by a
+/// return, a panic or a signal. A line on it names the signal to send; otherwise it is TERM.
+const GUARDIAN: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- & child=$!
+{ read -r signal <&3; kill -s "${signal:-TERM}" "$child"; sleep 20; kill -s KILL "$child"; } & watch=$!
+wait "$child"; status=$?
+kill "$watch" 2>/dev/null
+exit "$status"
+"#;
+
+/// A running process; dropping it stops it and waits for its end.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: &'static str,
+    guardian: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, whose output is appended to `log`.
+    pub(crate) fn start(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        let mut guardian = Command::new("sh");
+        guardian
+            .args(["-c", GUARDIAN, name])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // Ctrl-C reaches the harness alone, which then stops its processes in order.
+            .process_group(0);
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => guardian.env(key, value),
+                None => guardian.env_remove(key),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            guardian.current_dir(directory);
+        }
+        Ok(Self {
+            name,
+            guardian: guardian.spawn().context("cannot start sh")?,
+            log: log.to_owned(),
+        })
+    }
+
+    /// Waits until `ready`; fails when the process ends first or takes too long.
+    pub(crate) fn until(&mut self, what: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !ready() {
+            if !self.is_running()? {
+                bail!("{} ended before it was {what}:\n{}", self.name, self.log());
+            }
+            if start.elapsed() > PATIENCE {
+                bail!(
+                    "{} was not {what} in {PATIENCE:?}:\n{}",
+                    self.name,
+                    self.log()
+                );
+            }
+            pace();
+        }
+        Ok(())
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_running(&mut self) -> Result<bool> {
+        Ok(self.guardian.try_wait()?.is_none())
+    }
+
+    /// Ends the process without a chance to clean up, as a crash would.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        if let Some(stdin) = &mut self.guardian.stdin {
+            writeln!(stdin, "KILL")?;
+        }
+        Ok(())
+    }
+
+    /// Everything that the process has written.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read(&self.log).map_or_else(
+            |error| format!("{}: {error}", self.log.display()),
+            |log| String::from_utf8_lossy(&log).into_owned(),
+        )
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Closes its standard input, then waits.
+        if let Err(error) = self.guardian.wait() {
+            eprintln!("{} was lost: {error}", self.name);
+        }
+    }
+}
+
+/// The pause between two looks at a condition.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one pause of the harness, between two looks at a condition of another process"
+)]
+pub(crate) fn pace() {
+    std::thread::sleep(Duration::from_millis(20));
+}
