@@ -31,9 +31,9 @@ pub(crate) fn start(artifacts: &Artifacts, ports: Ports, directory: &Path) -> Re
     Process::start("envoy", &command, &directory.join("envoy.log"))
 }
 
-/// `template` with other values: where a line ends in the comment `# NAME`, the default value of NAME in that
-/// line is replaced. A name without a line, or a line without the default, is an error: the file and this
-/// table must agree.
+/// `template` with other values: the addresses of lobby and api wherever they stand, and where a line ends in the
+/// comment `# NAME`, the default value of NAME in that line. A name without a line, or a line without the default,
+/// is an error: the file and this table must agree.
 fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String> {
     let defaults = Ports::default();
     let values = [
@@ -64,6 +64,10 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
             artifacts.filter.display().to_string(),
         ),
     ];
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let template = template
+        .replace(&url(defaults.lobby), &url(ports.lobby))
+        .replace(&url(defaults.api), &url(ports.api));
     let mut lines: Vec<String> = template.lines().map(str::to_owned).collect();
     for (name, default, value) in &values {
         let mut marked = 0_usize;

@@ -32,7 +32,7 @@ pub struct Pair {
     setup: Setup,
     artifacts: Artifacts,
     token_service: Option<Process>,
-    envoy: Process,
+    envoy: Option<Process>,
     logs: TempDir,
 }
 
@@ -53,7 +53,7 @@ impl Pair {
             setup,
             artifacts,
             token_service: None,
-            envoy,
+            envoy: Some(envoy),
             logs,
         };
         pair.start_token_service()?;
@@ -114,14 +114,37 @@ impl Pair {
             .kill()
     }
 
-    /// Envoy is healthy when its listeners route, and the filter has keys once it refuses a missing token.
+    /// Stops Envoy and starts a new one, which knows nothing, and waits until it guards the api. The token service
+    /// need not run.
+    ///
+    /// # Errors
+    /// When it does not start; with its log.
+    pub fn restart_envoy(&mut self) -> Result<()> {
+        self.envoy = None;
+        self.envoy = Some(envoy::start(
+            &self.artifacts,
+            self.setup.ports,
+            self.logs.path(),
+        )?);
+        self.wait_for_guard()
+    }
+
+    /// Envoy is healthy when its listeners route, and the filter guards once it refuses a missing token.
     fn wait_for_envoy(&mut self) -> Result<()> {
         let keys = format!("{}/auth/jwks", self.lobby_url());
-        let api = format!("{}/api/projects", self.api_url());
-        self.envoy
+        self.envoy()?
             .until("serving the lobby", || status_of(&keys) == Some(200))?;
-        self.envoy
+        self.wait_for_guard()
+    }
+
+    fn wait_for_guard(&mut self) -> Result<()> {
+        let api = format!("{}/api/projects", self.api_url());
+        self.envoy()?
             .until("guarding the api", || status_of(&api) == Some(401))
+    }
+
+    fn envoy(&mut self) -> Result<&mut Process> {
+        self.envoy.as_mut().context("Envoy does not run")
     }
 
     /// Whether both programs run.
@@ -133,7 +156,7 @@ impl Pair {
             Some(process) => process.is_running()?,
             None => false,
         };
-        Ok(token_service && self.envoy.is_running()?)
+        Ok(token_service && self.envoy()?.is_running()?)
     }
 
     /// {lobby_url}, without a trailing slash.
@@ -169,11 +192,14 @@ impl Pair {
     /// Everything that the token service and Envoy have written so far.
     #[must_use]
     pub fn logs(&self) -> String {
-        let token_service = std::fs::read(self.token_service_log()).unwrap_or_default();
+        let read = |name: &str| {
+            let log = std::fs::read(self.logs.path().join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&log).into_owned()
+        };
         format!(
             "--- token-service ---\n{}--- envoy ---\n{}",
-            String::from_utf8_lossy(&token_service),
-            self.envoy.log()
+            read("token-service.log"),
+            read("envoy.log")
         )
     }
 

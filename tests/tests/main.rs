@@ -1,1 +1,19 @@
-//! tests
+//! End to end: every request goes through real Envoy to the real token service on a real file. One binary, so that
+//! one pair serves all tests that only talk to it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod api;
+mod authorize;
+mod discovery;
+mod filter;
+mod nonsense;
+mod refresh;
+mod restart;
+mod revocation;
+mod support;
+mod token;

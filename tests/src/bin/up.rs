@@ -1,2 +1,114 @@
 //! `make up`: runs the pair in the foreground and says how to use it.
-fn main() {}
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tests::{Artifacts, Pair, Ports, Setup};
+
+/// How often the pair is looked after.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let (stop, stopped) = channel();
+    ctrlc::set_handler(move || {
+        // A second Ctrl-C while the programs stop changes nothing.
+        let _ = stop.send(());
+    })?;
+    let repository = Artifacts::find()?.repository;
+    let path = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .map(std::path::absolute)
+    };
+    let config = match path("CONFIG") {
+        Some(config) => config?,
+        None => repository.join("demo/config.toml"),
+    };
+    let mut environment = Vec::new();
+    if let Some(registrations) = path("REGISTRATIONS") {
+        let registrations = registrations?.display().to_string();
+        environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
+    }
+    println!("Starting the token service and Envoy ...");
+    let mut pair = Pair::start(Setup {
+        ports: Ports::from_env()?,
+        config: Some(config),
+        environment,
+        directory: repository,
+    })?;
+    println!("{}", introduction(&pair));
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
+        if !pair.is_running()? {
+            let logs = pair.logs();
+            return Err(anyhow::anyhow!("{logs}")).context("one of the programs ended");
+        }
+    }
+    println!("\nStopping ...");
+    drop(pair);
+    println!("Stopped.");
+    Ok(())
+}
+
+fn introduction(pair: &Pair) -> String {
+    let (lobby, api, internal) = (pair.lobby_url(), pair.api_url(), pair.internal_url());
+    let admin = pair.ports().envoy_admin;
+    let logs = pair.log_directory().display();
+    format!(
+        r#"
+The pair is running. Ctrl-C stops it.
+
+  authorization server   {lobby}
+  resource server        {api}
+  internal listener      {internal}
+  Envoy admin            http://127.0.0.1:{admin}
+  logs                   {logs}
+
+Without a token the API refuses:
+
+  curl -i {api}/api/projects
+
+User-Bound Integration (client credentials); call the API with its token:
+
+  TOKEN=$(curl -s -u user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use \
+    -d grant_type=client_credentials -d user_id=1879048403 -d user_site=https://us1.example.com \
+    {lobby}/auth/token | python3 -c 'import json,sys; print(json.load(sys.stdin)["access_token"])')
+  curl -H "Authorization: Bearer $TOKEN" {api}/api/projects
+
+Non-Interactive Integration (JWT bearer):
+
+  ASSERTION=$(target/release/token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \
+    --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/)
+  curl -u non-interactive-demo:demo-secret-of-non-interactive-demo-not-for-real-use \
+    -d grant_type=urn:ietf:params:oauth:grant-type:jwt-bearer -d assertion=$ASSERTION {lobby}/auth/token
+
+Web Server Application: open this in a browser, sign in as ada@example.com with demo-password-of-ada, and copy the
+code from the address that the browser ends at (nothing listens there):
+
+  {lobby}/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc
+
+  curl -u web-demo:demo-secret-of-web-demo-not-for-real-use -d grant_type=authorization_code \
+    -d redirect_uri=http://127.0.0.1:8090/callback -d code=CODE {lobby}/auth/token
+
+Installed Application (PKCE): the same in a browser, then with the verifier and without a secret:
+
+  {lobby}/auth/authorize?response_type=code&client_id=installed-demo&redirect_uri=http://127.0.0.1:8090/callback&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256
+
+  curl -d client_id=installed-demo -d grant_type=authorization_code -d redirect_uri=http://127.0.0.1:8090/callback \
+    -d code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk -d code=CODE {lobby}/auth/token
+"#
+    )
+}

@@ -1,10 +1,11 @@
 //! Error bodies (spec §2.4).
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
-use actix_web::{Error, HttpResponse};
 use serde::Serialize;
 
+use super::body::BodyError;
 use crate::oauth::error::{ErrorCode, TokenError};
 
 /// Seconds after which a client may try again when the service is busy.
@@ -47,13 +48,14 @@ pub(super) fn token_error(error: &TokenError) -> HttpResponse {
     response
 }
 
-/// A body that could not be read: too large (D-18), or cut off.
-pub(super) fn unreadable_body(error: &Error) -> HttpResponse {
-    let status = error.as_response_error().status_code();
-    let description = if status == StatusCode::PAYLOAD_TOO_LARGE {
-        "The body is larger than 64 KiB"
-    } else {
-        "The body cannot be read"
+/// A body that could not be read.
+pub(super) fn unreadable_body(error: BodyError) -> HttpResponse {
+    let (status, description) = match error {
+        BodyError::TooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The body is larger than 64 KiB",
+        ),
+        BodyError::Broken => (StatusCode::BAD_REQUEST, "The body cannot be read"),
     };
     json(status, ErrorCode::InvalidRequest.as_str(), description)
 }

@@ -1,11 +1,11 @@
 //! `POST /auth/introspect`.
 
 use actix_web::http::header;
-use actix_web::web::{self, Bytes, Data};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
-use super::{error, paths};
+use super::{body, error, paths};
 use crate::oauth::introspection;
 use crate::service::Service;
 
@@ -19,12 +19,12 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 async fn introspect(
     request: HttpRequest,
-    body: Result<Bytes, Error>,
+    payload: web::Payload,
     service: Data<Service>,
 ) -> HttpResponse {
-    let body = match body {
+    let body = match body::read(payload).await {
         Ok(body) => body,
-        Err(error) => return error::unreadable_body(&error),
+        Err(error) => return error::unreadable_body(error),
     };
     let authorization = authorization(&request);
     let (registry, keys) = (service.registry(), service.keys());

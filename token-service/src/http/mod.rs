@@ -1,5 +1,6 @@
 //! The HTTP side: routes, extraction, rendering. Decides nothing.
 
+mod body;
 mod cors;
 mod discovery;
 mod endpoint_request;
@@ -21,9 +22,6 @@ use actix_web::{App, HttpServer, web};
 
 use crate::service::Service;
 use crate::upkeep;
-
-/// Form bodies larger than this are refused with 413, in bytes (D-18).
-pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
 /// How long running requests may take after SIGTERM, in seconds.
 const SHUTDOWN_SECONDS: u64 = 30;
@@ -99,7 +97,6 @@ impl Application {
 pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
     routes
         .app_data(service.clone())
-        .app_data(web::PayloadConfig::new(MAX_FORM_BYTES))
         .configure(|routes| token::routes(routes, service))
         .configure(|routes| revocation::routes(routes, service))
         .configure(introspection::routes)

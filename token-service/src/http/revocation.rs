@@ -1,11 +1,11 @@
 //! `POST /auth/revoke`.
 
 use actix_web::http::header;
-use actix_web::web::{self, Bytes, Data};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
-use super::{cors, error, paths};
+use super::{body, cors, error, paths};
 use crate::oauth::revocation;
 use crate::service::Service;
 
@@ -22,12 +22,12 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
 
 async fn revoke(
     request: HttpRequest,
-    body: Result<Bytes, Error>,
+    payload: web::Payload,
     service: Data<Service>,
 ) -> HttpResponse {
-    let body = match body {
+    let body = match body::read(payload).await {
         Ok(body) => body,
-        Err(error) => return error::unreadable_body(&error),
+        Err(error) => return error::unreadable_body(error),
     };
     let authorization = authorization(&request);
     let (registry, keys) = (service.registry(), service.keys());

@@ -7,6 +7,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use super::response;
 use super::templates::ErrorPage;
+use crate::http::body::BodyError;
 use crate::oauth::authorize::{AuthorizeError, IssueError, UnsafeRequest};
 use crate::oauth::parameters::ParameterError;
 use crate::random::RandomError;
@@ -173,6 +174,15 @@ impl PageFailure {
 impl From<ParameterError> for PageFailure {
     fn from(error: ParameterError) -> Self {
         Self::Form(error)
+    }
+}
+
+impl From<BodyError> for PageFailure {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::TooLarge,
+            BodyError::Broken => Self::Interrupted,
+        }
     }
 }
 

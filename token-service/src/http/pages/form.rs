@@ -5,7 +5,7 @@ use actix_web::{HttpMessage as _, HttpRequest};
 
 use super::cookies::Cookies;
 use super::failure::PageFailure;
-use crate::http::MAX_FORM_BYTES;
+use crate::http::body;
 use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::parameters::Parameters;
 use crate::registry::Registry;
@@ -22,11 +22,7 @@ pub(super) async fn read(http: &HttpRequest, payload: Payload) -> Result<Bytes, 
     {
         return Err(PageFailure::ContentType);
     }
-    payload
-        .to_bytes_limited(MAX_FORM_BYTES)
-        .await
-        .map_err(|_| PageFailure::TooLarge)?
-        .map_err(|_| PageFailure::Interrupted)
+    Ok(body::read(payload).await?)
 }
 
 /// The fields of a form that comes from one of our own pages in this browser.

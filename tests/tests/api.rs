@@ -1,0 +1,227 @@
+//! Using a token (spec §4.3) through the filter in real Envoy.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Browser, Reply, USER_BOUND, WEB, api, get, lobby, pair};
+
+/// Calls the projects listing with a token.
+pub(crate) fn call(token: &str) -> Reply {
+    get(
+        &format!("{}/api/projects", api()),
+        &[("authorization", &format!("Bearer {token}"))],
+    )
+}
+
+/// Waits until `condition` holds: what reaches the gateway reaches it with its next poll.
+#[track_caller]
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{what}: not within 30 seconds"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// A token of the user-bound client.
+pub(crate) fn token() -> String {
+    let reply = USER_BOUND.token(
+        &lobby(),
+        &[
+            ("grant_type", "client_credentials"),
+            ("user_id", "1879048402"),
+            ("user_site", "https://us1.example.com"),
+        ],
+    );
+    reply.text("access_token")
+}
+
+#[test]
+fn spec_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
+    let reply = call(&token());
+    assert_eq!(reply.status, 200);
+    assert_eq!(
+        reply.json(),
+        json!({
+            "path": "/api/projects",
+            "x-auth-subject": "grace@example.com",
+            "x-client-id": "user-bound-demo",
+            "x-scope": "projects",
+            "x-user-hat": "ghopper",
+            "x-user-id": "1879048402",
+            "x-user-site": "https://us1.example.com",
+            "authorization": null,
+        })
+    );
+}
+
+/// Checklist row 48.
+#[test]
+fn rfc6750_s3_refusals_say_why() {
+    let url = format!("{}/api/projects", api());
+    let none = get(&url, &[]);
+    none.assert_error(401, "invalid_request");
+    assert_eq!(
+        none.header("www-authenticate"),
+        Some("Bearer realm=\"api\"")
+    );
+    let bad = get(&url, &[("authorization", "Bearer a.b.c")]);
+    bad.assert_error(401, "invalid_token");
+    assert!(
+        bad.header("www-authenticate")
+            .unwrap()
+            .contains("error=\"invalid_token\"")
+    );
+    let malformed = get(&url, &[("authorization", "Bearer a b")]);
+    malformed.assert_error(400, "invalid_request");
+    let other_scheme = get(&url, &[("authorization", &WEB.basic())]);
+    other_scheme.assert_error(401, "invalid_request");
+    get(&format!("{}/nowhere", api()), &[]).assert_error(403, "access_denied");
+}
+
+#[test]
+fn rfc6750_s3_1_a_token_without_the_scope_is_forbidden() {
+    let browser = Browser::new(&lobby());
+    let request = [
+        ("response_type", "code"),
+        ("client_id", WEB.id),
+        ("redirect_uri", WEB.redirect_uri),
+        ("scope", "documents"),
+    ];
+    let page = browser.authorize(&request);
+    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    let code = crate::support::answer(&done, WEB.redirect_uri)[0].1.clone();
+    let reply = call(&WEB.exchange(&lobby(), &code, None).text("access_token"));
+    reply.assert_error(403, "insufficient_scope");
+    assert!(
+        reply
+            .header("www-authenticate")
+            .unwrap()
+            .contains("scope=\"projects\"")
+    );
+}
+
+/// Checklist rows 45, 46.
+#[test]
+fn rfc8725_s3_11_other_tokens_of_ours_are_no_access_tokens() {
+    let code = Browser::new(&lobby()).code_for(&WEB, None);
+    let reply = WEB.exchange(&lobby(), &code, None);
+    let access = reply.text("access_token");
+    assert_eq!(call(&access).status, 200);
+    call(&reply.text("refresh_token")).assert_error(401, "invalid_token");
+    let identity = crate::token::claims(&access)["idcs_access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    call(&identity).assert_error(401, "invalid_token");
+    let assertion = crate::support::Assertion::of("ada@example.com").sign();
+    call(&assertion).assert_error(401, "invalid_token");
+    for position in [0, access.len() / 2, access.len() - 5] {
+        let mut changed = access.clone().into_bytes();
+        changed[position] ^= 1;
+        let changed = String::from_utf8(changed).unwrap();
+        call(&changed).assert_error(401, "invalid_token");
+    }
+}
+
+/// Checklist row 49: in every spelling, also without a token.
+#[test]
+fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
+    let bearer = format!("Bearer {}", token());
+    for name in [
+        "x-user-id",
+        "X-User-Id",
+        "x_user_id",
+        "X_USER_ID",
+        "x-user_id",
+    ] {
+        let reply = get(
+            &format!("{}/api/projects", api()),
+            &[("authorization", &bearer), (name, "eve")],
+        );
+        assert_eq!(reply.json()["x-user-id"], "1879048402", "{name}");
+        let anonymous = get(&format!("{}/healthz", api()), &[(name, "eve")]);
+        assert_eq!(
+            (anonymous.status, &anonymous.json()["x-user-id"]),
+            (200, &Value::Null),
+            "{name}"
+        );
+    }
+}
+
+/// Checklist row 50: raw requests, because clients normalise paths themselves.
+#[test]
+fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
+    let raw = |path: &str| {
+        use std::io::{Read as _, Write as _};
+        let address = ("127.0.0.1", pair().ports().api);
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let reply = String::from_utf8_lossy(&reply).into_owned();
+        reply.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    assert_eq!(raw("/healthz"), 200);
+    for path in [
+        "/healthz/../api/projects",
+        "/healthz/%2e%2e/api/projects",
+        "//api/projects",
+        "/healthz/..;/api/projects",
+        "/healthz%2f..%2fapi/projects",
+        "/healthz\\..\\api\\projects",
+        "/api%2fprojects",
+        "/healthz/..%5capi",
+        "/%61pi/projects",
+        "/api;x/projects",
+        "/healthz#/api",
+    ] {
+        let status = raw(path);
+        assert!(
+            matches!(status, 307 | 400 | 401 | 403 | 404),
+            "{path}: {status}"
+        );
+    }
+}
+
+/// A waiting token is verified once: the counters in Envoy's own metrics say so.
+#[test]
+fn the_filter_counts_in_envoys_metrics() {
+    let token = token();
+    for _ in 0..5 {
+        assert_eq!(call(&token).status, 200);
+    }
+    let metrics = || {
+        get(
+            &format!(
+                "http://127.0.0.1:{}/stats/prometheus",
+                pair().ports().envoy_admin
+            ),
+            &[],
+        )
+        .body
+    };
+    let value = |name: &str| -> u64 {
+        metrics()
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix(&format!("{name}{{}} "))
+                    .or_else(|| line.strip_prefix(&format!("{name} ")))
+            })
+            .unwrap_or_else(|| panic!("no {name} in {}", metrics()))
+            .parse()
+            .unwrap()
+    };
+    until("the counts arrive", || {
+        value("filter_cache_hits") >= 4 && value("filter_allowed") >= 5
+    });
+    assert_eq!(value("filter_keys_missing"), 0);
+}

@@ -1,0 +1,506 @@
+//! The authorization endpoint and the sign-in (spec §4.1, §7.1; D-4, D-5, D-7, D-8, D-9, D-13, D-17).
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::support::{Browser, Form, INSTALLED, Pkce, WEB, answer, form_body, get, lobby, now};
+
+fn ada(browser: &Browser, page: &crate::support::Reply) -> crate::support::Reply {
+    browser.sign_in(page, "ada@example.com", "demo-password-of-ada")
+}
+
+fn web_request() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("response_type", "code"),
+        ("client_id", WEB.id),
+        ("redirect_uri", WEB.redirect_uri),
+    ]
+}
+
+fn installed_request(challenge: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("response_type", "code"),
+        ("client_id", INSTALLED.id),
+        ("redirect_uri", INSTALLED.redirect_uri),
+        ("code_challenge", challenge),
+        ("code_challenge_method", "S256"),
+    ]
+}
+
+fn parameter<'a>(answer: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    answer
+        .iter()
+        .find(|(candidate, _)| candidate == name)
+        .map(|(_, value)| value.as_str())
+}
+
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// Checklist rows 21, 22; state is echoed byte for byte.
+#[test]
+fn spec_s4_1_a_sign_in_ends_with_code_state_and_iss() {
+    let browser = Browser::new(&lobby());
+    let state = "a b+c&d=e%2Fé\"<>'#?";
+    let mut request = web_request();
+    request.push(("state", state));
+    request.push(("unknown_parameter", "is ignored"));
+    let page = browser.authorize(&request);
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("Package Builder"));
+    let done = ada(&browser, &page);
+    let answer = answer(&done, WEB.redirect_uri);
+    let names: Vec<&str> = answer.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["code", "state", "iss"]);
+    assert_eq!(parameter(&answer, "state"), Some(state));
+    assert_eq!(parameter(&answer, "iss"), Some(lobby().as_str()));
+    assert!(
+        parameter(&answer, "code").unwrap().len() >= 22,
+        "128 bits at least"
+    );
+}
+
+#[test]
+fn spec_s4_1_without_state_none_is_sent() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let answer = answer(&ada(&browser, &page), WEB.redirect_uri);
+    assert_eq!(parameter(&answer, "state"), None);
+}
+
+#[test]
+fn spec_s4_1_a_live_session_signs_in_at_once_when_there_is_one_account() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    ada(&browser, &page);
+    let again = browser.authorize(&web_request());
+    assert!(parameter(&answer(&again, WEB.redirect_uri), "code").is_some());
+}
+
+/// The selector always shows, also with a live session, and each account leads to tokens of its own.
+#[test]
+fn spec_s4_1_several_accounts_are_chosen_from() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let mut selector = browser.sign_in(&page, "grace@example.com", "demo-password-of-grace");
+    for (position, hat, site) in [
+        ("0", "ghopper", "https://us1.example.com"),
+        ("2", "grace.hopper", "https://eu1.example.com"),
+    ] {
+        assert_eq!(selector.status, 200);
+        let form = Form::of(&selector);
+        assert_eq!(form.buttons.len(), 3);
+        assert!(selector.body.contains(hat) && selector.body.contains(site));
+        let done = browser.submit(&form, &[("account", position)]);
+        let answer = answer(&done, WEB.redirect_uri);
+        let tokens = WEB.exchange(&lobby(), parameter(&answer, "code").unwrap(), None);
+        let claims = crate::token::claims(&tokens.text("access_token"));
+        assert_eq!(
+            (&claims["user_hat"], &claims["user_site"]),
+            (&hat.into(), &site.into())
+        );
+        selector = browser.authorize(&web_request());
+    }
+    for foreign in ["3", "-1", "x", ""] {
+        let reply = browser.submit(&Form::of(&selector), &[("account", foreign)]);
+        assert_eq!(reply.status, 400, "{foreign}");
+    }
+}
+
+/// D-7.
+#[test]
+fn spec_s1_a_user_without_account_is_told_at_the_client() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let done = browser.sign_in(&page, "mary@example.com", "demo-password-of-mary");
+    let answer = answer(&done, WEB.redirect_uri);
+    assert_eq!(parameter(&answer, "error"), Some("access_denied"));
+}
+
+#[test]
+fn cancelling_tells_the_client() {
+    let browser = Browser::new(&lobby());
+    let mut request = web_request();
+    request.push(("state", "s"));
+    let page = browser.authorize(&request);
+    let html = scraper::Html::parse_document(&page.body);
+    let links = scraper::Selector::parse("a").unwrap();
+    let cancel = html
+        .select(&links)
+        .find_map(|link| link.attr("href"))
+        .unwrap();
+    let query = cancel.strip_prefix(WEB.redirect_uri).unwrap();
+    assert!(query.contains("error=access_denied") && query.contains("state=s"));
+}
+
+#[test]
+fn a_wrong_password_and_an_unknown_user_get_the_same_page() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let form = Form::of(&page);
+    let refused = |username: &str, password: &str| {
+        let reply = browser.submit(&form, &[("username", username), ("password", password)]);
+        assert_eq!(reply.status, 403);
+        assert!(reply.header("set-cookie").is_none());
+        reply.body.replace(username, "USERNAME")
+    };
+    let wrong = refused("ada@example.com", "demo-password-of-adA");
+    let unknown = refused("nobody@example.com", "demo-password-of-ada");
+    assert_eq!(wrong, unknown);
+    assert!(wrong.contains("Username or password is wrong"));
+}
+
+/// Checklist row 56.
+#[test]
+fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let second = browser.sign_in(&page, "joan@example.com", "demo-password-of-joan");
+    assert_eq!(second.status, 200);
+    let form = Form::of(&second);
+    assert_eq!(form.fields, ["code"]);
+    // The password alone opens nothing.
+    assert_eq!(
+        Form::of(&browser.authorize(&web_request())).fields,
+        ["code"]
+    );
+    let wrong = browser.submit(&form, &[("code", "000000")]);
+    assert_eq!(wrong.status, 403);
+
+    let code = totp(now());
+    let done = browser.follow(&browser.submit(&form, &[("code", &code)]));
+    let answer = answer(&done, WEB.redirect_uri);
+    let tokens = WEB.exchange(&lobby(), parameter(&answer, "code").unwrap(), None);
+    let claims = crate::token::claims(&tokens.text("access_token"));
+    assert_eq!(
+        claims["amr"],
+        serde_json::json!(["USERNAME_PASSWORD", "TOTP"])
+    );
+
+    let thief = Browser::new(&lobby());
+    let page = thief.authorize(&web_request());
+    let second = thief.sign_in(&page, "joan@example.com", "demo-password-of-joan");
+    let replayed = thief.submit(&Form::of(&second), &[("code", &code)]);
+    assert_eq!(replayed.status, 403);
+    assert!(replayed.body.contains("has been used"));
+}
+
+fn totp(now: u64) -> String {
+    let secret = totp_rs::Secret::try_from_base32("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP").unwrap();
+    let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
+    assert!(UNIX_EPOCH + Duration::from_secs(now) > UNIX_EPOCH);
+    totp.generate(now).to_string()
+}
+
+/// Checklist row 2, D-5.
+#[test]
+fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
+    let page = |parameters: &[(&str, &str)]| {
+        let reply = get(
+            &format!("{}/auth/authorize?{}", lobby(), form_body(parameters)),
+            &[],
+        );
+        assert_eq!(reply.status, 400, "{parameters:?}");
+        assert_eq!(reply.header("location"), None);
+        assert!(
+            reply
+                .header("content-type")
+                .unwrap()
+                .starts_with("text/html")
+        );
+        reply.body
+    };
+    let redirect = ("redirect_uri", WEB.redirect_uri);
+    assert!(page(&[redirect]).contains("client_id"));
+    assert!(page(&[("client_id", "nobody"), redirect]).contains("client_id"));
+    assert!(page(&[("client_id", "user-bound-demo"), redirect]).contains("token endpoint"));
+    assert!(page(&[("client_id", WEB.id)]).contains("redirect_uri"));
+    assert!(page(&[("client_id", WEB.id), ("client_id", WEB.id), redirect]).contains("client_id"));
+    assert!(page(&[("client_id", WEB.id), redirect, redirect]).contains("redirect_uri"));
+}
+
+/// Checklist row 1: compared as text.
+#[test]
+fn rfc9700_s4_1_3_redirect_uris_match_exactly() {
+    for wrong in [
+        "https://app.example.com/callback/",
+        "https://app.example.com/Callback",
+        "https://app.example.com/callback?x=1",
+        "https://app.example.com/callback#x",
+        "https://app.example.com:443/callback",
+        "https://APP.example.com/callback",
+        "https://app.example.com./callback",
+        "https://user@app.example.com/callback",
+        "https://app.example.com@evil.example.com/callback",
+        "https://app.example.com/x/../callback",
+        "https://app.example.com/%63allback",
+        "https://app.example.com//callback",
+        "https://evil.example.com/callback",
+        "http://app.example.com/callback",
+        "javascript:alert(1)",
+        "http://127.0.0.1:8091/callback",
+    ] {
+        let request = [
+            ("response_type", "code"),
+            ("client_id", WEB.id),
+            ("redirect_uri", wrong),
+        ];
+        let reply = get(
+            &format!("{}/auth/authorize?{}", lobby(), form_body(&request)),
+            &[],
+        );
+        assert_eq!(
+            (reply.status, reply.header("location")),
+            (400, None),
+            "{wrong}"
+        );
+    }
+}
+
+/// Spec §5.5, RFC 8252 §7.3: only the port of a loopback redirect URI may differ.
+#[test]
+fn spec_s5_5_redirect_uris_of_installed_applications() {
+    let status = |redirect_uri: &str| {
+        let mut request = installed_request(CHALLENGE);
+        request.retain(|(name, _)| *name != "redirect_uri");
+        request.push(("redirect_uri", redirect_uri));
+        get(
+            &format!("{}/auth/authorize?{}", lobby(), form_body(&request)),
+            &[],
+        )
+        .status
+    };
+    for good in [
+        "http://127.0.0.1:1/callback",
+        "http://127.0.0.1:65535/callback",
+        "com.example.fieldnotes:/callback",
+        "https://spa.example.com/callback",
+    ] {
+        assert_eq!(status(good), 200, "{good}");
+    }
+    for bad in [
+        "http://localhost:8765/callback",
+        "http://127.0.0.1:8765/other",
+        "http://127.0.0.2:8765/callback",
+        "http://127.0.0.1:x/callback",
+        "http://127.0.0.1:99999/callback",
+        "com.example.fieldnotes:/other",
+        "com.example.fieldnotes://callback",
+    ] {
+        assert_eq!(status(bad), 400, "{bad}");
+    }
+}
+
+#[test]
+fn other_errors_are_redirected_with_state() {
+    let refused = |request: &[(&str, &str)], redirect_uri: &str| {
+        let mut request = request.to_vec();
+        request.push(("state", "s t"));
+        let reply = get(
+            &format!("{}/auth/authorize?{}", lobby(), form_body(&request)),
+            &[],
+        );
+        let answer = answer(&reply, redirect_uri);
+        assert_eq!(parameter(&answer, "state"), Some("s t"));
+        assert_eq!(parameter(&answer, "iss"), Some(lobby().as_str()));
+        assert_eq!(parameter(&answer, "code"), None);
+        parameter(&answer, "error").unwrap().to_owned()
+    };
+    let web = |name: &str, value: &str| {
+        let mut request: Vec<(&str, &str)> = web_request();
+        request.retain(|(candidate, _)| *candidate != name);
+        if !value.is_empty() {
+            request.push((name, value));
+        }
+        refused(&request, WEB.redirect_uri)
+    };
+    assert_eq!(web("response_type", ""), "invalid_request");
+    // Checklist row 28: there is no implicit grant.
+    assert_eq!(web("response_type", "token"), "unsupported_response_type");
+    assert_eq!(
+        web("response_type", "code id_token"),
+        "unsupported_response_type"
+    );
+    // D-9.
+    assert_eq!(web("scope", "projects everything"), "invalid_scope");
+    // Checklist row 7, D-8.
+    assert_eq!(web("code_challenge", CHALLENGE), "invalid_request");
+    assert_eq!(web("code_challenge_method", "S256"), "invalid_request");
+    let mut twice = web_request();
+    twice.extend([("scope", "projects"), ("scope", "projects")]);
+    assert_eq!(refused(&twice, WEB.redirect_uri), "invalid_request");
+
+    let installed = |changes: &[(&'static str, &'static str)]| {
+        let mut request = installed_request(CHALLENGE);
+        request.retain(|(name, _)| !changes.iter().any(|(changed, _)| changed == name));
+        request.extend(changes.iter().filter(|(_, value)| !value.is_empty()));
+        refused(&request, INSTALLED.redirect_uri)
+    };
+    // Checklist row 4.
+    assert_eq!(
+        installed(&[("code_challenge", ""), ("code_challenge_method", "")]),
+        "invalid_request"
+    );
+    assert_eq!(
+        installed(&[("code_challenge_method", "")]),
+        "invalid_request"
+    );
+    assert_eq!(
+        installed(&[("code_challenge_method", "plain")]),
+        "invalid_request"
+    );
+    // Checklist row 8.
+    for challenge in [
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-c",
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cMM",
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw+cM",
+    ] {
+        assert_eq!(
+            installed(&[("code_challenge", challenge)]),
+            "invalid_request",
+            "{challenge}"
+        );
+    }
+}
+
+/// Checklist row 26.
+#[test]
+fn rfc9700_s4_16_pages_are_guarded() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let policy = page.header("content-security-policy").unwrap();
+    for directive in [
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'self' https://app.example.com",
+    ] {
+        assert!(policy.contains(directive), "{directive} is not in {policy}");
+    }
+    assert!(!policy.contains("script"), "{policy}");
+    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+    assert_eq!(page.header("x-frame-options"), Some("DENY"));
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    assert!(!page.body.contains("<script"));
+}
+
+/// Checklist row 26: a form from elsewhere is refused, whatever it says.
+#[test]
+fn rfc6749_s10_13_forms_need_the_token_of_their_browser() {
+    let (mine, theirs) = (Browser::new(&lobby()), Browser::new(&lobby()));
+    let form = Form::of(&mine.authorize(&web_request()));
+    let foreign = Form::of(&theirs.authorize(&web_request()));
+    let credentials = [
+        ("username", "ada@example.com"),
+        ("password", "demo-password-of-ada"),
+    ];
+    assert_eq!(mine.submit(&foreign, &credentials).status, 403);
+    let mut without = form.clone();
+    without.hidden.retain(|(name, _)| name != "csrf");
+    assert_eq!(mine.submit(&without, &credentials).status, 403);
+    assert_eq!(
+        Browser::new(&lobby()).submit(&form, &credentials).status,
+        403,
+        "without cookies"
+    );
+    assert_eq!(mine.submit(&form, &credentials).status, 303);
+}
+
+/// The query that a form carries on is validated again in full: changing it does not help.
+#[test]
+fn rfc9700_s4_11_forms_cannot_redirect_elsewhere() {
+    let browser = Browser::new(&lobby());
+    let mut form = Form::of(&browser.authorize(&web_request()));
+    for (name, value) in &mut form.hidden {
+        if name == "request" {
+            *value = value.replace("app.example.com", "evil.example.com");
+        }
+    }
+    let reply = browser.submit(
+        &form,
+        &[
+            ("username", "ada@example.com"),
+            ("password", "demo-password-of-ada"),
+        ],
+    );
+    assert_eq!((reply.status, reply.header("location")), (400, None));
+}
+
+/// Checklist row 27, and sign-out.
+#[test]
+fn rfc9700_s4_7_sessions_are_renewed_at_sign_in_and_end_at_sign_out() {
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    let form = Form::of(&page);
+    let credentials = [
+        ("username", "ada@example.com"),
+        ("password", "demo-password-of-ada"),
+    ];
+    let session = |reply: &crate::support::Reply| {
+        let cookie = reply.header("set-cookie").unwrap().to_owned();
+        assert!(cookie.starts_with("session="), "{cookie}");
+        for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        cookie.split(';').next().unwrap().to_owned()
+    };
+    let first = session(&browser.submit(&form, &credentials));
+    let second = session(&browser.submit(&form, &credentials));
+    assert_ne!(first, second);
+
+    let url = format!("{}/auth/authorize?{}", lobby(), form_body(&web_request()));
+    let with = |cookie: &str| get(&url, &[("cookie", cookie)]).status;
+    assert_eq!(with(&first), 200, "the replaced session signs in no more");
+    assert_eq!(with(&second), 302);
+    let home = browser.open("/auth/");
+    assert!(home.body.contains("ada@example.com"));
+    let signed_out = browser.submit(&Form::of(&home), &[]);
+    assert_eq!(signed_out.status, 303);
+    assert_eq!(with(&second), 200, "a copy of the cookie is worth nothing");
+    assert!(
+        browser
+            .open("/auth/")
+            .body
+            .contains("You are not signed in")
+    );
+}
+
+/// Checklist row 24.
+#[test]
+fn rfc9700_s4_12_credentials_are_never_posted_on() {
+    let browser = Browser::new(&lobby());
+    let form = Form::of(&browser.authorize(&web_request()));
+    let reply = browser.submit(
+        &form,
+        &[
+            ("username", "ada@example.com"),
+            ("password", "demo-password-of-ada"),
+        ],
+    );
+    assert_eq!(reply.status, 303);
+}
+
+#[test]
+fn the_endpoint_takes_no_other_method() {
+    let reply = WEB.post(&lobby(), "/auth/authorize", &[]);
+    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET")));
+}
+
+/// PKCE for a web server application is optional, and binds when it is used (D-25).
+#[test]
+fn spec_s4_2_a_web_application_with_pkce_needs_no_secret() {
+    let pkce = Pkce::of(&"v".repeat(43));
+    let browser = Browser::new(&lobby());
+    let code = browser.code_for(&WEB, Some(&pkce));
+    let without_secret = crate::support::Client {
+        secret: None,
+        ..WEB
+    };
+    let wrong = Pkce::of(&"w".repeat(43));
+    without_secret
+        .exchange(&lobby(), &code, Some(&wrong))
+        .assert_error(400, "invalid_grant");
+    assert_eq!(
+        without_secret.exchange(&lobby(), &code, Some(&pkce)).status,
+        200
+    );
+}

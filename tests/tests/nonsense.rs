@@ -1,0 +1,158 @@
+//! Nonsense at every endpoint: a clear 4xx with the error body, and the service goes on.
+
+use ureq::http::Request;
+
+use crate::support::{Reply, USER_BOUND, WEB, agent, api, get, lobby, pair, send};
+
+const POSTS: [&str; 7] = [
+    "/auth/token",
+    "/auth/revoke",
+    "/auth/introspect",
+    "/auth/sign-in",
+    "/auth/second-factor",
+    "/auth/select-account",
+    "/auth/sign-out",
+];
+
+fn post_bytes(path: &str, content_type: &str, body: &[u8]) -> Reply {
+    let request = Request::post(format!("{}{path}", lobby()))
+        .header("content-type", content_type)
+        .header("authorization", USER_BOUND.basic())
+        .body(body)
+        .unwrap();
+    send(&agent(), request)
+}
+
+/// A JSON error at the endpoints of clients, a page at those of people; never a success, never our fault.
+fn assert_clear(path: &str, reply: &Reply, what: &str) {
+    assert!(
+        (400..500).contains(&reply.status),
+        "{path}, {what}: {} {}",
+        reply.status,
+        reply.body
+    );
+    if path.starts_with("/auth/s") {
+        assert!(
+            reply.body.contains("<h1>"),
+            "{path}, {what}: {}",
+            reply.body
+        );
+    } else {
+        assert!(reply.json()["error"].is_string(), "{path}, {what}");
+        assert!(
+            reply.json()["error_description"].is_string(),
+            "{path}, {what}"
+        );
+    }
+}
+
+#[test]
+fn nonsense_gets_a_clear_refusal_and_the_service_goes_on() {
+    let form = "application/x-www-form-urlencoded";
+    let random: Vec<u8> = (0..5000_u32)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let many = "a=b&".repeat(10_000);
+    for path in POSTS {
+        for (what, content_type, body) in [
+            ("nothing", form, b"".as_slice()),
+            ("random bytes", form, &random),
+            ("bad UTF-8", form, b"grant_type=\xff\xfe&token=\xc3\x28"),
+            ("encoded bad UTF-8", form, b"grant_type=%ff%fe&csrf=%c3%28"),
+            ("half an escape", form, b"grant_type=%4&csrf=%"),
+            (
+                "repeated parameters",
+                form,
+                b"grant_type=a&grant_type=b&token=a&token=b&csrf=1&csrf=2",
+            ),
+            ("many parameters", form, many.as_bytes()),
+            (
+                "JSON",
+                "application/json",
+                b"{\"grant_type\":\"client_credentials\"}",
+            ),
+            ("no type", "text/plain", b"grant_type=client_credentials"),
+            ("nulls", form, b"\0\0\0=\0&grant_type=\0"),
+        ] {
+            assert_clear(path, &post_bytes(path, content_type, body), what);
+        }
+    }
+    crate::api::call(&crate::api::token());
+}
+
+/// D-18: bodies of 10 MB are cut off with 413.
+#[test]
+fn d_18_large_bodies_are_refused() {
+    let large = vec![b'a'; 10 * 1024 * 1024];
+    for path in POSTS {
+        let reply = post_bytes(path, "application/x-www-form-urlencoded", &large);
+        assert_eq!(reply.status, 413, "{path}");
+        assert_clear(path, &reply, "10 MB");
+    }
+    assert_eq!(crate::api::call(&crate::api::token()).status, 200);
+}
+
+#[test]
+fn d_18_large_headers_are_refused() {
+    let long = "a".repeat(100 * 1024);
+    for url in [
+        format!("{}/auth/jwks", lobby()),
+        format!("{}/api/projects", api()),
+    ] {
+        let reply = get(&url, &[("x-long", &long)]);
+        assert_eq!(reply.status, 431, "{url}");
+    }
+    let long_token = format!("Bearer {}", "a".repeat(40 * 1024));
+    get(
+        &format!("{}/api/projects", api()),
+        &[("authorization", &long_token)],
+    )
+    .assert_error(401, "invalid_token");
+}
+
+#[test]
+fn unknown_paths_and_methods_have_the_error_body() {
+    get(&format!("{}/", lobby()), &[]).assert_error(404, "invalid_request");
+    get(&format!("{}/auth/nowhere", lobby()), &[]).assert_error(404, "invalid_request");
+    for method in ["PUT", "DELETE", "PATCH"] {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}/auth/token", lobby()))
+            .body(())
+            .unwrap();
+        send(&agent(), request).assert_error(405, "invalid_request");
+    }
+    let query = format!("{}/revocations?since=x", pair().internal_url());
+    get(&query, &[]).assert_error(400, "invalid_request");
+}
+
+/// Checklist row 59: what went over the wire in this run is in no log.
+#[test]
+fn rfc9700_s4_3_no_log_has_a_secret() {
+    let code = crate::support::Browser::new(&lobby()).code_for(&WEB, None);
+    let reply = WEB.exchange(&lobby(), &code, None);
+    let (access, refresh) = (reply.text("access_token"), reply.text("refresh_token"));
+    WEB.exchange(&lobby(), &code, None)
+        .assert_error(400, "invalid_grant");
+    crate::api::call(&access);
+    crate::api::call(&format!("{access}x"));
+    let assertion = crate::support::Assertion::of("ada@example.com").sign();
+    WEB.token(
+        &lobby(),
+        &[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &assertion),
+        ],
+    );
+    let logs = pair().logs();
+    for secret in [
+        code.as_str(),
+        &access,
+        &refresh,
+        &assertion,
+        WEB.secret.unwrap(),
+        "demo-password-of-ada",
+    ] {
+        assert!(!logs.contains(secret), "{secret}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What survives a restart: every refresh token, every used jti, every used code; also after a crash.
+
+use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB};
+
+fn jwt_bearer(lobby: &str, assertion: &str) -> Reply {
+    NON_INTERACTIVE.token(
+        lobby,
+        &[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", assertion),
+        ],
+    )
+}
+
+fn survives(restart: impl Fn(&mut OwnPair)) {
+    let mut pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let used_code = Browser::new(&lobby).code_for(&WEB, None);
+    let tokens = WEB.exchange(&lobby, &used_code, None);
+    let refresh_token = tokens.text("refresh_token");
+    let assertion = Assertion::of("ada@example.com").sign();
+    assert_eq!(jwt_bearer(&lobby, &assertion).status, 200);
+    let pkce = Pkce::of(&"p".repeat(64));
+    let fresh_code = Browser::new(&lobby).code_for(&WEB, Some(&pkce));
+
+    restart(&mut pair);
+
+    jwt_bearer(&lobby, &assertion).assert_error(400, "invalid_grant");
+    let refreshed = WEB.refresh(&lobby, &refresh_token);
+    assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+    let bearer = format!("Bearer {}", tokens.text("access_token"));
+    let api = crate::support::get(
+        &format!("{}/api/projects", pair.pair.api_url()),
+        &[("authorization", &bearer)],
+    );
+    assert_eq!(api.status, 200, "the keys are the same");
+    assert_eq!(WEB.exchange(&lobby, &fresh_code, Some(&pkce)).status, 200);
+    WEB.exchange(&lobby, &used_code, None)
+        .assert_error(400, "invalid_grant");
+    WEB.refresh(&lobby, &refreshed.text("refresh_token"))
+        .assert_error(400, "invalid_grant");
+}
+
+#[test]
+fn nothing_is_lost_in_a_restart() {
+    survives(|pair| {
+        pair.pair.stop_token_service();
+        pair.pair.start_token_service().unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_lost_in_a_crash() {
+    survives(|pair| {
+        pair.pair.kill_token_service().unwrap();
+        pair.pair.start_token_service().unwrap();
+    });
+}

@@ -1,0 +1,141 @@
+//! A person's browser: keeps cookies, reads pages, submits their forms as they are.
+
+use scraper::{Html, Selector};
+use ureq::Agent;
+use ureq::http::Request;
+use url::Url;
+
+use super::http::{Reply, agent, form_body, send};
+use super::{Client, Pkce};
+
+/// A browser with its cookies.
+pub(crate) struct Browser {
+    agent: Agent,
+    lobby: String,
+}
+
+/// The form of a page, with what its hidden fields say.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(crate) action: String,
+    pub(crate) hidden: Vec<(String, String)>,
+    pub(crate) fields: Vec<String>,
+    pub(crate) buttons: Vec<(String, String)>,
+}
+
+impl Form {
+    /// The only form of a page.
+    pub(crate) fn of(page: &Reply) -> Self {
+        let html = Html::parse_document(&page.body);
+        let select = |css: &str| Selector::parse(css).unwrap();
+        let form = html
+            .select(&select("form"))
+            .next()
+            .unwrap_or_else(|| panic!("no form in {}: {}", page.status, page.body));
+        let attribute = |element: &scraper::ElementRef<'_>, name: &str| {
+            element.attr(name).unwrap_or_default().to_owned()
+        };
+        let pairs = |css: &str| -> Vec<(String, String)> {
+            form.select(&select(css))
+                .map(|element| (attribute(&element, "name"), attribute(&element, "value")))
+                .collect()
+        };
+        Self {
+            action: attribute(&form, "action"),
+            hidden: pairs("input[type=hidden]"),
+            fields: pairs("input:not([type=hidden])")
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect(),
+            buttons: pairs("button[name]"),
+        }
+    }
+}
+
+impl Browser {
+    pub(crate) fn new(lobby: &str) -> Self {
+        Self {
+            agent: agent(),
+            lobby: lobby.to_owned(),
+        }
+    }
+
+    pub(crate) fn open(&self, address: &str) -> Reply {
+        let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
+        send(&self.agent, Request::get(url.as_str()).body(()).unwrap())
+    }
+
+    /// Opens an address of the authorization endpoint.
+    pub(crate) fn authorize(&self, parameters: &[(&str, &str)]) -> Reply {
+        self.open(&format!("/auth/authorize?{}", form_body(parameters)))
+    }
+
+    /// Submits `form` with `fields` added to its hidden ones.
+    pub(crate) fn submit(&self, form: &Form, fields: &[(&str, &str)]) -> Reply {
+        let hidden = form
+            .hidden
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
+        let request = Request::post(format!("{}{}", self.lobby, form.action))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form_body(&all))
+            .unwrap();
+        send(&self.agent, request)
+    }
+
+    /// Submits the sign-in form on `page`, and opens what it leads to.
+    pub(crate) fn sign_in(&self, page: &Reply, username: &str, password: &str) -> Reply {
+        let form = Form::of(page);
+        assert_eq!(form.fields, ["username", "password"]);
+        let reply = self.submit(&form, &[("username", username), ("password", password)]);
+        self.follow(&reply)
+    }
+
+    /// Opens where a reply to a form leads to.
+    pub(crate) fn follow(&self, reply: &Reply) -> Reply {
+        assert_eq!(reply.status, 303, "{}", reply.body);
+        self.open(reply.header("location").unwrap())
+    }
+
+    /// Goes all the way as Ada, who has one account; the parameters of the answer.
+    pub(crate) fn code_for(&self, client: &Client, pkce: Option<&Pkce>) -> String {
+        let mut parameters = vec![
+            ("response_type", "code"),
+            ("client_id", client.id),
+            ("redirect_uri", client.redirect_uri),
+        ];
+        if let Some(pkce) = pkce {
+            parameters.push(("code_challenge", pkce.challenge.as_str()));
+            parameters.push(("code_challenge_method", "S256"));
+        }
+        let page = self.authorize(&parameters);
+        let done = match page.status {
+            200 => self.sign_in(&page, "ada@example.com", "demo-password-of-ada"),
+            _ => page,
+        };
+        answer(&done, client.redirect_uri)
+            .into_iter()
+            .find(|(name, _)| name == "code")
+            .unwrap()
+            .1
+    }
+}
+
+/// The parameters of an authorization response at `redirect_uri`.
+#[track_caller]
+pub(crate) fn answer(reply: &Reply, redirect_uri: &str) -> Vec<(String, String)> {
+    assert!(
+        matches!(reply.status, 302 | 303),
+        "{}: {}",
+        reply.status,
+        reply.body
+    );
+    let location = reply.header("location").unwrap();
+    let query = location
+        .strip_prefix(redirect_uri)
+        .unwrap_or_else(|| panic!("{location} is not {redirect_uri}"));
+    url::form_urlencoded::parse(query.trim_start_matches(['?', '&']).as_bytes())
+        .into_owned()
+        .collect()
+}

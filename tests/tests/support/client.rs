@@ -1,0 +1,113 @@
+//! The demo's clients.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use sha2::{Digest as _, Sha256};
+use ureq::http::Request;
+
+use super::http::{Reply, agent, form_body, send};
+
+/// A client of the demo registrations.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) id: &'static str,
+    pub(crate) secret: Option<&'static str>,
+    pub(crate) redirect_uri: &'static str,
+}
+
+pub(crate) const WEB: Client = Client {
+    id: "web-demo",
+    secret: Some("demo-secret-of-web-demo-not-for-real-use"),
+    redirect_uri: "https://app.example.com/callback",
+};
+pub(crate) const INSTALLED: Client = Client {
+    id: "installed-demo",
+    secret: None,
+    redirect_uri: "http://127.0.0.1:8765/callback",
+};
+pub(crate) const NON_INTERACTIVE: Client = Client {
+    id: "non-interactive-demo",
+    secret: Some("demo-secret-of-non-interactive-demo-not-for-real-use"),
+    redirect_uri: "",
+};
+pub(crate) const USER_BOUND: Client = Client {
+    id: "user-bound-demo",
+    secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
+    redirect_uri: "",
+};
+
+impl Client {
+    /// The value of its `Authorization` header.
+    pub(crate) fn basic(&self) -> String {
+        let credentials = format!("{}:{}", self.id, self.secret.unwrap_or_default());
+        format!("Basic {}", STANDARD.encode(credentials))
+    }
+
+    /// Posts a form to `path`, authenticated as this client does it: by Basic, or by `client_id` in the form.
+    pub(crate) fn post(&self, lobby: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let mut fields = fields.to_vec();
+        let mut headers = vec![];
+        if self.secret.is_some() {
+            headers.push(("authorization", self.basic()));
+        } else {
+            fields.push(("client_id", self.id));
+        }
+        post(&format!("{lobby}{path}"), &headers, &form_body(&fields))
+    }
+
+    /// A token request.
+    pub(crate) fn token(&self, lobby: &str, fields: &[(&str, &str)]) -> Reply {
+        self.post(lobby, "/auth/token", fields)
+    }
+
+    /// Exchanges a code.
+    pub(crate) fn exchange(&self, lobby: &str, code: &str, pkce: Option<&Pkce>) -> Reply {
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", self.redirect_uri),
+        ];
+        if let Some(pkce) = pkce {
+            fields.push(("code_verifier", &pkce.verifier));
+        }
+        self.token(lobby, &fields)
+    }
+
+    /// Uses a refresh token.
+    pub(crate) fn refresh(&self, lobby: &str, refresh_token: &str) -> Reply {
+        self.token(
+            lobby,
+            &[
+                ("grant_type", "refresh_token"),
+                ("refresh_token", refresh_token),
+            ],
+        )
+    }
+}
+
+/// Posts a form with these headers.
+pub(crate) fn post(url: &str, headers: &[(&str, String)], body: &str) -> Reply {
+    let mut request =
+        Request::post(url).header("content-type", "application/x-www-form-urlencoded");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    send(&agent(), request.body(body).unwrap())
+}
+
+/// A PKCE pair.
+#[derive(Debug, Clone)]
+pub(crate) struct Pkce {
+    pub(crate) verifier: String,
+    pub(crate) challenge: String,
+}
+
+impl Pkce {
+    /// The pair of this verifier.
+    pub(crate) fn of(verifier: &str) -> Self {
+        Self {
+            verifier: verifier.to_owned(),
+            challenge: URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)),
+        }
+    }
+}

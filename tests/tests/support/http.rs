@@ -1,0 +1,98 @@
+//! Requests and replies.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::{HeaderMap, Request};
+use url::form_urlencoded;
+
+/// A reply, read to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// The header `name`, which occurs at most once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next()?.to_str().unwrap();
+        assert_eq!(values.next(), None, "{name} occurs twice");
+        Some(value)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}: {}", self.status, self.body))
+    }
+
+    /// The value of a string member of the JSON body.
+    pub(crate) fn text(&self, member: &str) -> String {
+        self.json()[member]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {member} in {}", self.body))
+            .to_owned()
+    }
+
+    /// Asserts the error of spec §2.4: this status, exactly these two members.
+    #[track_caller]
+    pub(crate) fn assert_error(&self, status: u16, error: &str) -> String {
+        assert_eq!(self.status, status, "{}", self.body);
+        let body = self.json();
+        let mut members: Vec<&String> = body.as_object().unwrap().keys().collect();
+        members.sort();
+        assert_eq!(members, ["error", "error_description"]);
+        assert_eq!(body["error"], error, "{}", self.body);
+        assert!(
+            self.header("content-type")
+                .is_some_and(|kind| kind.starts_with("application/json"))
+        );
+        let description = self.text("error_description");
+        assert!(!description.is_empty());
+        let legal = |byte: u8| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        assert!(description.bytes().all(legal), "{description}");
+        description
+    }
+}
+
+/// An agent that follows no redirect and takes every status as a reply.
+pub(crate) fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .timeout_global(Some(Duration::from_secs(60)))
+        .build()
+        .into()
+}
+
+/// Sends `request` as it is.
+pub(crate) fn send(agent: &Agent, request: Request<impl ureq::AsSendBody>) -> Reply {
+    let response = agent.run(request).unwrap();
+    let (parts, mut body) = response.into_parts();
+    Reply {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: body.read_to_string().unwrap(),
+    }
+}
+
+/// A GET with these headers.
+pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> Reply {
+    let mut request = Request::get(url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    send(&agent(), request.body(()).unwrap())
+}
+
+/// Fields as a form.
+pub(crate) fn form_body(fields: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish()
+}

@@ -1,0 +1,82 @@
+//! The pair that the tests talk to, and the ways to talk to it.
+
+mod assertion;
+mod browser;
+mod client;
+mod http;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
+use tests::{Artifacts, Pair, Ports, Setup};
+
+pub(crate) use assertion::{Assertion, now};
+pub(crate) use browser::{Browser, Form, answer};
+pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
+pub(crate) use http::{Reply, agent, form_body, get, send};
+
+/// A pair with state of its own.
+pub(crate) struct OwnPair {
+    pub(crate) pair: Pair,
+    _state: TempDir,
+}
+
+impl OwnPair {
+    /// A pair with the demo's configuration, changed by `changes` of it.
+    pub(crate) fn start(changes: &[(&str, &str)]) -> Self {
+        let state = TempDir::new().unwrap();
+        let repository = Artifacts::find().unwrap().repository;
+        let mut environment = state_in(state.path());
+        environment.extend(
+            changes
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
+        );
+        let pair = Pair::start(Setup {
+            ports: Ports::free().unwrap(),
+            config: Some(repository.join("demo/config.toml")),
+            environment,
+            directory: repository,
+        })
+        .unwrap();
+        Self {
+            pair,
+            _state: state,
+        }
+    }
+}
+
+fn state_in(folder: &Path) -> Vec<(String, String)> {
+    let at = |name: &str| folder.join(name).display().to_string();
+    vec![
+        (
+            "TOKEN_SERVICE__STORE__URL".to_owned(),
+            format!("redb:{}", at("store.redb")),
+        ),
+        (
+            "TOKEN_SERVICE__ENCRYPTION_KEY_FILE".to_owned(),
+            at("encryption-key"),
+        ),
+        (
+            "TOKEN_SERVICE__ADMIN_TOKEN_FILE".to_owned(),
+            at("admin-token"),
+        ),
+    ]
+}
+
+/// The pair of all tests that leave it running. It ends with the test binary.
+pub(crate) fn pair() -> &'static Pair {
+    static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start(&[]));
+    &PAIR.pair
+}
+
+/// {lobby_url} of the shared pair.
+pub(crate) fn lobby() -> String {
+    pair().lobby_url()
+}
+
+/// {api_url} of the shared pair.
+pub(crate) fn api() -> String {
+    pair().api_url()
+}
