@@ -9,9 +9,11 @@
 
 mod api;
 mod authorize;
+mod client_libraries;
 mod discovery;
 mod filter;
 mod nonsense;
+mod readme;
 mod refresh;
 mod restart;
 mod revocation;

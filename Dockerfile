@@ -1,0 +1,51 @@
+# Both images of the pair: --target token-service and --target gateway.
+
+# ---- dependencies: a layer that changes only with the manifests ------------------------------------
+FROM rust:1.95.0-bookworm AS dependencies
+WORKDIR /source
+COPY rust-toolchain.toml ./
+RUN rustup target add wasm32-wasip1
+COPY Cargo.toml Cargo.lock ./
+COPY claims/Cargo.toml claims/
+COPY filter/Cargo.toml filter/
+COPY token-service/Cargo.toml token-service/
+COPY tests/Cargo.toml tests/
+# Empty crates stand in for the sources, so that cargo builds what they depend on.
+RUN mkdir -p claims/src filter/src token-service/src tests/src/bin tests/tests \
+ && touch claims/src/lib.rs filter/src/lib.rs token-service/src/lib.rs tests/src/lib.rs \
+ && for main in token-service/src/main.rs tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
+RUN cargo build --release --locked --package token-service
+RUN cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+
+# ---- the sources -----------------------------------------------------------------------------------
+FROM dependencies AS build
+COPY claims claims
+COPY filter filter
+COPY token-service token-service
+# Copies keep the times of their files, which may be older than the empty crates.
+RUN find claims filter token-service -name '*.rs' -exec touch {} + \
+ && cargo build --release --locked --package token-service \
+ && cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+
+# ---- token service ---------------------------------------------------------------------------------
+FROM debian:bookworm-slim AS token-service
+RUN groupadd --system --gid 10001 token-service \
+ && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-service \
+ && install --directory --owner token-service --group token-service --mode 0700 /data
+COPY --from=build /source/target/release/token-service /usr/local/bin/token-service
+USER token-service
+VOLUME /data
+EXPOSE 9080 9081
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-service", "health"]
+ENTRYPOINT ["token-service"]
+CMD ["serve"]
+
+# ---- gateway: Envoy with the filter ----------------------------------------------------------------
+FROM envoyproxy/envoy:v1.40.0 AS gateway
+COPY --from=build /source/target/wasm32-wasip1/wasm/filter.wasm /etc/envoy/filter.wasm
+COPY envoy/envoy.yaml envoy/container.sh /etc/envoy/
+USER envoy
+EXPOSE 8080 8081 9901
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["bash", "/etc/envoy/container.sh", "health"]
+ENTRYPOINT ["bash", "/etc/envoy/container.sh"]
+CMD ["serve"]

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs Envoy in a container: envoy.yaml with the addresses of the container network, rendered at start so that the
+# ports that the world sees can be moved. `health` succeeds when Envoy serves and the filter guards.
+set -euo pipefail
+
+api=${API_URL:-http://127.0.0.1:8080}
+lobby=${LOBBY_URL:-http://127.0.0.1:8081}
+
+# status PORT PATH -- the status line of a GET; the image has no curl.
+status() {
+    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    printf 'GET %s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n' "$2" >&3
+    head -n 1 <&3
+}
+
+case ${1:-serve} in
+    health)
+        [[ $(status 9901 /ready) == *' 200 '* ]]
+        [[ $(status 8080 /api/projects) == *' 401 '* ]]
+        ;;
+    serve)
+        sed -e "s#http://127\.0\.0\.1:8080#$api#; s#http://127\.0\.0\.1:8081#$lobby#" \
+            -e '/# .*LISTEN_ADDRESS/s/address: 127\.0\.0\.1/address: 0.0.0.0/' \
+            -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: token-service/' \
+            -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
+            /etc/envoy/envoy.yaml >/tmp/envoy.yaml
+        exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info
+        ;;
+    *)
+        echo "usage: container.sh [serve | health]" >&2
+        exit 64
+        ;;
+esac

@@ -1,0 +1,90 @@
+"""Every grant with Authlib. The person with the browser is the program that runs this one: it reads `OPEN url` lines
+and answers each with the address at which the browser ended. Access tokens go out as `TOKEN name token` lines."""
+
+import sys
+import time
+import uuid
+
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.jose import jwt
+
+lobby, key_file = sys.argv[1:]
+token_url = f"{lobby}/auth/token"
+authorize_url = f"{lobby}/auth/authorize"
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def visit(url):
+    say("OPEN", url)
+    return sys.stdin.readline().strip()
+
+
+# Web Server Application: authorization code, refresh, revocation.
+web = OAuth2Session(
+    "web-demo",
+    "demo-secret-of-web-demo-not-for-real-use",
+    redirect_uri="https://app.example.com/callback",
+    scope="projects",
+    revocation_endpoint_auth_method="client_secret_basic",
+)
+url, state = web.create_authorization_url(authorize_url)
+token = web.fetch_token(token_url, authorization_response=visit(url), state=state)
+say("TOKEN", "authorization_code", token["access_token"])
+token = web.refresh_token(token_url, refresh_token=token["refresh_token"])
+say("TOKEN", "refresh_token", token["access_token"])
+assert web.introspect_token(f"{lobby}/auth/introspect", token=token["access_token"]).json()["active"]
+assert web.revoke_token(f"{lobby}/auth/revoke", token=token["refresh_token"]).status_code == 200
+
+# Installed Application: authorization code with PKCE, without a secret.
+verifier = "a" * 20 + uuid.uuid4().hex
+installed = OAuth2Session(
+    "installed-demo",
+    redirect_uri="http://127.0.0.1:8765/callback",
+    code_challenge_method="S256",
+    token_endpoint_auth_method="none",
+)
+url, state = installed.create_authorization_url(authorize_url, code_verifier=verifier)
+token = installed.fetch_token(
+    token_url, authorization_response=visit(url), state=state, code_verifier=verifier
+)
+say("TOKEN", "pkce", token["access_token"])
+token = installed.refresh_token(token_url, refresh_token=token["refresh_token"])
+say("TOKEN", "refresh_token_public", token["access_token"])
+
+# Non-Interactive Integration: JWT bearer with a signed user assertion.
+now = int(time.time())
+with open(key_file, "rb") as file:
+    assertion = jwt.encode(
+        {"typ": "JWT", "alg": "RS256", "kid": "demo-2020"},
+        {
+            "iss": "non-interactive-demo",
+            "sub": "ada@example.com",
+            "aud": "https://identity.example.com/",
+            "iat": now,
+            "exp": now + 300,
+            "jti": str(uuid.uuid4()),
+        },
+        file.read(),
+    )
+non_interactive = OAuth2Session(
+    "non-interactive-demo", "demo-secret-of-non-interactive-demo-not-for-real-use"
+)
+token = non_interactive.fetch_token(
+    token_url,
+    grant_type="urn:ietf:params:oauth:grant-type:jwt-bearer",
+    assertion=assertion.decode(),
+)
+say("TOKEN", "jwt_bearer", token["access_token"])
+
+# User-Bound Integration: client credentials.
+user_bound = OAuth2Session("user-bound-demo", "demo-secret-of-user-bound-demo-not-for-real-use")
+token = user_bound.fetch_token(
+    token_url,
+    grant_type="client_credentials",
+    user_id="1879048403",
+    user_site="https://us1.example.com",
+)
+say("TOKEN", "client_credentials", token["access_token"])

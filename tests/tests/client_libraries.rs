@@ -1,0 +1,145 @@
+//! Real client libraries drive every grant: Authlib, openid-client on oauth4webapi, and the oauth2 crate.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use oauth2::basic::BasicClient;
+use oauth2::{
+    AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse,
+    PkceCodeChallenge, RedirectUrl, RefreshToken, Scope, TokenResponse as _, TokenUrl,
+};
+use ureq::http::Request;
+
+use crate::api::call;
+use crate::support::{Browser, INSTALLED, USER_BOUND, WEB, agent, lobby, pair};
+
+/// Opens an authorization URL as Ada; the address at which her browser ends.
+fn visit(url: &str) -> String {
+    let browser = Browser::new(&lobby());
+    let page = browser.open(url);
+    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    done.header("location").unwrap().to_owned()
+}
+
+/// Runs a client program and answers its visits; every token that it gets must open the API.
+fn drive(mut program: Command) {
+    let key = pair()
+        .artifacts()
+        .repository
+        .join("demo/non-interactive-demo.key.pem");
+    let mut client = program
+        .arg(lobby())
+        .arg(key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answers = client.stdin.take().unwrap();
+    let mut grants = Vec::new();
+    for line in BufReader::new(client.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["OPEN", url] => writeln!(answers, "{}", visit(url)).unwrap(),
+            ["TOKEN", grant, token] => {
+                assert_eq!(call(token).status, 200, "{grant}");
+                grants.push((*grant).to_owned());
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    let output = client.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(
+        grants,
+        [
+            "authorization_code",
+            "refresh_token",
+            "pkce",
+            "refresh_token_public",
+            "jwt_bearer",
+            "client_credentials"
+        ]
+    );
+}
+
+#[test]
+fn authlib_drives_every_grant() {
+    let repository = &pair().artifacts().repository;
+    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    python
+        .arg(repository.join("tests/clients/authlib_client.py"))
+        // Authlib insists on https unless it is told that this is a test.
+        .env("AUTHLIB_INSECURE_TRANSPORT", "1");
+    drive(python);
+}
+
+#[test]
+fn openid_client_drives_every_grant() {
+    let repository = &pair().artifacts().repository;
+    let mut node = Command::new(repository.join(".cache/node"));
+    node.arg(repository.join("tests/clients/openid_client.mjs"));
+    drive(node);
+}
+
+/// The HTTP client of the oauth2 crate.
+fn exchange(request: HttpRequest) -> Result<HttpResponse, ureq::Error> {
+    let (parts, body) = request.into_parts();
+    let mut response = agent().run(Request::from_parts(parts, body))?;
+    let body = response.body_mut().read_to_vec()?;
+    let (parts, _) = response.into_parts();
+    Ok(HttpResponse::from_parts(parts, body))
+}
+
+#[test]
+fn the_oauth2_crate_drives_code_refresh_and_client_credentials() {
+    let client = |of: &crate::support::Client| {
+        let client = BasicClient::new(ClientId::new(of.id.to_owned()))
+            .set_auth_uri(AuthUrl::new(format!("{}/auth/authorize", lobby())).unwrap())
+            .set_token_uri(TokenUrl::new(format!("{}/auth/token", lobby())).unwrap());
+        match of.secret {
+            Some(secret) => client.set_client_secret(ClientSecret::new(secret.to_owned())),
+            None => client,
+        }
+    };
+    for of in [WEB, INSTALLED] {
+        let client =
+            client(&of).set_redirect_uri(RedirectUrl::new(of.redirect_uri.to_owned()).unwrap());
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let (url, state) = client
+            .authorize_url(CsrfToken::new_random)
+            .add_scope(Scope::new("projects".to_owned()))
+            .set_pkce_challenge(challenge)
+            .url();
+        let callback = url::Url::parse(&visit(url.as_str())).unwrap();
+        let answer = |name: &str| {
+            let (_, value) = callback
+                .query_pairs()
+                .find(|(candidate, _)| candidate == name)
+                .unwrap();
+            value.into_owned()
+        };
+        assert_eq!(answer("state"), *state.secret());
+        let tokens = client
+            .exchange_code(AuthorizationCode::new(answer("code")))
+            .set_pkce_verifier(verifier)
+            .request(&exchange)
+            .unwrap();
+        assert_eq!(call(tokens.access_token().secret()).status, 200);
+        let refresh_token = RefreshToken::new(tokens.refresh_token().unwrap().secret().clone());
+        let refreshed = client
+            .exchange_refresh_token(&refresh_token)
+            .request(&exchange)
+            .unwrap();
+        assert_eq!(call(refreshed.access_token().secret()).status, 200);
+    }
+    let tokens = client(&USER_BOUND)
+        .exchange_client_credentials()
+        .add_extra_param("user_id", "1879048403")
+        .add_extra_param("user_site", "https://us1.example.com")
+        .request(&exchange)
+        .unwrap();
+    assert_eq!(call(tokens.access_token().secret()).status, 200);
+}
