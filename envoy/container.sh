@@ -5,6 +5,7 @@ set -euo pipefail
 
 api=${API_URL:-http://127.0.0.1:8080}
 lobby=${LOBBY_URL:-http://127.0.0.1:8081}
+early_access=${LOBBY_EA_URL:-http://127.0.0.1:8082}
 
 # status PORT PATH -- the status line of a GET; the image has no curl.
 status() {
@@ -19,9 +20,10 @@ case ${1:-serve} in
         [[ $(status 8080 /api/projects) == *' 401 '* ]]
         ;;
     serve)
-        sed -e "s#http://127\.0\.0\.1:8080#$api#; s#http://127\.0\.0\.1:8081#$lobby#" \
+        sed -e "s#http://127\.0\.0\.1:8080#$api#; s#http://127\.0\.0\.1:8081#$lobby#; s#http://127\.0\.0\.1:8082#$early_access#" \
             -e '/# .*LISTEN_ADDRESS/s/address: 127\.0\.0\.1/address: 0.0.0.0/' \
             -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: token-service/' \
+            -e '/# .*EARLY_ACCESS_HOST/s/address: 127\.0\.0\.1/address: token-service-early-access/' \
             -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
             /etc/envoy/envoy.yaml >/tmp/envoy.yaml
         exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info

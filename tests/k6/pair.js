@@ -31,7 +31,7 @@ const web = client('WEB', 'web-demo')
 const installed = { ...client('INSTALLED', 'installed-demo'), secret: null }
 const nonInteractive = client('NON_INTERACTIVE', 'non-interactive-demo')
 const userBound = client('USER_BOUND', 'user-bound-demo')
-const person = {
+export const person = {
   username: setting('USERNAME', 'ada@example.com'),
   password: setting('PASSWORD', 'demo-password-of-ada'),
 }
@@ -65,7 +65,7 @@ function token(of, name, fields) {
   return answer.json()
 }
 
-const query = (parameters) =>
+export const query = (parameters) =>
   Object.entries(parameters)
     .map(([name, value]) => `${name}=${encodeURIComponent(value)}`)
     .join('&')

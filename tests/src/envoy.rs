@@ -59,6 +59,26 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
             ports.internal.to_string(),
         ),
         (
+            "LOBBY_EA_PORT",
+            defaults.lobby_ea.to_string(),
+            ports.lobby_ea.to_string(),
+        ),
+        (
+            "LEGACY_PORT",
+            defaults.legacy.to_string(),
+            ports.legacy.to_string(),
+        ),
+        (
+            "PUBLIC_EA_PORT",
+            defaults.public_ea.to_string(),
+            ports.public_ea.to_string(),
+        ),
+        (
+            "INTERNAL_EA_PORT",
+            defaults.internal_ea.to_string(),
+            ports.internal_ea.to_string(),
+        ),
+        (
             "FILTER_WASM",
             "target/wasm32-wasip1/wasm/filter.wasm".to_owned(),
             artifacts.filter.display().to_string(),
@@ -67,6 +87,7 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
     let url = |port: u16| format!("http://127.0.0.1:{port}");
     let template = template
         .replace(&url(defaults.lobby), &url(ports.lobby))
+        .replace(&url(defaults.lobby_ea), &url(ports.lobby_ea))
         .replace(&url(defaults.api), &url(ports.api));
     let mut lines: Vec<String> = template.lines().map(str::to_owned).collect();
     for (name, default, value) in &values {

@@ -22,6 +22,8 @@ pub struct Setup {
     pub config: Option<PathBuf>,
     /// Keys of the configuration that give way to these values, as `(TOKEN_SERVICE__..., value)`.
     pub environment: Vec<(String, String)>,
+    /// The early-access token service too: its configuration file, and what gives way in it.
+    pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -32,6 +34,7 @@ pub struct Pair {
     setup: Setup,
     artifacts: Artifacts,
     token_service: Option<Process>,
+    early_access: Option<Process>,
     envoy: Option<Process>,
     logs: TempDir,
 }
@@ -53,10 +56,12 @@ impl Pair {
             setup,
             artifacts,
             token_service: None,
+            early_access: None,
             envoy: Some(envoy),
             logs,
         };
         pair.start_token_service()?;
+        pair.start_early_access()?;
         pair.wait_for_envoy()?;
         pair.logs.disable_cleanup(false);
         Ok(pair)
@@ -68,34 +73,74 @@ impl Pair {
     /// When it does not become ready; with its log.
     pub fn start_token_service(&mut self) -> Result<()> {
         let ports = self.setup.ports;
+        let config = self.setup.config.as_deref();
+        let lobby = self.lobby_url();
+        let environment = &self.setup.environment;
+        let process = self.start_service(
+            "token-service",
+            config,
+            &lobby,
+            ports.public,
+            ports.internal,
+            environment,
+        )?;
+        self.token_service = Some(process);
+        Ok(())
+    }
+
+    fn start_early_access(&mut self) -> Result<()> {
+        if let Some((config, environment)) = &self.setup.early_access {
+            let ports = self.setup.ports;
+            let lobby = self.lobby_ea_url();
+            let process = self.start_service(
+                "early-access",
+                Some(config),
+                &lobby,
+                ports.public_ea,
+                ports.internal_ea,
+                environment,
+            )?;
+            self.early_access = Some(process);
+        }
+        Ok(())
+    }
+
+    fn start_service(
+        &self,
+        name: &'static str,
+        config: Option<&Path>,
+        issuer: &str,
+        public: u16,
+        internal: u16,
+        environment: &[(String, String)],
+    ) -> Result<Process> {
         let mut command = Command::new(&self.artifacts.token_service);
         command.arg("serve");
-        if let Some(config) = &self.setup.config {
+        if let Some(config) = config {
             command.arg("--config").arg(config);
         }
         command
-            .env("TOKEN_SERVICE__ISSUER", self.lobby_url())
+            .env("TOKEN_SERVICE__ISSUER", issuer)
             .env("TOKEN_SERVICE__API_AUDIENCE", self.api_url())
-            .env(
-                "TOKEN_SERVICE__LISTEN",
-                format!("127.0.0.1:{}", ports.public),
-            )
+            .env("TOKEN_SERVICE__LISTEN", format!("127.0.0.1:{public}"))
             .env(
                 "TOKEN_SERVICE__INTERNAL_LISTEN",
-                format!("127.0.0.1:{}", ports.internal),
+                format!("127.0.0.1:{internal}"),
             )
-            .envs(
-                self.setup
-                    .environment
-                    .iter()
-                    .map(|(key, value)| (key, value)),
-            )
+            .envs(environment.iter().map(|(key, value)| (key, value)))
             .current_dir(&self.setup.directory);
-        let mut process = Process::start("token-service", &command, &self.token_service_log())?;
-        let readyz = format!("http://127.0.0.1:{}/readyz", ports.internal);
+        let log = self.logs.path().join(format!("{name}.log"));
+        let mut process = Process::start(name, &command, &log)?;
+        let readyz = format!("http://127.0.0.1:{internal}/readyz");
         process.until("ready", || status_of(&readyz) == Some(200))?;
-        self.token_service = Some(process);
-        Ok(())
+        Ok(process)
+    }
+
+    /// Changes a key of the token service's configuration for its next start.
+    pub fn set_environment(&mut self, key: &str, value: &str) {
+        let environment = &mut self.setup.environment;
+        environment.retain(|(name, _)| name != key);
+        environment.push((key.to_owned(), value.to_owned()));
     }
 
     /// Stops the token service in an orderly way and waits for its end.
@@ -156,13 +201,29 @@ impl Pair {
             Some(process) => process.is_running()?,
             None => false,
         };
-        Ok(token_service && self.envoy()?.is_running()?)
+        let early_access = match &mut self.early_access {
+            Some(process) => process.is_running()?,
+            None => true,
+        };
+        Ok(token_service && early_access && self.envoy()?.is_running()?)
     }
 
     /// {lobby_url}, without a trailing slash.
     #[must_use]
     pub fn lobby_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.setup.ports.lobby)
+    }
+
+    /// {lobby_ea_url}, without a trailing slash.
+    #[must_use]
+    pub fn lobby_ea_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.setup.ports.lobby_ea)
+    }
+
+    /// Where the hosts of the legacy flow are, without a trailing slash.
+    #[must_use]
+    pub fn legacy_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.setup.ports.legacy)
     }
 
     /// {api_url}, without a trailing slash.
@@ -197,14 +258,11 @@ impl Pair {
             String::from_utf8_lossy(&log).into_owned()
         };
         format!(
-            "--- token-service ---\n{}--- envoy ---\n{}",
+            "--- token-service ---\n{}--- early-access ---\n{}--- envoy ---\n{}",
             read("token-service.log"),
+            read("early-access.log"),
             read("envoy.log")
         )
-    }
-
-    fn token_service_log(&self) -> PathBuf {
-        self.logs.path().join("token-service.log")
     }
 
     /// The directory of the logs and of Envoy's configuration.

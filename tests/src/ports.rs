@@ -13,12 +13,20 @@ pub struct Ports {
     pub api: u16,
     /// {lobby_url}: the authorization server through Envoy.
     pub lobby: u16,
+    /// {lobby_ea_url}: the early-access authorization server through Envoy.
+    pub lobby_ea: u16,
+    /// The hosts of the legacy flow through Envoy.
+    pub legacy: u16,
     /// Envoy's admin interface.
     pub envoy_admin: u16,
     /// The token service's public listener.
     pub public: u16,
     /// The token service's internal listener.
     pub internal: u16,
+    /// The early-access token service's public listener.
+    pub public_ea: u16,
+    /// The early-access token service's internal listener.
+    pub internal_ea: u16,
 }
 
 impl Default for Ports {
@@ -26,9 +34,13 @@ impl Default for Ports {
         Self {
             api: 8080,
             lobby: 8081,
+            lobby_ea: 8082,
+            legacy: 8083,
             envoy_admin: 9901,
             public: 9080,
             internal: 9081,
+            public_ea: 9082,
+            internal_ea: 9083,
         }
     }
 }
@@ -49,9 +61,13 @@ impl Ports {
         Ok(Self {
             api: port("API_PORT", default.api)?,
             lobby: port("LOBBY_PORT", default.lobby)?,
+            lobby_ea: port("LOBBY_EA_PORT", default.lobby_ea)?,
+            legacy: port("LEGACY_PORT", default.legacy)?,
             envoy_admin: port("ENVOY_ADMIN_PORT", default.envoy_admin)?,
             public: port("PUBLIC_PORT", default.public)?,
             internal: port("INTERNAL_PORT", default.internal)?,
+            public_ea: port("PUBLIC_EA_PORT", default.public_ea)?,
+            internal_ea: port("INTERNAL_EA_PORT", default.internal_ea)?,
         })
     }
 
@@ -66,6 +82,10 @@ impl Ports {
             envoy_admin: free_port()?,
             public: free_port()?,
             internal: free_port()?,
+            lobby_ea: free_port()?,
+            legacy: free_port()?,
+            public_ea: free_port()?,
+            internal_ea: free_port()?,
         })
     }
 }

@@ -85,7 +85,7 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     assert!(!output.status.success());
     let log = String::from_utf8_lossy(&output.stderr);
     for problem in [
-        "rules[1].path_prefix: must start with a slash",
+        "rules[2].path_prefix: must start with a slash",
         "realms: is not known",
     ] {
         assert!(log.contains(problem), "{problem} is not in {log}");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use crate::support::{api, lobby, pair};
+use crate::support::{api, lobby, lobby_ea, pair};
 
 /// A command block of the tour, and what the README shows of its output.
 #[derive(Debug, Default)]
@@ -82,6 +82,8 @@ fn the_tour_works_as_printed() {
     let encoded = |url: &str| url.replace(':', "%3A").replace('/', "%2F");
     let here = |text: &str| {
         text.replace("http://127.0.0.1:8081", &lobby())
+            .replace("http://127.0.0.1:8082", &lobby_ea())
+            .replace("http://127.0.0.1:8083", &pair().legacy_url())
             .replace("http://127.0.0.1:8080", &api())
             .replace(&encoded("http://127.0.0.1:8081"), &encoded(&lobby()))
     };

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod document;
 pub mod http;
 pub mod key_file;
+pub mod legacy;
 pub mod oauth;
 pub mod random;
 pub mod registry;

@@ -1,6 +1,8 @@
-//! Secrets at rest: sealed with AES-256-GCM under the encryption key, which never enters the store.
+//! Secrets at rest: sealed with AES-256-GCM under the encryption key, which never enters the store. The same key
+//! authenticates what the service hands out and must recognise again.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
 /// Why sealing or opening failed. Deliberately without detail.
@@ -15,7 +17,13 @@ pub enum SealingError {
 }
 
 /// The key that seals signing keys and TOTP secrets: 256 bits.
-pub struct EncryptionKey(RandomizedNonceKey);
+pub struct EncryptionKey {
+    sealing: RandomizedNonceKey,
+    tagging: hmac::Key,
+}
+
+/// Keeps the two uses of one key apart: the key for tags is derived, not the key itself.
+const TAGGING_LABEL: &[u8] = b"token-service tags v1";
 
 impl std::fmt::Debug for EncryptionKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -32,9 +40,29 @@ impl EncryptionKey {
     /// # Errors
     /// [`SealingError::Failed`] when the library refuses them.
     pub fn new(bytes: &[u8; Self::LENGTH]) -> Result<Self, SealingError> {
-        RandomizedNonceKey::new(&AES_256_GCM, bytes)
-            .map(Self)
-            .map_err(|_| SealingError::Failed)
+        let sealing =
+            RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| SealingError::Failed)?;
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), TAGGING_LABEL);
+        Ok(Self {
+            sealing,
+            tagging: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
+        })
+    }
+
+    /// An unforgeable tag for `parts` (HMAC-SHA-256, 32 bytes): nobody without the key can make it. The parts are
+    /// kept apart by their lengths.
+    #[must_use]
+    pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.tagging);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        let mut tag = [0; 32];
+        for (to, from) in tag.iter_mut().zip(context.sign().as_ref()) {
+            *to = *from;
+        }
+        tag
     }
 
     /// Seals `plaintext`. `context` names what it is and whose: sealed bytes open only in their own context,
@@ -45,7 +73,7 @@ impl EncryptionKey {
     pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
         let mut buffer = Zeroizing::new(plaintext.to_vec());
         let nonce = self
-            .0
+            .sealing
             .seal_in_place_append_tag(Aad::from(context), &mut *buffer)
             .map_err(|_| SealingError::Failed)?;
         Ok([nonce.as_ref(), buffer.as_slice()].concat())
@@ -62,7 +90,7 @@ impl EncryptionKey {
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealingError::Refused)?;
         let mut buffer = Zeroizing::new(ciphertext.to_vec());
         let length = self
-            .0
+            .sealing
             .open_in_place(nonce, Aad::from(context), &mut buffer)
             .map_err(|_| SealingError::Refused)?
             .len();
@@ -74,6 +102,22 @@ impl EncryptionKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_depend_on_the_key_and_on_every_part() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let tag = key.tag(&[b"ab", b"c"]);
+        assert_eq!(
+            tag,
+            EncryptionKey::new(&[1; 32]).unwrap().tag(&[b"ab", b"c"])
+        );
+        assert_ne!(
+            tag,
+            EncryptionKey::new(&[2; 32]).unwrap().tag(&[b"ab", b"c"])
+        );
+        assert_ne!(tag, key.tag(&[b"a", b"bc"]));
+        assert_ne!(tag, key.tag(&[b"abc"]));
+    }
 
     #[test]
     fn opens_only_with_the_same_key_and_context() {

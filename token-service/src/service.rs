@@ -43,7 +43,8 @@ impl Service {
         encryption_key: EncryptionKey,
     ) -> Result<Self, KeyRingError> {
         let algorithm = config.signing.algorithm;
-        let keys = KeyRing::open(&*store, &encryption_key, algorithm, clock.now()).await?;
+        let legacy = !config.legacy_instances.is_empty();
+        let keys = KeyRing::open(&*store, &encryption_key, algorithm, legacy, clock.now()).await?;
         let service = Self {
             config,
             store,

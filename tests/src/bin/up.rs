@@ -43,10 +43,12 @@ fn run() -> Result<()> {
         let registrations = registrations?.display().to_string();
         environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
     }
+    let early_access = repository.join("demo/early-access.toml");
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         ports: Ports::from_env()?,
         config: Some(config),
+        early_access: Some((early_access, environment.clone())),
         environment,
         directory: repository,
     })?;
@@ -65,6 +67,7 @@ fn run() -> Result<()> {
 
 fn introduction(pair: &Pair) -> String {
     let (lobby, api, internal) = (pair.lobby_url(), pair.api_url(), pair.internal_url());
+    let (lobby_ea, legacy) = (pair.lobby_ea_url(), pair.legacy_url());
     let admin = pair.ports().envoy_admin;
     let logs = pair.log_directory().display();
     format!(
@@ -72,6 +75,8 @@ fn introduction(pair: &Pair) -> String {
 The pair is running. Ctrl-C stops it.
 
   authorization server   {lobby}
+  early access           {lobby_ea}
+  legacy hosts           {legacy}   (Host: us1.legacy.example, sso-us1.legacy.example)
   resource server        {api}
   internal listener      {internal}
   Envoy admin            http://127.0.0.1:{admin}
@@ -109,6 +114,10 @@ Installed Application (PKCE): the same in a browser, then with the verifier and 
 
   curl -d client_id=installed-demo -d grant_type=authorization_code -d redirect_uri=http://127.0.0.1:8090/callback \
     -d code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk -d code=CODE {lobby}/auth/token
+
+Legacy flow: see the README. Is OAuth2 enabled on an instance?
+
+  curl -H 'Host: us1.legacy.example' {legacy}/OAuthStatus
 "#
     )
 }

@@ -12,6 +12,7 @@ use super::{Client, Pkce};
 pub(crate) struct Browser {
     agent: Agent,
     lobby: String,
+    host: Option<String>,
 }
 
 /// The form of a page, with what its hidden fields say.
@@ -57,12 +58,25 @@ impl Browser {
         Self {
             agent: agent(),
             lobby: lobby.to_owned(),
+            host: None,
+        }
+    }
+
+    /// A browser that believes that `host` is at `address`.
+    pub(crate) fn on_host(address: &str, host: &str) -> Self {
+        Self {
+            host: Some(host.to_owned()),
+            ..Self::new(address)
         }
     }
 
     pub(crate) fn open(&self, address: &str) -> Reply {
         let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
-        send(&self.agent, Request::get(url.as_str()).body(()).unwrap())
+        let mut request = Request::get(url.as_str());
+        if let Some(host) = &self.host {
+            request = request.header("host", host);
+        }
+        send(&self.agent, request.body(()).unwrap())
     }
 
     /// Opens an address of the authorization endpoint.
@@ -77,11 +91,12 @@ impl Browser {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
-        let request = Request::post(format!("{}{}", self.lobby, form.action))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(form_body(&all))
-            .unwrap();
-        send(&self.agent, request)
+        let mut request = Request::post(format!("{}{}", self.lobby, form.action))
+            .header("content-type", "application/x-www-form-urlencoded");
+        if let Some(host) = &self.host {
+            request = request.header("host", host);
+        }
+        send(&self.agent, request.body(form_body(&all)).unwrap())
     }
 
     /// Submits the sign-in form on `page`, and opens what it leads to.

@@ -25,6 +25,10 @@ pub(crate) struct OwnPair {
 impl OwnPair {
     /// A pair with the demo's configuration, changed by `changes` of it.
     pub(crate) fn start(changes: &[(&str, &str)]) -> Self {
+        Self::start_with(changes, false)
+    }
+
+    fn start_with(changes: &[(&str, &str)], early_access: bool) -> Self {
         let state = TempDir::new().unwrap();
         let repository = Artifacts::find().unwrap().repository;
         let mut environment = state_in(state.path());
@@ -33,10 +37,15 @@ impl OwnPair {
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
         );
+        let early_access = early_access.then(|| {
+            let folder = state.path().join("early-access");
+            (repository.join("demo/early-access.toml"), state_in(&folder))
+        });
         let pair = Pair::start(Setup {
             ports: Ports::free().unwrap(),
             config: Some(repository.join("demo/config.toml")),
             environment,
+            early_access,
             directory: repository,
         })
         .unwrap();
@@ -67,13 +76,18 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
 
 /// The pair of all tests that leave it running. It ends with the test binary.
 pub(crate) fn pair() -> &'static Pair {
-    static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start(&[]));
+    static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
     &PAIR.pair
 }
 
 /// {lobby_url} of the shared pair.
 pub(crate) fn lobby() -> String {
     pair().lobby_url()
+}
+
+/// {lobby_ea_url} of the shared pair.
+pub(crate) fn lobby_ea() -> String {
+    pair().lobby_ea_url()
 }
 
 /// {api_url} of the shared pair.

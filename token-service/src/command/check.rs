@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use super::ConfigFile;
 use crate::clock::{Clock as _, SystemClock};
+use crate::legacy::access_token;
 use crate::registry::Registry;
 use crate::registry::registrations::Registrations;
 
@@ -24,6 +25,17 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         Ok(registrations) => {
             for warning in &registrations.warnings {
                 println!("warning: {warning}");
+            }
+            let users = registrations
+                .users
+                .iter()
+                .map(|registration| &registration.user);
+            let misfits = access_token::misfits(&config, &registrations.clients, users);
+            if !misfits.is_empty() {
+                for misfit in misfits {
+                    println!("{misfit}");
+                }
+                return Ok(ExitCode::FAILURE);
             }
             println!(
                 "No problem: {} clients, {} users.",

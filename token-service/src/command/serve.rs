@@ -13,6 +13,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, LogFormat, StoreUrl};
 use crate::http::Application;
 use crate::key_file;
+use crate::legacy::access_token;
 use crate::random::OsRandom;
 use crate::registry::Registry;
 use crate::registry::apply::Plan;
@@ -79,7 +80,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
     if let Some(path) = &config.registrations {
-        apply_registrations(path, &*store, &encryption_key).await?;
+        apply_registrations(path, &config, &*store, &encryption_key).await?;
     }
     let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
     Ok(Service::new(config, store, clock, random, encryption_key).await?)
@@ -97,6 +98,7 @@ fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 
 async fn apply_registrations(
     path: &Path,
+    config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
 ) -> anyhow::Result<()> {
@@ -108,6 +110,7 @@ async fn apply_registrations(
         tracing::warn!("{warning}");
     }
     let plan = Plan::new(registrations, &stored, &AtRest(encryption_key))?;
+    refuse_misfits(config, &stored, &plan)?;
     if plan.differences.is_empty() {
         tracing::info!(path = %path.display(), "registrations are up to date");
         return Ok(());
@@ -117,6 +120,22 @@ async fn apply_registrations(
         tracing::info!("registered: {difference}");
     }
     Ok(())
+}
+
+/// Spec §2.5: a legacy access token has 481 characters, whatever it has to say.
+fn refuse_misfits(config: &Config, stored: &Registry, plan: &Plan) -> anyhow::Result<()> {
+    let clients = stored.clients().map(|client| &**client);
+    let users = stored.users().map(|user| &**user);
+    let misfits = access_token::misfits(
+        config,
+        clients.chain(&plan.change.put_clients),
+        users.chain(&plan.change.put_users),
+    );
+    if misfits.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+    anyhow::bail!("{}", lines.join("\n"))
 }
 
 fn start_log(format: LogFormat) -> anyhow::Result<()> {

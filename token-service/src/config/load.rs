@@ -482,6 +482,11 @@ enabled = false
                 _ => line,
             })
             .collect();
+        let instance = |name: &str, enabled| LegacyInstance {
+            hostname: format!("{name}.legacy.example"),
+            auth_server_hostname: format!("sso-{name}.legacy.example"),
+            enabled,
+        };
         let relative = |text: &str| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("config.toml");
@@ -491,6 +496,7 @@ enabled = false
                 admin_token_file: folder.path().join("data/admin-token"),
                 encryption_key_file: folder.path().join("data/encryption-key"),
                 store: StoreUrl::Redb(folder.path().join("data/token-service.redb")),
+                legacy_instances: vec![instance("us1", true), instance("us2", false)],
                 ..Config::development()
             };
             (load_from(Some(&path), &[]), Ok(expected))

@@ -6,7 +6,9 @@ mod discovery;
 mod endpoint_request;
 mod error;
 mod health;
+mod host;
 mod introspection;
+mod legacy;
 mod pages;
 pub mod paths;
 mod revocation;
@@ -101,6 +103,7 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .configure(|routes| revocation::routes(routes, service))
         .configure(introspection::routes)
         .configure(|routes| discovery::routes(routes, service))
+        .configure(legacy::routes)
         .configure(pages::routes)
         .default_service(web::to(error::not_found));
 }

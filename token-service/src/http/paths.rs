@@ -22,6 +22,12 @@ pub const INTROSPECT: &str = "/auth/introspect";
 pub const JWKS: &str = "/auth/jwks";
 /// `GET`: authorization server metadata (RFC 8414 §3). An issuer with a path appends it.
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
+/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (spec §4.4).
+pub const LEGACY_STATUS: &str = "/OAuthStatus";
+/// `GET`, on a legacy host: logon with a browser (spec §4.5).
+pub const LOGON: &str = "/Logon";
+/// `POST`, on a legacy authorization server: exchange and refresh (spec §4.6, §4.7).
+pub const LEGACY_TOKEN: &str = "/as/token.oauth2";
 /// `GET`, internal listener: the feed of revocations for the filter.
 pub const REVOCATIONS: &str = "/revocations";
 /// `GET`, internal listener: the process lives.

@@ -54,9 +54,17 @@ impl PresentedClient {
     }
 }
 
+/// A public client has no secret to prove.
 fn is_public(client: &Client) -> bool {
-    matches!(client.integration, IntegrationType::Installed { .. })
+    match &client.integration {
+        IntegrationType::Installed { .. } => true,
+        IntegrationType::Legacy { secrets, .. } => secrets.is_empty(),
+        _ => false,
+    }
 }
+
+/// Finds a client by its id, among those that the endpoint knows.
+pub type ClientLookup<'a> = &'a dyn Fn(&str) -> Option<&'a Arc<Client>>;
 
 /// Finds out who the client is, from its Authorization headers and its form.
 ///
@@ -68,17 +76,27 @@ pub fn authenticate(
     form: &Parameters<'_>,
     registry: &Registry,
 ) -> Result<PresentedClient, TokenError> {
+    authenticate_with(authorization, form, &|client_id| registry.client(client_id))
+}
+
+/// Like [`authenticate`], among the clients that `lookup` finds.
+///
+/// # Errors
+/// As for [`authenticate`].
+pub fn authenticate_with(
+    authorization: &[&[u8]],
+    form: &Parameters<'_>,
+    lookup: ClientLookup<'_>,
+) -> Result<PresentedClient, TokenError> {
     match (authorization, form.contains("client_secret")) {
         ([], false) => {
             let client_id = form.get("client_id").ok_or(TokenError::NoClient)?;
-            let client = registry
-                .client(client_id)
-                .ok_or(TokenError::UnknownClient { basic: false })?;
+            let client = lookup(client_id).ok_or(TokenError::UnknownClient { basic: false })?;
             Ok(PresentedClient::Named(Arc::clone(client)))
         }
         ([], true) => Err(TokenError::SecretInBody),
         ([header], false) => {
-            let client = basic(header, registry)?;
+            let client = basic(header, lookup)?;
             match form.get("client_id") {
                 Some(client_id) if client_id != client.client_id.as_str() => {
                     Err(TokenError::ClientIdDiffers)
@@ -91,13 +109,13 @@ pub fn authenticate(
     }
 }
 
-fn basic(header: &[u8], registry: &Registry) -> Result<Arc<Client>, TokenError> {
+fn basic(header: &[u8], lookup: ClientLookup<'_>) -> Result<Arc<Client>, TokenError> {
     let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
     let (client_id, secret) = credentials
         .split_once(':')
         .ok_or(TokenError::BasicMalformed)?;
     let client = readings(client_id)
-        .find_map(|client_id| registry.client(&client_id).cloned())
+        .find_map(|client_id| lookup(&client_id).cloned())
         .ok_or(TokenError::UnknownClient { basic: true })?;
     if is_public(&client) {
         return Err(TokenError::PublicClientInHeader);
@@ -171,6 +189,7 @@ mod tests {
         let legacy = IntegrationType::Legacy {
             secrets: vec![ClientSecret::of("secret")],
             redirect_templates: vec![],
+            hostname: None,
         };
         let registry = Registry::new(
             [

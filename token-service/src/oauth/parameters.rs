@@ -35,6 +35,13 @@ pub enum ParameterError {
     Repeated(String),
 }
 
+/// Why two sets of parameters are not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merged {
+    /// A name has two values.
+    Contradiction,
+}
+
 impl<'a> Parameters<'a> {
     /// Reads a query string (without `?`) or a form body.
     ///
@@ -71,6 +78,31 @@ impl<'a> Parameters<'a> {
         }
         parameters.retain(|name, _| !repeated.contains(name));
         Ok((Self(parameters), repeated))
+    }
+
+    /// The parameters with these names and values.
+    pub fn of(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let pairs = pairs
+            .into_iter()
+            .map(|(name, value)| (Cow::Borrowed(name), Cow::Borrowed(value)));
+        Self(pairs.collect())
+    }
+
+    /// These parameters and `others` together (D-16).
+    ///
+    /// # Errors
+    /// [`Merged::Contradiction`] when a name is in both with different values.
+    pub fn merged_with(mut self, others: Self) -> Result<Self, Merged> {
+        for (name, value) in others.0 {
+            match self.0.entry(name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(entry) if *entry.get() == value => {}
+                Entry::Occupied(_) => return Err(Merged::Contradiction),
+            }
+        }
+        Ok(self)
     }
 
     /// The value of `name`; `None` when it is absent or empty (RFC 6749 §3.1: "Parameters sent without a

@@ -200,6 +200,7 @@ fn changed_client_fields(before: &Client, after: &Client) -> Vec<&'static str> {
         ("certificates", old.certificates != new.certificates),
         ("organization", old.organization != new.organization),
         ("bound_user", old.bound_user != new.bound_user),
+        ("hostname", old.hostname != new.hostname),
         ("enabled", before.enabled != after.enabled),
     ])
 }
@@ -208,6 +209,7 @@ fn changed_client_fields(before: &Client, after: &Client) -> Vec<&'static str> {
 struct Parts<'a> {
     kind: std::mem::Discriminant<IntegrationType>,
     templates: &'a [String],
+    hostname: Option<&'a str>,
     certificates: &'a [super::Certificate],
     organization: Option<&'a str>,
     bound_user: Option<&'a Username>,
@@ -218,6 +220,7 @@ impl<'a> Parts<'a> {
         let none = Self {
             kind: std::mem::discriminant(&client.integration),
             templates: &[],
+            hostname: None,
             certificates: &[],
             organization: None,
             bound_user: None,
@@ -238,9 +241,12 @@ impl<'a> Parts<'a> {
                 ..none
             },
             IntegrationType::Legacy {
-                redirect_templates, ..
+                redirect_templates,
+                hostname,
+                ..
             } => Self {
                 templates: redirect_templates,
+                hostname: hostname.as_deref(),
                 ..none
             },
         }

@@ -103,8 +103,10 @@ pub enum IntegrationType {
     Legacy {
         /// None for a client without a secret.
         secrets: Vec<ClientSecret>,
-        /// Redirect templates (spec §4.5), unparsed here.
+        /// Redirect templates (spec §4.5), as text.
         redirect_templates: Vec<String>,
+        /// The one instance that knows the client; `None` for every instance.
+        hostname: Option<String>,
     },
 }
 

@@ -67,6 +67,11 @@ pub enum RedirectUriPattern {
 pub struct RedirectUri(String);
 
 impl RedirectUri {
+    /// A redirect URI that a template of the legacy flow has matched.
+    pub(crate) const fn matched_by_template(text: String) -> Self {
+        Self(text)
+    }
+
     /// The text as the client sent it.
     #[must_use]
     pub fn as_str(&self) -> &str {

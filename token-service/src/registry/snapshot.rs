@@ -12,6 +12,7 @@ use super::user::{User, Username};
 pub struct Registry {
     clients: HashMap<ClientId, Arc<Client>>,
     users: HashMap<Username, Arc<User>>,
+    single_sign_on: HashMap<String, Vec<Username>>,
     app_origins: HashSet<String>,
     app_loopbacks: Vec<RedirectUriPattern>,
 }
@@ -34,6 +35,17 @@ impl Registry {
                 .filter(|client| matches!(client.integration, IntegrationType::Installed { .. }))
                 .flat_map(|client| client.redirect_uris())
         };
+        let users: HashMap<_, _> = users
+            .into_iter()
+            .map(|user| (user.username.clone(), Arc::new(user)))
+            .collect();
+        let mut single_sign_on: HashMap<String, Vec<Username>> = HashMap::new();
+        for user in users.values() {
+            if let (true, true, Some(email)) = (user.enabled, user.single_sign_on, &user.email) {
+                let named = single_sign_on.entry(email.to_lowercase()).or_default();
+                named.push(user.username.clone());
+            }
+        }
         Self {
             app_origins: app_uris()
                 .filter_map(RedirectUriPattern::web_origin)
@@ -43,10 +55,8 @@ impl Registry {
                 .cloned()
                 .collect(),
             clients,
-            users: users
-                .into_iter()
-                .map(|user| (user.username.clone(), Arc::new(user)))
-                .collect(),
+            users,
+            single_sign_on,
         }
     }
 
@@ -58,6 +68,27 @@ impl Registry {
             .filter(|client| {
                 client.enabled && !matches!(client.integration, IntegrationType::Legacy { .. })
             })
+    }
+
+    /// The enabled client of the legacy flow with this id, on this instance (spec §4.5).
+    #[must_use]
+    pub fn legacy_client(&self, client_id: &str, instance: &str) -> Option<&Arc<Client>> {
+        self.clients
+            .get(&ClientId::parse(client_id)?)
+            .filter(|client| match &client.integration {
+                IntegrationType::Legacy { hostname, .. } => {
+                    client.enabled && hostname.as_deref().is_none_or(|only| only == instance)
+                }
+                _ => false,
+            })
+    }
+
+    /// The enabled single-sign-on users with this e-mail address, without regard to case (spec §4.5).
+    #[must_use]
+    pub fn single_sign_on_users(&self, email: &str) -> &[Username] {
+        self.single_sign_on
+            .get(&email.to_lowercase())
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The enabled user with this username.

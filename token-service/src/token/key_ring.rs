@@ -40,12 +40,14 @@ pub enum KeyRingError {
 #[derive(Debug)]
 pub struct KeyRing {
     signing: Arc<SigningKey>,
+    ed25519: Option<Arc<SigningKey>>,
     all: Vec<Arc<SigningKey>>,
     published: String,
 }
 
 impl KeyRing {
-    /// Opens the store's keys, and makes the first key of `algorithm` if there is none.
+    /// Opens the store's keys, and makes the first key of `algorithm` if there is none; for the `legacy` flow also
+    /// one for Ed25519, whatever `algorithm` is.
     ///
     /// # Errors
     /// A [`KeyRingError`]: the service cannot work without keys.
@@ -53,19 +55,23 @@ impl KeyRing {
         store: &dyn Store,
         encryption_key: &EncryptionKey,
         algorithm: Algorithm,
+        legacy: bool,
         now: Timestamp,
     ) -> Result<Self, KeyRingError> {
         let mut sealed = store.signing_keys().await?;
-        if !sealed
-            .iter()
-            .any(|key| key.algorithm == algorithm && key.retired_at.is_none())
-        {
-            sealed = store
-                .ensure_signing_key(new_key(encryption_key, algorithm, now)?)
-                .await?;
+        let also = legacy.then_some(Algorithm::EdDsa);
+        for needed in [algorithm].into_iter().chain(also) {
+            if !sealed
+                .iter()
+                .any(|key| key.algorithm == needed && key.retired_at.is_none())
+            {
+                sealed = store
+                    .ensure_signing_key(new_key(encryption_key, needed, now)?)
+                    .await?;
+            }
         }
         let mut all = Vec::with_capacity(sealed.len());
-        let mut signing = None;
+        let (mut signing, mut ed25519) = (None, None);
         for stored in sealed {
             let pkcs8 = encryption_key
                 .open(&sealing_context(&stored.kid), &stored.sealed_pkcs8)
@@ -77,11 +83,15 @@ impl KeyRing {
             if stored.algorithm == algorithm && stored.retired_at.is_none() {
                 signing = Some(Arc::clone(&key));
             }
+            if stored.algorithm == Algorithm::EdDsa && stored.retired_at.is_none() {
+                ed25519 = Some(Arc::clone(&key));
+            }
             all.push(key);
         }
         let keys = all.iter().map(|key| key.jwk()).collect::<Result<_, _>>()?;
         Ok(Self {
             signing: signing.ok_or(KeyRingError::Missing(algorithm))?,
+            ed25519,
             all,
             published: serde_json::to_string(&JwkSet { keys }).map_err(|_| KeyError)?,
         })
@@ -91,6 +101,12 @@ impl KeyRing {
     #[must_use]
     pub fn signing(&self) -> &SigningKey {
         &self.signing
+    }
+
+    /// The Ed25519 key that signs now, if there is one: the legacy flow's tokens have no room for other signatures.
+    #[must_use]
+    pub fn ed25519(&self) -> Option<&SigningKey> {
+        self.ed25519.as_deref()
     }
 
     /// The JWK set as JSON: what `/auth/jwks` answers.

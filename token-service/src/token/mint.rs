@@ -8,7 +8,7 @@ use claims::token::{
 };
 use serde::Serialize;
 
-use super::key::KeyError;
+use super::key::{KeyError, SigningKey};
 use super::key_ring::KeyRing;
 use crate::clock::Timestamp;
 use crate::config::Config;
@@ -135,27 +135,42 @@ impl<'a> Mint<'a> {
     }
 
     fn sign(&self, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
-        #[derive(Serialize)]
-        struct Header<'a> {
-            alg: &'a str,
-            typ: &'a str,
-            kid: &'a str,
-        }
-        let key = self.keys.signing();
-        let header = Header {
-            alg: key.algorithm().name(),
-            typ,
-            kid: key.kid(),
-        };
-        let header = serde_json::to_vec(&header).map_err(|_| KeyError)?;
-        let body = serde_json::to_vec(claims).map_err(|_| KeyError)?;
-        let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
-        URL_SAFE_NO_PAD.encode_string(header, &mut token);
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(body, &mut token);
-        let signature = key.sign(token.as_bytes())?;
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(token)
+        sign(self.keys.signing(), typ, claims)
     }
+}
+
+/// The JOSE header of a token that `key` signs, as JSON.
+///
+/// # Errors
+/// [`KeyError`] when it cannot be written.
+pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
+    #[derive(Serialize)]
+    struct Header<'a> {
+        alg: &'a str,
+        typ: &'a str,
+        kid: &'a str,
+    }
+    let header = Header {
+        alg: key.algorithm().name(),
+        typ,
+        kid: key.kid(),
+    };
+    serde_json::to_vec(&header).map_err(|_| KeyError)
+}
+
+/// A JWT of type `typ` in compact form, signed with `key`.
+///
+/// # Errors
+/// [`KeyError`] when signing fails.
+pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
+    let header = header(key, typ)?;
+    let body = serde_json::to_vec(claims).map_err(|_| KeyError)?;
+    let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
+    URL_SAFE_NO_PAD.encode_string(header, &mut token);
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(body, &mut token);
+    let signature = key.sign(token.as_bytes())?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
 }

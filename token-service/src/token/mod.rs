@@ -6,4 +6,4 @@ mod mint;
 
 pub use key::{KeyError, SigningKey};
 pub use key_ring::{KeyRing, KeyRingError};
-pub use mint::{AccessToken, Mint, Subject};
+pub use mint::{AccessToken, Mint, Subject, header, sign};

@@ -8,7 +8,9 @@ use actix_web::{HttpResponse, ResponseError};
 use super::response;
 use super::templates::ErrorPage;
 use crate::http::body::BodyError;
-use crate::oauth::authorize::{AuthorizeError, IssueError, UnsafeRequest};
+use crate::http::error;
+use crate::legacy::logon::LogonRefusal;
+use crate::oauth::authorize::{IssueError, UnsafeRequest};
 use crate::oauth::parameters::ParameterError;
 use crate::random::RandomError;
 use crate::sign_in::SignInError;
@@ -20,10 +22,12 @@ use crate::store::StoreError;
 pub(super) enum PageFailure {
     /// An authorization request without a safe destination (D-5).
     Request(UnsafeRequest),
-    /// A GET whose answer is an error at the client's redirect URI, given as a whole.
-    ErrorAtClient(String),
-    /// A form whose answer is an error at the client's redirect URI, given as a whole.
-    ErrorAtClientAfterForm(String),
+    /// The answer is an error at the client's redirect URI, given as a whole: 302 after a GET, 303 after a form.
+    ErrorAtClient(StatusCode, String),
+    /// A legacy logon without a safe destination (spec §7.2).
+    Logon(LogonRefusal),
+    /// No legacy instance has this host name.
+    UnknownHost,
     /// No or a wrong CSRF token.
     Forgery,
     /// A form of another content type.
@@ -47,11 +51,13 @@ pub(super) enum PageFailure {
 impl PageFailure {
     const fn status(&self) -> StatusCode {
         match self {
-            Self::Request(_) | Self::Interrupted | Self::Form(_) | Self::Account => {
-                StatusCode::BAD_REQUEST
-            }
-            Self::ErrorAtClient(_) => StatusCode::FOUND,
-            Self::ErrorAtClientAfterForm(_) => StatusCode::SEE_OTHER,
+            Self::Request(_)
+            | Self::Logon(_)
+            | Self::Interrupted
+            | Self::Form(_)
+            | Self::Account => StatusCode::BAD_REQUEST,
+            Self::ErrorAtClient(status, _) => *status,
+            Self::UnknownHost => StatusCode::NOT_FOUND,
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -65,9 +71,9 @@ impl PageFailure {
     const fn problem(&self) -> &'static str {
         match self {
             Self::Request(reason) => reason.problem(),
-            Self::ErrorAtClient(_) | Self::ErrorAtClientAfterForm(_) => {
-                "You are being sent back to the application."
-            }
+            Self::ErrorAtClient(..) => "You are being sent back to the application.",
+            Self::Logon(_) => "The request to sign in is not right.",
+            Self::UnknownHost => "There is nothing at this address.",
             Self::Forgery => "This form could not be matched to your browser.",
             Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
             Self::TooLarge => "The form is too large.",
@@ -85,7 +91,7 @@ impl PageFailure {
                 "Allow cookies for this site, then go back to the application and start again."
             }
             Self::Unavailable(_) => "Wait a few seconds and try again.",
-            Self::Request(_) => {
+            Self::Request(_) | Self::Logon(_) => {
                 "Tell the people who run the application; they find the details below."
             }
             _ => "Go back to the application and start again.",
@@ -96,6 +102,7 @@ impl PageFailure {
     const fn details(&self) -> Option<&'static str> {
         match self {
             Self::Request(reason) => Some(reason.remedy()),
+            Self::Logon(refusal) => Some(legacy_message(refusal)),
             Self::ContentType => Some("Forms are application/x-www-form-urlencoded, in UTF-8."),
             Self::TooLarge => Some("Forms have up to 64 KiB."),
             Self::Form(ParameterError::Repeated(_)) => Some("A field is repeated."),
@@ -107,10 +114,12 @@ impl PageFailure {
 /// The page, or the redirect, that answers `failure`.
 pub(super) fn page(failure: &PageFailure) -> HttpResponse {
     let status = failure.status();
-    if let PageFailure::ErrorAtClient(location) | PageFailure::ErrorAtClientAfterForm(location) =
-        failure
-    {
-        return response::redirect(status, location);
+    match failure {
+        PageFailure::ErrorAtClient(_, location) => return response::redirect(status, location),
+        PageFailure::UnknownHost => {
+            return error::json(status, "invalid_request", "There is nothing at this path");
+        }
+        _ => {}
     }
     let page = ErrorPage {
         problem: failure.problem(),
@@ -142,31 +151,27 @@ impl ResponseError for PageFailure {
             Self::Unavailable(reason) | Self::Internal(reason) => {
                 tracing::error!(reason, "a sign-in page failed");
             }
-            Self::ErrorAtClient(_) | Self::ErrorAtClientAfterForm(_) => {}
+            Self::ErrorAtClient(..) => {}
             refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
         }
         page(self)
     }
 }
 
-impl PageFailure {
-    /// The answer to a GET whose authorization request is refused.
-    pub(super) fn refused_query(error: AuthorizeError, issuer: &str) -> Self {
-        match error {
-            AuthorizeError::Unsafe(reason) => Self::Request(reason),
-            AuthorizeError::Redirect(destination, error) => {
-                Self::ErrorAtClient(destination.with_error(error, issuer))
-            }
+/// The messages of spec §7.2.
+const fn legacy_message(refusal: &LogonRefusal) -> &'static str {
+    match refusal {
+        LogonRefusal::RedirectUri => {
+            "Problem accessing the authorization path. Reason: Invalid redirect_uri"
         }
-    }
-
-    /// The answer to a form whose authorization request is refused.
-    pub(super) fn refused_form(error: AuthorizeError, issuer: &str) -> Self {
-        match error {
-            AuthorizeError::Unsafe(reason) => Self::Request(reason),
-            AuthorizeError::Redirect(destination, error) => {
-                Self::ErrorAtClientAfterForm(destination.with_error(error, issuer))
-            }
+        LogonRefusal::Client => {
+            "Problem accessing the authorization path. Reason: Unknown or invalid client_id"
+        }
+        LogonRefusal::Action => {
+            "Problem accessing the authorization path. Reason: Invalid Action; it must be StartOAuth"
+        }
+        LogonRefusal::Unreadable(_) => {
+            "Problem accessing the authorization path. Reason: Invalid request"
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Reading forms: the body, the CSRF token, the authorization request that the form carries on.
+//! Reading forms: the body, the CSRF token, the request that the form is a step of.
 
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpMessage as _, HttpRequest};
 
 use super::cookies::Cookies;
 use super::failure::PageFailure;
+use super::journey::Journey;
 use crate::http::body;
-use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::parameters::Parameters;
 use crate::registry::Registry;
+use crate::service::Service;
 
 /// The fields that every form of a sign-in has.
 pub(super) const CSRF: &str = "csrf";
@@ -41,13 +42,13 @@ pub(super) fn fields<'a>(
     }
 }
 
-/// The authorization request that a form carries on, validated in full.
-pub(super) fn request(
+/// What a form is a step of, validated in full.
+pub(super) fn journey(
     fields: &Parameters<'_>,
+    http: &HttpRequest,
+    service: &Service,
     registry: &Registry,
-    issuer: &str,
-) -> Result<AuthorizationRequest, PageFailure> {
-    let query = fields.get(REQUEST).unwrap_or_default();
-    AuthorizationRequest::validate(query.as_bytes(), registry)
-        .map_err(|error| PageFailure::refused_form(error, issuer))
+) -> Result<Journey, PageFailure> {
+    let carried = fields.get(REQUEST).unwrap_or_default();
+    Journey::carried(carried, http, service, registry)
 }

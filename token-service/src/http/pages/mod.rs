@@ -1,8 +1,8 @@
 //! The authorization endpoint and the sign-in as pages and forms.
 //!
-//! `GET /auth/authorize` shows whichever step is next. Every form carries the authorization request's query,
-//! which is validated again in full, and a token against cross-site request forgery; after a step the browser
-//! is sent back to `GET /auth/authorize` (303), which decides anew.
+//! `GET /auth/authorize`, or `GET /Logon` of the legacy flow, shows whichever step is next. Every form carries the
+//! request's path and query, which are validated again in full, and a token against cross-site request forgery; after
+//! a step the browser is sent back there (303), where it is decided anew.
 
 mod authorize;
 mod cookies;
@@ -10,6 +10,7 @@ mod csrf;
 mod failure;
 mod form;
 mod home;
+mod journey;
 mod response;
 mod select_account;
 mod sign_in;
@@ -26,6 +27,7 @@ use failure::PageFailure;
 pub(super) fn routes(routes: &mut ServiceConfig) {
     routes
         .service(only_get(paths::AUTHORIZE).route(web::get().to(authorize::authorize)))
+        .service(only_get(paths::LOGON).route(web::get().to(authorize::logon)))
         .service(only_post(paths::SIGN_IN).route(web::post().to(sign_in::password)))
         .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
         .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))

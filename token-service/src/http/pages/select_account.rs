@@ -4,7 +4,6 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::authorize::{continuation, issue};
 use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::{form, response};
@@ -22,17 +21,21 @@ pub(super) async fn select(
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let registry = service.registry();
-    let request = form::request(&fields, &registry, &service.config.issuer)?;
+    let journey = form::journey(&fields, &http, &service, &registry)?;
     let now = service.clock.now();
     let session = match cookies.session(&http) {
         Some(id) => session::live(&service, &id, now).await?,
         None => None,
     };
-    let Some(signed_in) = session.and_then(|session| SignedIn::of(session, &registry)) else {
-        // The session ended while the page was open.
+    let expected = journey.expected_user();
+    let signed_in = session
+        .filter(|session| expected.is_none_or(|name| name == session.username.as_str()))
+        .and_then(|session| SignedIn::of(session, &registry));
+    let Some(signed_in) = signed_in else {
+        // The session ended while the page was open, or is another person's now.
         return Ok(response::redirect(
             StatusCode::SEE_OTHER,
-            &continuation(&request),
+            &journey.continuation(),
         ));
     };
     let account = fields
@@ -40,6 +43,6 @@ pub(super) async fn select(
         .and_then(|position| position.parse::<usize>().ok())
         .and_then(|position| signed_in.user().accounts.get(position))
         .ok_or(PageFailure::Account)?;
-    let location = issue(&service, &request, &signed_in, account, now).await?;
+    let location = journey.issue(&service, &signed_in, account, now).await?;
     Ok(response::redirect(StatusCode::SEE_OTHER, &location))
 }

@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::authorize::{continuation, show, sign_in_again};
+use super::authorize::show;
 use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
 use super::templates::{SecondFactorPage, SignInPage};
@@ -21,15 +21,19 @@ pub(super) async fn password(
     let cookies = Cookies::of(&service.config.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
-    let request = form::request(&fields, &service.registry(), &service.config.issuer)?;
-    let username = fields.get("username").unwrap_or_default();
+    let journey = form::journey(&fields, &http, &service, &service.registry())?;
+    // Where the request names the person, nobody else can sign in, whatever the form says.
+    let username = journey
+        .expected_user()
+        .or(fields.get("username"))
+        .unwrap_or_default();
     let password = fields.get("password").unwrap_or_default().to_owned();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
     match sign_in::with_password(&service, username, password, replaces.as_ref(), now).await? {
-        PasswordOutcome::Begun(id) => Ok(go_on(&continuation(&request), cookies, &id)),
+        PasswordOutcome::Begun(id) => Ok(go_on(&journey.continuation(), cookies, &id)),
         PasswordOutcome::Refused => {
-            show(&http, &service, &request, StatusCode::FORBIDDEN, |flow| {
+            show(&http, &service, &journey, StatusCode::FORBIDDEN, |flow| {
                 SignInPage {
                     flow,
                     username,
@@ -49,7 +53,7 @@ pub(super) async fn second_factor(
     let cookies = Cookies::of(&service.config.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
-    let request = form::request(&fields, &service.registry(), &service.config.issuer)?;
+    let journey = form::journey(&fields, &http, &service, &service.registry())?;
     let code = fields.get("code").unwrap_or_default();
     let outcome = match cookies.session(&http) {
         Some(id) => sign_in::with_second_factor(&service, &id, code, service.clock.now()).await?,
@@ -57,13 +61,13 @@ pub(super) async fn second_factor(
     };
     let error = match outcome {
         SecondFactorOutcome::SignedIn(id) => {
-            return Ok(go_on(&continuation(&request), cookies, &id));
+            return Ok(go_on(&journey.continuation(), cookies, &id));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
         SecondFactorOutcome::NotOwed => {
             return Ok(response::redirect(
                 StatusCode::SEE_OTHER,
-                &continuation(&request),
+                &journey.continuation(),
             ));
         }
         SecondFactorOutcome::Wrong => {
@@ -73,11 +77,10 @@ pub(super) async fn second_factor(
             "This code has been used. Wait until your app shows the next one."
         }
     };
-    show(&http, &service, &request, StatusCode::FORBIDDEN, |flow| {
+    show(&http, &service, &journey, StatusCode::FORBIDDEN, |flow| {
         SecondFactorPage {
             flow,
             error: Some(error),
-            other_user: sign_in_again(&request),
         }
     })
 }

@@ -4,33 +4,38 @@ use askama::Template;
 use url::Url;
 
 use super::super::paths;
+use super::journey::Journey;
 use super::stylesheet;
-use crate::oauth::authorize::{AuthorizationRequest, RedirectError};
 use crate::registry::{LinkedAccount, RedirectUri};
 
-/// What the pages of one authorization request have in common.
+/// What the pages of one request have in common.
 pub(super) struct Flow<'a> {
     /// The client's name.
     pub client: &'a str,
     /// Where the person will be sent, in words.
     pub destination: String,
-    /// The authorization request's query, for the hidden field.
-    pub request: &'a str,
+    /// The request's path and query, for the hidden field.
+    pub request: String,
     /// The CSRF token, for the hidden field.
     pub csrf: String,
     /// The address that tells the client that the person cancelled.
     pub cancel: String,
+    /// The address where somebody else may sign in.
+    pub other_user: Option<String>,
+    /// The username, where the request names the person.
+    pub expected_user: Option<&'a str>,
 }
 
 impl<'a> Flow<'a> {
-    pub(super) fn new(request: &'a AuthorizationRequest, csrf: String, issuer: &str) -> Self {
-        let destination = request.destination();
+    pub(super) fn new(journey: &'a Journey, csrf: String, issuer: &str) -> Self {
         Self {
-            client: &request.client().name,
-            destination: in_words(destination.redirect_uri()),
-            request: request.continuation(),
+            client: journey.client(),
+            destination: in_words(journey.redirect_uri()),
+            request: journey.continuation(),
             csrf,
-            cancel: destination.with_error(RedirectError::Cancelled, issuer),
+            cancel: journey.cancel(issuer),
+            other_user: journey.other_user(),
+            expected_user: journey.expected_user(),
         }
     }
 }
@@ -65,7 +70,6 @@ pub(super) struct SignInPage<'a> {
 pub(super) struct SecondFactorPage<'a> {
     pub flow: Flow<'a>,
     pub error: Option<&'static str>,
-    pub other_user: String,
 }
 
 /// The choice among several linked accounts.
@@ -75,7 +79,6 @@ pub(super) struct SelectAccountPage<'a> {
     pub flow: Flow<'a>,
     pub username: &'a str,
     pub accounts: &'a [LinkedAccount],
-    pub other_user: String,
 }
 
 /// Who is signed in with this browser.

@@ -9,6 +9,7 @@ use super::fields::{check_secret_length, claim_text, display_name, required_text
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::document::{Located, Place, Problems, Section};
+use crate::legacy::redirect_template::RedirectTemplate;
 use crate::registry::certificate::Certificate;
 use crate::registry::client::{Client, ClientId, ClientSecret, IntegrationType};
 use crate::registry::redirect_uri::{RedirectUriPattern, RedirectUriUse};
@@ -53,7 +54,7 @@ impl Kind {
     }
 
     /// Keys that only some types have, each with whether this type has it.
-    const fn keys(self) -> [(&'static str, bool); 6] {
+    const fn keys(self) -> [(&'static str, bool); 7] {
         let secret = !matches!(self, Self::Installed);
         [
             ("client_secret", secret),
@@ -65,6 +66,7 @@ impl Kind {
             ("certificates", matches!(self, Self::NonInteractive)),
             ("organization", matches!(self, Self::NonInteractive)),
             ("bound_user", matches!(self, Self::UserBound)),
+            ("hostname", matches!(self, Self::Legacy)),
         ]
     }
 }
@@ -157,9 +159,11 @@ impl Reader<'_> {
             }
             Kind::Legacy => {
                 let secret = self.secret(section);
+                let hostname = section.text("hostname");
                 IntegrationType::Legacy {
                     secrets: secret.into_iter().collect(),
                     redirect_templates: redirect_templates(section)?,
+                    hostname: hostname.map(|hostname| hostname.value),
                 }
             }
         })
@@ -317,14 +321,11 @@ fn scopes(section: &mut Section<'_>) -> Option<Scope> {
         .flatten()
 }
 
-/// What a template may hold is the legacy flow's business; a line break or a fragment is never right.
 fn redirect_templates(section: &mut Section<'_>) -> Option<Vec<String>> {
     let templates = required_texts(section, "redirect_uris")?;
     for Located { value, place } in &templates {
-        if !value.bytes().all(|byte| byte.is_ascii_graphic()) || value.contains('#') {
-            let message =
-                "redirect_uris: a template is printable ASCII without spaces and has no fragment";
-            section.report(place, message);
+        if let Err(error) = RedirectTemplate::parse(value) {
+            section.report(place, format!("redirect_uris: {value}: {error}"));
         }
     }
     Some(templates.into_iter().map(|text| text.value).collect())

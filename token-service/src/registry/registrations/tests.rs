@@ -75,7 +75,9 @@ fn the_demo_registrations_are_right() {
             "web-demo",
             "installed-demo",
             "non-interactive-demo",
-            "user-bound-demo"
+            "user-bound-demo",
+            "legacy-demo",
+            "legacy-secret-demo"
         ]
     );
 }
@@ -297,7 +299,7 @@ certificates = []
             "r.toml:77: type: expected one of web_server, installed, non_interactive, user_bound, legacy",
             "r.toml:79: client_id is missing",
             "r.toml:81: client_secret: must be printable ASCII (RFC 6749 §A.2)",
-            "r.toml:82: redirect_uris: a template is printable ASCII without spaces and has no fragment",
+            "r.toml:82: redirect_uris: http://localhost/#: must be printable ASCII without spaces and fragment",
             "r.toml:82: redirect_uris: http://localhost/cb is already at r.toml:82",
             "r.toml:83: certificates: at least one is needed",
             "r.toml:88: unknown key client; did you mean clients?",

@@ -1,0 +1,39 @@
+//! The early-access authorization server (spec §1): an issuer, a store and keys of its own, one resource server.
+
+use crate::api::call;
+use crate::support::{Browser, USER_BOUND, WEB, get, lobby, lobby_ea};
+
+const ACCOUNT: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+#[test]
+fn spec_s1_the_resource_server_accepts_both_issuers() {
+    for issuer in [lobby(), lobby_ea()] {
+        let token = USER_BOUND.token(&issuer, &ACCOUNT).text("access_token");
+        assert_eq!(crate::token::claims(&token)["iss"], issuer);
+        assert_eq!(call(&token).status, 200, "{issuer}");
+    }
+    let keys = |issuer: &str| get(&format!("{issuer}/auth/jwks"), &[]).body;
+    assert_ne!(keys(&lobby()), keys(&lobby_ea()));
+}
+
+#[test]
+fn spec_s1_nothing_of_one_server_is_usable_at_the_other() {
+    let code = Browser::new(&lobby_ea()).code_for(&WEB, None);
+    WEB.exchange(&lobby(), &code, None)
+        .assert_error(400, "invalid_grant");
+    let tokens = WEB.exchange(&lobby_ea(), &code, None);
+    let refresh_token = tokens.text("refresh_token");
+    WEB.refresh(&lobby(), &refresh_token)
+        .assert_error(400, "invalid_grant");
+    assert_eq!(WEB.refresh(&lobby_ea(), &refresh_token).status, 200);
+    let active = WEB.post(
+        &lobby(),
+        "/auth/introspect",
+        &[("token", &tokens.text("access_token"))],
+    );
+    assert_eq!(active.json()["active"], false);
+}

@@ -1,0 +1,86 @@
+//! The legacy flow's endpoints that are not pages: status and tokens, chosen by host name (spec §4.4, §4.6, §4.7).
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, HttpResponse};
+use serde_json::json;
+
+use super::endpoint_request::authorization;
+use super::{body, error, host, paths};
+use crate::legacy::error::LegacyTokenError;
+use crate::legacy::token_endpoint::{self, LegacyTokenRequest};
+use crate::service::Service;
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes
+        .service(
+            web::resource(paths::LEGACY_STATUS)
+                .route(web::get().to(status))
+                .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+        )
+        .service(
+            web::resource(paths::LEGACY_TOKEN)
+                .route(web::post().to(token))
+                .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+        );
+}
+
+async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+    match service.config.legacy_instance(host::of(&request)) {
+        None => error::not_found().await,
+        Some(instance) => HttpResponse::Ok()
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .json(json!({"uri": instance.auth_server_hostname, "enabled": instance.enabled})),
+    }
+}
+
+async fn token(
+    request: HttpRequest,
+    payload: web::Payload,
+    service: Data<Service>,
+) -> HttpResponse {
+    let body = match body::read(payload).await {
+        Ok(body) => body,
+        Err(error) => return error::unreadable_body(error),
+    };
+    let Some(instance) = service.config.legacy_auth_server(host::of(&request)) else {
+        return error::not_found().await;
+    };
+    let authorization = authorization(&request);
+    let (registry, keys) = (service.registry(), service.keys());
+    let context = service.context(&registry, &keys);
+    let legacy_request = LegacyTokenRequest {
+        authorization: &authorization,
+        query: request.query_string(),
+        body: &body,
+    };
+    let key = &service.encryption_key;
+    match token_endpoint::answer(&context, instance, key, legacy_request).await {
+        Ok(response) => HttpResponse::Ok()
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .insert_header((header::PRAGMA, "no-cache"))
+            .json(response),
+        Err(error) => {
+            tracing::info!(instance = instance.hostname, reason = ?error, "legacy token request refused");
+            refuse(&error)
+        }
+    }
+}
+
+fn refuse(error: &LegacyTokenError) -> HttpResponse {
+    let (code, status) = error.code();
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = error::json(status, code, error.description());
+    let headers = response.headers_mut();
+    if error.challenges_basic() {
+        headers.insert(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\""),
+        );
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

@@ -1,0 +1,196 @@
+//! What a person signs in for: an authorization request, or a legacy logon. Every page and form carries it as path
+//! and query, and every step validates it again in full.
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::failure::PageFailure;
+use crate::clock::Timestamp;
+use crate::http::{host, paths};
+use crate::legacy::logon::{Logon, LogonError, LogonRequest};
+use crate::oauth::authorize::{
+    AuthorizationRequest, AuthorizeError, RedirectError, SignedIn, Step, code_record, issue_code,
+    next_step,
+};
+use crate::registry::{LinkedAccount, RedirectUri, Registry};
+use crate::service::Service;
+use crate::store::Session;
+
+/// A validated request.
+pub(super) enum Journey {
+    /// Of the authorization endpoint (spec §4.1).
+    Current(AuthorizationRequest),
+    /// Of a legacy logon (spec §4.5).
+    Legacy(LogonRequest),
+}
+
+impl Journey {
+    /// Reads path and query as a form carries them.
+    pub(super) fn carried(
+        text: &str,
+        http: &HttpRequest,
+        service: &Service,
+        registry: &Registry,
+    ) -> Result<Self, PageFailure> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let status = StatusCode::SEE_OTHER;
+        if path == paths::LOGON {
+            Self::legacy(query, http, service, registry, status)
+        } else {
+            Self::current(query, service, registry, status)
+        }
+    }
+
+    /// Reads the query of the authorization endpoint. `status` is that of a redirect with an error.
+    pub(super) fn current(
+        query: &str,
+        service: &Service,
+        registry: &Registry,
+        status: StatusCode,
+    ) -> Result<Self, PageFailure> {
+        AuthorizationRequest::validate(query.as_bytes(), registry)
+            .map(Self::Current)
+            .map_err(|error| match error {
+                AuthorizeError::Unsafe(reason) => PageFailure::Request(reason),
+                AuthorizeError::Redirect(destination, error) => PageFailure::ErrorAtClient(
+                    status,
+                    destination.with_error(error, &service.config.issuer),
+                ),
+            })
+    }
+
+    /// Reads the query of a legacy logon.
+    pub(super) fn legacy(
+        query: &str,
+        http: &HttpRequest,
+        service: &Service,
+        registry: &Registry,
+        status: StatusCode,
+    ) -> Result<Self, PageFailure> {
+        let instance = service
+            .config
+            .legacy_instance(host::of(http))
+            .ok_or(PageFailure::UnknownHost)?;
+        match LogonRequest::validate(query.as_bytes(), instance, registry) {
+            Ok(Logon::Proceed(request)) => Ok(Self::Legacy(request)),
+            Ok(Logon::Redirect(location)) => Err(PageFailure::ErrorAtClient(status, location)),
+            Err(refusal) => Err(PageFailure::Logon(refusal)),
+        }
+    }
+
+    /// The client's name.
+    pub(super) fn client(&self) -> &str {
+        match self {
+            Self::Current(request) => &request.client().name,
+            Self::Legacy(request) => &request.client().name,
+        }
+    }
+
+    /// Where the answer goes.
+    pub(super) const fn redirect_uri(&self) -> &RedirectUri {
+        match self {
+            Self::Current(request) => request.destination().redirect_uri(),
+            Self::Legacy(request) => request.redirect_uri(),
+        }
+    }
+
+    /// The address where the request goes on after a step; forms carry it.
+    pub(super) fn continuation(&self) -> String {
+        match self {
+            Self::Current(request) => format!("{}?{}", paths::AUTHORIZE, request.continuation()),
+            Self::Legacy(request) => format!("{}?{}", paths::LOGON, request.continuation()),
+        }
+    }
+
+    /// The address where the request asks for the credentials of somebody else; `None` where only one person will do.
+    pub(super) fn other_user(&self) -> Option<String> {
+        match self {
+            Self::Current(request) => {
+                Some(format!("{}?{}", paths::AUTHORIZE, request.sign_in_again()))
+            }
+            Self::Legacy(request) => request
+                .expected_user()
+                .is_none()
+                .then(|| format!("{}?{}&prompt=login", paths::LOGON, request.continuation())),
+        }
+    }
+
+    /// The address that tells the client that the person cancelled.
+    pub(super) fn cancel(&self, issuer: &str) -> String {
+        match self {
+            Self::Current(request) => request
+                .destination()
+                .with_error(RedirectError::Cancelled, issuer),
+            Self::Legacy(request) => request.with_error(LogonError::Cancelled),
+        }
+    }
+
+    /// The username that is already known, if the request names the person.
+    pub(super) fn expected_user(&self) -> Option<&str> {
+        match self {
+            Self::Current(_) => None,
+            Self::Legacy(request) => request.expected_user().map(|name| name.as_str()),
+        }
+    }
+
+    /// What the person has to do next; `sign_in_again` disregards the session.
+    pub(super) fn next_step(
+        &self,
+        session: Option<Session>,
+        sign_in_again: bool,
+        registry: &Registry,
+    ) -> Step {
+        match self {
+            Self::Current(request) => next_step(request.prompt(), session, registry),
+            Self::Legacy(request) => {
+                let expected = request.expected_user();
+                let session = session.filter(|session| {
+                    !sign_in_again && expected.is_none_or(|expected| *expected == session.username)
+                });
+                next_step(
+                    crate::oauth::authorize::Prompt::WhenNeeded,
+                    session,
+                    registry,
+                )
+            }
+        }
+    }
+
+    /// The answer when nothing that the person could do helps.
+    pub(super) fn refuse(&self, error: RedirectError, issuer: &str) -> PageFailure {
+        let location = match self {
+            Self::Current(request) => request.destination().with_error(error, issuer),
+            Self::Legacy(request) => request.with_error(LogonError::NoLinkedAccount),
+        };
+        PageFailure::ErrorAtClient(StatusCode::FOUND, location)
+    }
+
+    /// Issues a code; the answer is the address that delivers it.
+    pub(super) async fn issue(
+        &self,
+        service: &Service,
+        signed_in: &SignedIn,
+        account: &LinkedAccount,
+        now: Timestamp,
+    ) -> Result<String, PageFailure> {
+        let (store, random) = (service.store.as_ref(), service.random.as_ref());
+        match self {
+            Self::Current(request) => {
+                let expires_at = now + service.config.lifetimes.authorization_code;
+                let record = code_record(request, signed_in, account, expires_at);
+                let code = issue_code(record, store, random).await?;
+                Ok(request
+                    .destination()
+                    .with_code(&code, &service.config.issuer))
+            }
+            Self::Legacy(request) => Ok(request
+                .issue_code(signed_in, account, store, random, now)
+                .await?),
+        }
+    }
+}
+
+/// A redirect that ends a GET.
+pub(super) fn found(location: &str) -> HttpResponse {
+    super::response::redirect(StatusCode::FOUND, location)
+}
