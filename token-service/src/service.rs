@@ -11,7 +11,8 @@ use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
 use crate::store::{Store, StoreError};
-use crate::token::{KeyRing, KeyRingError};
+use crate::token::rotation::{self, Policy};
+use crate::token::{KeyRing, KeyRingError, carry_out};
 
 /// The running service, shared by all requests.
 #[derive(Debug)]
@@ -42,9 +43,8 @@ impl Service {
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
     ) -> Result<Self, KeyRingError> {
-        let algorithm = config.signing.algorithm;
-        let legacy = !config.legacy_instances.is_empty();
-        let keys = KeyRing::open(&*store, &encryption_key, algorithm, legacy, clock.now()).await?;
+        let policy = Policy::of(&config);
+        let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let service = Self {
             config,
             store,
@@ -62,6 +62,34 @@ impl Service {
     #[must_use]
     pub fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
+    }
+
+    /// Does what is due about the signing keys, and takes up those that changed.
+    ///
+    /// # Errors
+    /// A [`KeyRingError`]; the keys stay as they are.
+    pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
+        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let keys = self.keys();
+        if let Some(keys) = keys
+            .refreshed(&*self.store, &self.encryption_key, &policy, now)
+            .await?
+        {
+            self.keys.store(Arc::new(keys));
+        }
+        Ok(())
+    }
+
+    /// Rotates the signing keys out of turn: see [`rotation::on_demand`].
+    ///
+    /// # Errors
+    /// A [`KeyRingError`].
+    pub async fn rotate_keys(&self, announced: bool) -> Result<(), KeyRingError> {
+        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let keys = self.store.signing_keys().await?;
+        let steps = rotation::on_demand(&keys, &policy, announced, now);
+        carry_out(steps, &*self.store, &self.encryption_key, now).await?;
+        self.maintain_keys().await
     }
 
     /// The registry as it is now. Take it once per request: a later call may see a later one.

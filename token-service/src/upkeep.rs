@@ -1,9 +1,9 @@
-//! What the service does on its own: removing expired rows.
+//! What the service does on its own: rotating keys, removing expired rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::service::Service;
 
@@ -13,14 +13,43 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Rows removed in one transaction at most, so that no request waits long behind a sweep.
 const SWEEP_BATCH: usize = 500;
 
+/// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
+const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
+
 /// Runs until it is aborted.
 pub async fn run(service: Arc<Service>) {
-    let mut ticks = interval(SWEEP_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tokio::join!(maintain_keys(&service), sweep_on_and_on(&service));
+}
+
+async fn maintain_keys(service: &Service) {
+    let mut ticks = every(MAINTAIN_KEYS_EVERY);
+    let mut failing = false;
     loop {
         ticks.tick().await;
-        sweep(&service).await;
+        match service.maintain_keys().await {
+            Ok(()) => failing = false,
+            // Once per failure, not once per second.
+            Err(error) if !failing => {
+                failing = true;
+                tracing::error!(%error, "the signing keys cannot be maintained");
+            }
+            Err(_) => {}
+        }
     }
+}
+
+async fn sweep_on_and_on(service: &Service) {
+    let mut ticks = every(SWEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        sweep(service).await;
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 async fn sweep(service: &Service) {

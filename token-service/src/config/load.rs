@@ -259,6 +259,13 @@ fn signing(mut section: Section<'_>, default: Signing) -> Signing {
             default.rotate_every,
             HOUR..=365 * DAY,
         ),
+        // A successor is announced while its forerunner signs: never two of them at once.
+        announce_for: duration(
+            &mut section,
+            "announce_for",
+            default.announce_for,
+            SECOND..=HOUR,
+        ),
     };
     section.finish();
     signing
@@ -422,6 +429,7 @@ url = "redb:data/token-service.redb"
 [signing]
 algorithm = "EdDSA"
 rotate_every = "30d"
+announce_for = "10m"
 
 [lifetimes]
 access_token = "1h"
@@ -568,6 +576,7 @@ enabled = false
             signing: Signing {
                 algorithm: Algorithm::Rs256,
                 rotate_every: DAY,
+                announce_for: 10 * MINUTE,
             },
             lifetimes: Lifetimes {
                 access_token: seconds(2),

@@ -69,8 +69,10 @@ pub enum StoreUrl {
 pub struct Signing {
     /// The algorithm of access, refresh and identity tokens (D-1).
     pub algorithm: Algorithm,
-    /// Age at which a signing key is replaced.
+    /// How long a key signs before its successor does.
     pub rotate_every: Duration,
+    /// How long a new key is published before it signs: at least the time for which gateways keep the keys.
+    pub announce_for: Duration,
 }
 
 impl Config {
@@ -93,6 +95,7 @@ impl Config {
             signing: Signing {
                 algorithm: Algorithm::EdDsa,
                 rotate_every: 30 * DAY,
+                announce_for: 10 * MINUTE,
             },
             lifetimes: Lifetimes {
                 access_token: HOUR,

@@ -38,7 +38,8 @@ macro_rules! conformance {
             removing_a_user_ends_grants_and_sessions,
             a_new_password_ends_grants_and_sessions,
             unlinking_an_account_ends_its_grants_alone,
-            only_one_signing_key_of_an_algorithm,
+            parallel_rotations_agree_on_one_signing_key,
+            a_signing_key_retires_resumes_and_is_forgotten,
             a_code_is_redeemed_once,
             a_replayed_code_revokes_its_grant,
             a_used_code_is_remembered_and_then_forgotten,
@@ -404,31 +405,64 @@ pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut imp
     assert!(!is_revoked(&*subject.store(), &kept).await);
 }
 
-pub(super) async fn only_one_signing_key_of_an_algorithm(subject: &mut impl Subject) {
-    let key = |kid: &str, algorithm, created_at| SealedSigningKey {
+fn signing_key(kid: &str, algorithm: Algorithm, created_at: Timestamp) -> SealedSigningKey {
+    SealedSigningKey {
         kid: kid.into(),
         algorithm,
         sealed_pkcs8: vec![1, 2, 3],
         created_at,
+        signs_from: created_at,
         retired_at: None,
-    };
-    let mut tasks = JoinSet::new();
-    for number in 0..PARALLEL {
-        let store = subject.store();
-        let key = key(&format!("kid-{number}"), Algorithm::EdDsa, at(0));
-        tasks.spawn(async move { store.ensure_signing_key(key).await.unwrap() });
     }
-    let answers = tasks.join_all().await;
-    let first = answers.first().unwrap();
-    assert_eq!(first.len(), 1);
-    assert!(answers.iter().all(|answer| answer == first));
+}
+
+pub(super) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut impl Subject) {
+    for (round, unless_after) in [(0, None), (1, Some(at(0)))] {
+        let mut tasks = JoinSet::new();
+        for number in 0..PARALLEL {
+            let store = subject.store();
+            let kid = format!("kid-{round}-{number}");
+            let key = signing_key(&kid, Algorithm::EdDsa, at(round));
+            tasks.spawn(async move { store.add_signing_key(key, unless_after).await.unwrap() });
+        }
+        let added = tasks.join_all().await;
+        assert_eq!(added.into_iter().filter(|added| *added).count(), 1);
+        subject.restart();
+    }
+    let store = subject.store();
+    let other = signing_key("another", Algorithm::Es256, at(2));
+    assert!(store.add_signing_key(other.clone(), None).await.unwrap());
+    let keys = store.signing_keys().await.unwrap();
+    assert_eq!(keys.len(), 3);
+    assert_eq!(keys.last(), Some(&other), "oldest first");
+}
+
+pub(super) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut impl Subject) {
+    let key = signing_key("one", Algorithm::EdDsa, at(0));
+    let added = subject.store().add_signing_key(key, None).await;
+    assert!(added.unwrap());
+    for retired_at in [Some(at(9)), None] {
+        let store = subject.store();
+        store
+            .retire_signing_key("one".into(), retired_at)
+            .await
+            .unwrap();
+        store
+            .retire_signing_key("unknown".into(), retired_at)
+            .await
+            .unwrap();
+        drop(store);
+        subject.restart();
+        let keys = subject.store().signing_keys().await.unwrap();
+        let retired: Vec<_> = keys.iter().map(|key| key.retired_at).collect();
+        assert_eq!(retired, [retired_at]);
+    }
+    let store = subject.store();
+    assert!(store.forget_signing_key("one".into()).await.unwrap());
+    assert!(!store.forget_signing_key("one".into()).await.unwrap());
+    drop(store);
     subject.restart();
-    let other = key("another", Algorithm::Es256, at(1));
-    let both = subject.store().ensure_signing_key(other).await.unwrap();
-    assert_eq!(both.len(), 2);
-    assert_eq!(both.first(), first.first());
-    subject.restart();
-    assert_eq!(subject.store().signing_keys().await.unwrap(), both);
+    assert!(subject.store().signing_keys().await.unwrap().is_empty());
 }
 
 pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {

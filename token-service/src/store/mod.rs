@@ -130,12 +130,24 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// All signing keys, sealed, oldest first.
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError>;
 
-    /// Adds `key` unless the store has a key of the same algorithm that is not retired; the answer is all
-    /// keys after that. Two replicas that start together thus agree on one key.
-    async fn ensure_signing_key(
+    /// Adds `key`, unless the store has a key of the same algorithm that was made after `unless_after` (`None`:
+    /// any key of that algorithm). Replicas that rotate at the same moment thus agree on one key. Whether it was
+    /// added.
+    async fn add_signing_key(
         &self,
         key: SealedSigningKey,
-    ) -> Result<Vec<SealedSigningKey>, StoreError>;
+        unless_after: Option<Timestamp>,
+    ) -> Result<bool, StoreError>;
+
+    /// Notes when a key stopped to sign, or that it signs again; an unknown key is no error.
+    async fn retire_signing_key(
+        &self,
+        kid: String,
+        retired_at: Option<Timestamp>,
+    ) -> Result<(), StoreError>;
+
+    /// Removes a key: what it signed is worth nothing from now on. `false` when there is no such key.
+    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError>;
 
     // --- authorization codes --------------------------------------------------------------------
 

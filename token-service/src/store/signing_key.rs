@@ -16,7 +16,9 @@ pub struct SealedSigningKey {
     pub sealed_pkcs8: Vec<u8>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it stopped signing; it verifies until its last token has expired.
+    /// Until then it is only announced: published, so that every gateway knows it before its first token.
+    pub signs_from: Timestamp,
+    /// When it was seen to sign no more; it verifies until its last token has expired.
     pub retired_at: Option<Timestamp>,
 }
 
@@ -26,6 +28,8 @@ impl std::fmt::Debug for SealedSigningKey {
             .debug_struct("SealedSigningKey")
             .field("kid", &self.kid)
             .field("algorithm", &self.algorithm)
+            .field("signs_from", &self.signs_from)
+            .field("retired_at", &self.retired_at)
             .finish_non_exhaustive()
     }
 }

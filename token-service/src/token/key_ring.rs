@@ -1,4 +1,4 @@
-//! The keys of the service: one signs, all verify until their last token has expired.
+//! The keys of the service, open: one signs, all verify until their last token has expired.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use claims::{Algorithm, CompactJws};
 use serde_json::{Map, Value};
 
 use super::key::{KeyError, SigningKey};
+use super::rotation::{self, Policy, Signers, Step};
 use crate::clock::Timestamp;
 use crate::sealing::{EncryptionKey, SealingError};
 use crate::store::{SealedSigningKey, Store, StoreError};
@@ -39,6 +40,7 @@ pub enum KeyRingError {
 /// All usable keys, and which of them signs.
 #[derive(Debug)]
 pub struct KeyRing {
+    sealed: Vec<SealedSigningKey>,
     signing: Arc<SigningKey>,
     ed25519: Option<Arc<SigningKey>>,
     all: Vec<Arc<SigningKey>>,
@@ -46,55 +48,76 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// Opens the store's keys, and makes the first key of `algorithm` if there is none; for the `legacy` flow also
-    /// one for Ed25519, whatever `algorithm` is.
+    /// Opens the store's keys after doing what is due by `policy`: making the first ones, announcing successors,
+    /// forgetting those whose tokens have all expired.
     ///
     /// # Errors
     /// A [`KeyRingError`]: the service cannot work without keys.
     pub async fn open(
         store: &dyn Store,
         encryption_key: &EncryptionKey,
-        algorithm: Algorithm,
-        legacy: bool,
+        policy: &Policy,
         now: Timestamp,
     ) -> Result<Self, KeyRingError> {
-        let mut sealed = store.signing_keys().await?;
-        let also = legacy.then_some(Algorithm::EdDsa);
-        for needed in [algorithm].into_iter().chain(also) {
-            if !sealed
-                .iter()
-                .any(|key| key.algorithm == needed && key.retired_at.is_none())
-            {
-                sealed = store
-                    .ensure_signing_key(new_key(encryption_key, needed, now)?)
-                    .await?;
-            }
+        let sealed = upkeep(store, encryption_key, policy, now).await?;
+        Self::new(sealed, encryption_key, policy, now)
+    }
+
+    /// The ring as it is at `now`, by the same rules; `None` when this one is still it.
+    ///
+    /// # Errors
+    /// A [`KeyRingError`]; this ring stays good until its keys are forgotten.
+    pub async fn refreshed(
+        &self,
+        store: &dyn Store,
+        encryption_key: &EncryptionKey,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Option<Self>, KeyRingError> {
+        let sealed = upkeep(store, encryption_key, policy, now).await?;
+        let signers = Signers::at(&sealed, policy, now);
+        let same_signers = [
+            (signers.current, Some(self.signing())),
+            (signers.legacy, self.ed25519()),
+        ]
+        .iter()
+        .all(|(wanted, used)| wanted.map(|key| key.kid.as_str()) == used.map(SigningKey::kid));
+        if same_signers && sealed == self.sealed {
+            return Ok(None);
         }
-        let mut all = Vec::with_capacity(sealed.len());
-        let (mut signing, mut ed25519) = (None, None);
-        for stored in sealed {
-            let pkcs8 = encryption_key
-                .open(&sealing_context(&stored.kid), &stored.sealed_pkcs8)
-                .map_err(|error| KeyRingError::Sealing {
-                    kid: stored.kid.clone(),
-                    error,
-                })?;
-            let key = Arc::new(SigningKey::from_pkcs8(stored.algorithm, &pkcs8)?);
-            if stored.algorithm == algorithm && stored.retired_at.is_none() {
-                signing = Some(Arc::clone(&key));
-            }
-            if stored.algorithm == Algorithm::EdDsa && stored.retired_at.is_none() {
-                ed25519 = Some(Arc::clone(&key));
-            }
-            all.push(key);
-        }
+        Self::new(sealed, encryption_key, policy, now).map(Some)
+    }
+
+    fn new(
+        sealed: Vec<SealedSigningKey>,
+        encryption_key: &EncryptionKey,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Self, KeyRingError> {
+        let all = sealed
+            .iter()
+            .map(|key| open(key, encryption_key).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let signers = Signers::at(&sealed, policy, now);
+        let opened = |wanted: Option<&SealedSigningKey>| {
+            all.iter()
+                .find(|key| wanted.is_some_and(|wanted| wanted.kid == key.kid()))
+                .cloned()
+        };
         let keys = all.iter().map(|key| key.jwk()).collect::<Result<_, _>>()?;
         Ok(Self {
-            signing: signing.ok_or(KeyRingError::Missing(algorithm))?,
-            ed25519,
-            all,
+            signing: opened(signers.current).ok_or(KeyRingError::Missing(policy.algorithm))?,
+            ed25519: opened(signers.legacy),
             published: serde_json::to_string(&JwkSet { keys }).map_err(|_| KeyError)?,
+            all,
+            sealed,
         })
+    }
+
+    /// The keys as the store has them, oldest first.
+    #[must_use]
+    pub fn sealed(&self) -> &[SealedSigningKey] {
+        &self.sealed
     }
 
     /// The key that signs now.
@@ -140,9 +163,70 @@ impl KeyRing {
     }
 }
 
-fn new_key(
+/// Does what is due about the store's keys; the answer is all of them after that.
+async fn upkeep(
+    store: &dyn Store,
+    encryption_key: &EncryptionKey,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Vec<SealedSigningKey>, KeyRingError> {
+    let keys = store.signing_keys().await?;
+    let due = rotation::due(&keys, policy, now);
+    if due.is_empty() {
+        return Ok(keys);
+    }
+    carry_out(due, store, encryption_key, now).await?;
+    Ok(store.signing_keys().await?)
+}
+
+/// Carries steps out in the store.
+///
+/// # Errors
+/// A [`KeyRingError`]; the steps before the failed one stand.
+pub async fn carry_out(
+    steps: Vec<Step>,
+    store: &dyn Store,
+    encryption_key: &EncryptionKey,
+    now: Timestamp,
+) -> Result<(), KeyRingError> {
+    for step in steps {
+        match step {
+            Step::Add {
+                algorithm,
+                signs_from,
+                unless_after,
+            } => {
+                let key = generate(encryption_key, algorithm, signs_from, now)?;
+                let kid = key.kid.clone();
+                if store.add_signing_key(key, unless_after).await? {
+                    let algorithm = algorithm.name();
+                    tracing::info!(kid, algorithm, %signs_from, "a signing key was made");
+                }
+            }
+            Step::Retire { kid } => {
+                tracing::info!(kid, "a signing key signs no more");
+                store.retire_signing_key(kid, Some(now)).await?;
+            }
+            Step::Resume { kid } => {
+                tracing::info!(kid, "a retired signing key signs again");
+                store.retire_signing_key(kid, None).await?;
+            }
+            Step::Forget { kid } => {
+                tracing::info!(
+                    kid,
+                    "a signing key is forgotten: its last token has expired"
+                );
+                store.forget_signing_key(kid).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn generate(
     encryption_key: &EncryptionKey,
     algorithm: Algorithm,
+    signs_from: Timestamp,
     now: Timestamp,
 ) -> Result<SealedSigningKey, KeyRingError> {
     let pkcs8 = SigningKey::generate_pkcs8(algorithm)?;
@@ -158,8 +242,22 @@ fn new_key(
         algorithm,
         sealed_pkcs8,
         created_at: now,
+        signs_from,
         retired_at: None,
     })
+}
+
+fn open(
+    key: &SealedSigningKey,
+    encryption_key: &EncryptionKey,
+) -> Result<SigningKey, KeyRingError> {
+    let pkcs8 = encryption_key
+        .open(&sealing_context(&key.kid), &key.sealed_pkcs8)
+        .map_err(|error| KeyRingError::Sealing {
+            kid: key.kid.clone(),
+            error,
+        })?;
+    Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)
 }
 
 fn sealing_context(kid: &str) -> String {

@@ -3,7 +3,8 @@
 mod key;
 mod key_ring;
 mod mint;
+pub mod rotation;
 
 pub use key::{KeyError, SigningKey};
-pub use key_ring::{KeyRing, KeyRingError};
+pub use key_ring::{KeyRing, KeyRingError, carry_out};
 pub use mint::{AccessToken, Mint, Subject, header, sign};

@@ -11,6 +11,7 @@ mod open;
 mod registry;
 mod revocations;
 mod sessions;
+mod signing_keys;
 mod sweep;
 mod tables;
 #[cfg(test)]
@@ -29,7 +30,6 @@ use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
     CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
-    encode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
@@ -125,30 +125,35 @@ impl Store for RedbStore {
     }
 
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
-        self.read(|transaction| Ok(oldest_first(all_json(transaction, SIGNING_KEYS)?)))
+        self.read(|transaction| {
+            Ok(signing_keys::oldest_first(all_json(
+                transaction,
+                SIGNING_KEYS,
+            )?))
+        })
     }
 
-    async fn ensure_signing_key(
+    async fn add_signing_key(
         &self,
         key: SealedSigningKey,
-    ) -> Result<Vec<SealedSigningKey>, StoreError> {
-        self.write(move |tables, _| {
-            let row = encode_json(&key)?;
-            let table = tables.signing_keys.open()?;
-            let mut keys: Vec<SealedSigningKey> = table
-                .iter()?
-                .map(|entry| decode_json(entry?.1.value()))
-                .collect::<Result<_, Fault>>()?;
-            let exists = keys
-                .iter()
-                .any(|other| other.algorithm == key.algorithm && other.retired_at.is_none());
-            if !exists {
-                table.insert(key.kid.as_str(), row.as_slice())?;
-                keys.push(key);
-            }
-            Ok(oldest_first(keys))
-        })
-        .await
+        unless_after: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tables, _| signing_keys::add(tables, &key, unless_after))
+            .await
+    }
+
+    async fn retire_signing_key(
+        &self,
+        kid: String,
+        retired_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| signing_keys::retire(tables, &kid, retired_at))
+            .await
+    }
+
+    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
+        self.write(move |tables, _| signing_keys::forget(tables, &kid))
+            .await
     }
 
     async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError> {
@@ -306,9 +311,4 @@ fn all_json<T: serde::de::DeserializeOwned>(
         .iter()?
         .map(|entry| decode_json(entry?.1.value()))
         .collect()
-}
-
-fn oldest_first(mut keys: Vec<SealedSigningKey>) -> Vec<SealedSigningKey> {
-    keys.sort_by(|one, other| (one.created_at, &one.kid).cmp(&(other.created_at, &other.kid)));
-    keys
 }
