@@ -1,4 +1,4 @@
-//! TOML documents, and the environment laid over them, as a tree that remembers where each value was
+//! TOML documents with the environment laid over them, and JSON bodies, as a tree that remembers where each value was
 //! written. Readers take what they know; whatever is left, missing or wrong becomes a [`Problem`], and all
 //! problems are reported together.
 
@@ -23,6 +23,8 @@ pub enum Place {
     },
     /// An environment variable.
     Variable(String),
+    /// A JSON body; the path of keys and indices, such as `clients.0.name`, empty for the whole.
+    Body(String),
     /// Nowhere: a default.
     Default,
 }
@@ -43,7 +45,7 @@ impl Place {
     pub fn resolve(&self, path: &str) -> PathBuf {
         let folder = match self {
             Self::File { path, .. } => path.parent(),
-            Self::Variable(_) | Self::Default => None,
+            Self::Variable(_) | Self::Body(_) | Self::Default => None,
         };
         folder.map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
     }
@@ -57,6 +59,8 @@ impl fmt::Display for Place {
                 line.map_or(Ok(()), |line| write!(formatter, ":{line}"))
             }
             Self::Variable(name) => formatter.write_str(name),
+            Self::Body(path) if path.is_empty() => formatter.write_str("body"),
+            Self::Body(path) => formatter.write_str(path),
             Self::Default => formatter.write_str("default"),
         }
     }
@@ -221,6 +225,12 @@ impl Table {
         }
     }
 
+    /// Reads a JSON object. What is `null` is taken as absent.
+    #[must_use]
+    pub fn from_json(object: serde_json::Map<String, serde_json::Value>) -> Self {
+        json_table(object, String::new())
+    }
+
     /// Lays the variables whose names start with `prefix` over the table: `{prefix}SECTION__KEY` replaces
     /// `section.key`, and `{prefix}LIST__0__KEY` belongs to the first table of a list of tables.
     pub fn overlay(
@@ -294,6 +304,49 @@ impl Table {
             }
             _ => problems.report(place, format!("{key} has no keys of its own")),
         }
+    }
+}
+
+fn json_table(object: serde_json::Map<String, serde_json::Value>, path: String) -> Table {
+    let entries = object
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| {
+            let entry = json_entry(value, json_path(&path, &key));
+            (key, entry)
+        })
+        .collect();
+    Table {
+        place: Place::Body(path),
+        entries,
+    }
+}
+
+fn json_entry(value: serde_json::Value, path: String) -> Entry {
+    let value = match value {
+        serde_json::Value::String(text) => Value::Text(text),
+        serde_json::Value::Bool(flag) => Value::Flag(flag),
+        serde_json::Value::Number(_) => Value::Other("a number"),
+        serde_json::Value::Null => Value::Other("null"),
+        serde_json::Value::Array(list) => Value::List(
+            list.into_iter()
+                .enumerate()
+                .map(|(index, value)| json_entry(value, json_path(&path, &index.to_string())))
+                .collect(),
+        ),
+        serde_json::Value::Object(object) => Value::Table(json_table(object, path.clone())),
+    };
+    Entry {
+        place: Place::Body(path),
+        value,
+    }
+}
+
+fn json_path(parent: &str, key: &str) -> String {
+    if parent.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{parent}.{key}")
     }
 }
 

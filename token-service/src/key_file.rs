@@ -97,6 +97,12 @@ fn file_error(path: &Path, error: io::Error) -> KeyFileError {
 }
 
 /// `None` when there is no such file.
+/// The key as its file holds it: 43 characters of base64url.
+#[must_use]
+pub fn text(key: &Key) -> Zeroizing<String> {
+    Zeroizing::new(URL_SAFE_NO_PAD.encode(**key))
+}
+
 fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
     let text = match std::fs::read(path).map(Zeroizing::new) {
         Ok(text) => text,

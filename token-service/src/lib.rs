@@ -3,6 +3,8 @@
 //! Dependencies point one way: `http -> oauth | sign_in -> registry, token -> store`. The protocol in
 //! [`oauth`] knows neither actix nor redb nor the wall clock.
 
+pub mod admin;
+pub mod audit;
 pub mod clock;
 pub mod command;
 pub mod config;
@@ -11,6 +13,7 @@ pub mod document;
 pub mod http;
 pub mod key_file;
 pub mod legacy;
+pub mod metrics;
 pub mod oauth;
 pub mod random;
 pub mod registry;

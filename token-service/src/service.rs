@@ -1,11 +1,16 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, MutexGuard};
 
+use crate::audit::{AuditLog, Entry, Origin};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::digest::Digest;
+use crate::metrics::Metrics;
 use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
@@ -27,8 +32,15 @@ pub struct Service {
     pub random: Arc<dyn Random>,
     /// Opens what is sealed at rest.
     pub encryption_key: EncryptionKey,
+    /// What happened, for auditors.
+    pub audit: AuditLog,
+    /// How often, for operators.
+    pub metrics: Metrics,
+    admin_token: Digest,
     registry: ArcSwap<Registry>,
+    registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
+    draining: AtomicBool,
 }
 
 impl Service {
@@ -42,11 +54,19 @@ impl Service {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
+        admin_token: Digest,
     ) -> Result<Self, KeyRingError> {
         let policy = Policy::of(&config);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
+        let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
+        let metrics = Metrics::new(&*store, clock.now());
         let service = Self {
             config,
+            audit,
+            metrics,
+            admin_token,
+            registry_turn: Mutex::default(),
+            draining: AtomicBool::new(false),
             store,
             clock,
             random,
@@ -96,6 +116,34 @@ impl Service {
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
+    }
+
+    /// Whether this is the bearer token of the administration, as its file holds it; compared in constant time.
+    #[must_use]
+    pub fn is_admin_token(&self, presented: &[u8]) -> bool {
+        self.admin_token == Digest::of(presented)
+    }
+
+    /// Takes an entry for the audit log.
+    pub fn record(&self, origin: &Origin, entry: Entry) {
+        self.metrics.event(entry.action());
+        self.audit.record(origin, entry, self.clock.now());
+    }
+
+    /// Waits for the turn to read the registry and change it, so that no change of this process overwrites another.
+    pub async fn registry_turn(&self) -> MutexGuard<'_, ()> {
+        self.registry_turn.lock().await
+    }
+
+    /// From now on the service says that it is not ready, and asks clients to use another connection next time.
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether the service is about to stop.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 
     /// What a grant decides with, at this moment.

@@ -1,4 +1,4 @@
-//! What the service does on its own: rotating keys, removing expired rows.
+//! What the service does on its own: rotating keys, writing the audit log, removing expired rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,29 @@ const SWEEP_BATCH: usize = 500;
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
+/// How long entries of the audit log wait after the store failed.
+const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Runs until it is aborted.
 pub async fn run(service: Arc<Service>) {
-    tokio::join!(maintain_keys(&service), sweep_on_and_on(&service));
+    tokio::join!(
+        maintain_keys(&service),
+        sweep_on_and_on(&service),
+        write_audit_log(&service)
+    );
+}
+
+async fn write_audit_log(service: &Service) {
+    loop {
+        service.audit.arrival().await;
+        let mut again = every(AUDIT_AGAIN_AFTER);
+        while let Err(error) = {
+            again.tick().await;
+            service.audit.write(&*service.store).await
+        } {
+            tracing::error!(%error, "the audit log cannot be written; its entries wait");
+        }
+    }
 }
 
 async fn maintain_keys(service: &Service) {

@@ -120,7 +120,7 @@ fn read_certificate(path: &Path, key: &SigningKey) -> anyhow::Result<Certificate
     const PROBE: &[u8] = b"probe";
     let file = path.display();
     let pem = std::fs::read(path).with_context(|| file.to_string())?;
-    let certificate = Certificate::from_pem("certificate", &pem)
+    let certificate = Certificate::read("certificate", &pem)
         .with_context(|| format!("{file}: the certificate"))?;
     UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &certificate.public_key_der)
         .verify(PROBE, &key.sign(PROBE)?)
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn the_service_accepts_what_it_signs() {
         let pem = std::fs::read(demo_certificate()).unwrap();
-        let certificates = [Certificate::from_pem("cert-1", &pem).unwrap()];
+        let certificates = [Certificate::read("cert-1", &pem).unwrap()];
         let client_id = ClientId::parse("machine").unwrap();
         let certificate = demo_certificate();
         for more in [

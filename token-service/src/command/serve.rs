@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use super::ConfigFile;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, LogFormat, StoreUrl};
+use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
 use crate::legacy::access_token;
@@ -70,7 +71,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// Everything but the listeners: keys, store and registrations.
 async fn prepare(config: Config) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
-    key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
+    let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
+    let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
     let store = open_store(&config)?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
@@ -83,7 +85,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
         apply_registrations(path, &config, &*store, &encryption_key).await?;
     }
     let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
-    Ok(Service::new(config, store, clock, random, encryption_key).await?)
+    Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
 }
 
 fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {

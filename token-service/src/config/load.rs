@@ -11,7 +11,9 @@ use claims::Algorithm;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::{Config, DAY, HOUR, LegacyInstance, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl};
+use super::{
+    Audit, Config, DAY, HOUR, LegacyInstance, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl,
+};
 use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -81,6 +83,13 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
         signing: signing(root.section("signing"), defaults.signing),
         lifetimes: lifetimes(root.section("lifetimes"), defaults.lifetimes),
         legacy_instances: legacy_instances(&mut root),
+        audit: audit(root.section("audit"), defaults.audit),
+        drain_for: duration(
+            &mut root,
+            "drain_for",
+            defaults.drain_for,
+            Duration::ZERO..=10 * MINUTE,
+        ),
         log_format: root
             .parsed("log_format", log_format)
             .map_or(defaults.log_format, |format| format.value),
@@ -271,6 +280,22 @@ fn signing(mut section: Section<'_>, default: Signing) -> Signing {
     signing
 }
 
+fn audit(mut section: Section<'_>, default: Audit) -> Audit {
+    let audit = Audit {
+        keep_for: duration(
+            &mut section,
+            "keep_for",
+            default.keep_for,
+            HOUR..=3650 * DAY,
+        ),
+        standard_output: section
+            .flag("standard_output")
+            .map_or(default.standard_output, |flag| flag.value),
+    };
+    section.finish();
+    audit
+}
+
 fn lifetimes(mut section: Section<'_>, default: Lifetimes) -> Lifetimes {
     let mut read = |key, default, range| duration(&mut section, key, default, range);
     let lifetimes = Lifetimes {
@@ -421,7 +446,12 @@ trusted_proxies = ["127.0.0.1/32"]
 registrations = "registrations.toml"
 admin_token_file = "data/admin-token"
 encryption_key_file = "/keys/encryption-key"
+drain_for = "1s"
 log_format = "text"
+
+[audit]
+keep_for = "90d"
+standard_output = true
 
 [store]
 url = "redb:data/token-service.redb"
@@ -544,6 +574,10 @@ enabled = false
             ("TOKEN_SERVICE__STORE__URL", "redb:s"),
             ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
             ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
+            ("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "7m"),
+            ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
+            ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
+            ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
             ("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "2s"),
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_TOKEN", "3s"),
             ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "4s"),
@@ -576,8 +610,13 @@ enabled = false
             signing: Signing {
                 algorithm: Algorithm::Rs256,
                 rotate_every: DAY,
-                announce_for: 10 * MINUTE,
+                announce_for: 7 * MINUTE,
             },
+            audit: Audit {
+                keep_for: 30 * DAY,
+                standard_output: false,
+            },
+            drain_for: seconds(20),
             lifetimes: Lifetimes {
                 access_token: seconds(2),
                 refresh_token: seconds(3),

@@ -44,8 +44,21 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// Instances of the legacy flow.
     pub legacy_instances: Vec<LegacyInstance>,
+    /// The audit log.
+    pub audit: Audit,
+    /// How long the service goes on serving after it was told to stop.
+    pub drain_for: Duration,
     /// How the log is written.
     pub log_format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// How long entries are kept.
+    pub keep_for: Duration,
+    /// Whether each entry is also a line of JSON on standard output.
+    pub standard_output: bool,
 }
 
 /// `log_format`.
@@ -108,6 +121,11 @@ impl Config {
                 clock_skew: Duration::from_secs(30),
             },
             legacy_instances: Vec::new(),
+            audit: Audit {
+                keep_for: 90 * DAY,
+                standard_output: true,
+            },
+            drain_for: Duration::from_secs(1),
             log_format: LogFormat::Text,
         }
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{error, paths};
 use crate::service::Service;
+use crate::store::StoreError;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -18,6 +19,9 @@ async fn healthz() -> HttpResponse {
 }
 
 async fn readyz(service: Data<Service>) -> HttpResponse {
+    if service.is_draining() {
+        return error::token_error(&StoreError::Overloaded.into());
+    }
     match service.store.ready().await {
         Ok(()) => HttpResponse::Ok().json(json!({"status": "ready"})),
         Err(error) => {

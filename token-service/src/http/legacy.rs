@@ -7,10 +7,12 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
-use super::{body, error, host, paths};
+use super::{body, error, host, origin, paths};
+use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
-use crate::legacy::token_endpoint::{self, LegacyTokenRequest};
+use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
 use crate::service::Service;
+use crate::store::AuditAction;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -56,16 +58,46 @@ async fn token(
         body: &body,
     };
     let key = &service.encryption_key;
-    match token_endpoint::answer(&context, instance, key, legacy_request).await {
+    let answer = token_endpoint::answer(&context, instance, key, legacy_request).await;
+    report(&service, &origin::of(&request), &instance.hostname, &answer);
+    match answer {
         Ok(response) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .insert_header((header::PRAGMA, "no-cache"))
             .json(response),
-        Err(error) => {
-            tracing::info!(instance = instance.hostname, reason = ?error, "legacy token request refused");
-            refuse(&error)
-        }
+        Err(error) => refuse(&error),
     }
+}
+
+/// Tells log, metrics and audit log: what was issued or refused and why, nothing that is secret.
+fn report(
+    service: &Service,
+    origin: &Origin,
+    hostname: &str,
+    answer: &Result<LegacyTokenResponse, LegacyTokenError>,
+) {
+    let outcome = answer
+        .as_ref()
+        .map_or_else(|error| error.code().0, |_| "ok");
+    service.metrics.legacy_token_request(outcome);
+    let entry = match answer {
+        Ok(LegacyTokenResponse { authorization, .. }) => Entry::new(AuditAction::TokensIssued)
+            .by_client(Some(authorization.client_id.as_str()))
+            .user(authorization.username.as_str())
+            .grant(authorization.grant_id)
+            .detail(format!("legacy instance {hostname}")),
+        Err(LegacyTokenError::RefreshReused(grant_id)) => {
+            Entry::new(AuditAction::RefreshTokenReused).grant(grant_id)
+        }
+        Err(LegacyTokenError::CodeReplayed(grant_id)) => {
+            Entry::new(AuditAction::CodeReplayed).grant(grant_id)
+        }
+        Err(error) => {
+            tracing::info!(instance = hostname, reason = ?error, "legacy token request refused");
+            Entry::new(AuditAction::TokenRequestRefused).detail(error.description())
+        }
+    };
+    service.record(origin, entry);
 }
 
 fn refuse(error: &LegacyTokenError) -> HttpResponse {

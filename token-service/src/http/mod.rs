@@ -1,5 +1,6 @@
 //! The HTTP side: routes, extraction, rendering. Decides nothing.
 
+mod admin;
 mod body;
 mod cors;
 mod discovery;
@@ -9,6 +10,9 @@ mod health;
 mod host;
 mod introspection;
 mod legacy;
+mod metrics;
+mod observe;
+mod origin;
 mod pages;
 pub mod paths;
 mod revocation;
@@ -19,8 +23,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::Server;
+use actix_web::dev::{Server, ServerHandle};
+use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::service::Service;
 use crate::upkeep;
@@ -46,16 +53,24 @@ impl Application {
         let data = web::Data::from(Arc::clone(&service));
         let public_data = data.clone();
         let public = HttpServer::new(move || {
-            App::new().configure(|routes| public_routes(routes, &public_data))
+            App::new()
+                .configure(|routes| public_routes(routes, &public_data))
+                .wrap(from_fn(observe::observe))
         })
+        .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .keep_alive(Duration::from_secs(75))
         .bind(service.config.listen)?;
-        let internal =
-            HttpServer::new(move || App::new().app_data(data.clone()).configure(internal_routes))
-                .workers(1)
-                .shutdown_timeout(SHUTDOWN_SECONDS)
-                .bind(service.config.internal_listen)?;
+        let internal = HttpServer::new(move || {
+            App::new()
+                .app_data(data.clone())
+                .configure(internal_routes)
+                .wrap(from_fn(observe::observe))
+        })
+        .workers(1)
+        .disable_signals()
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .bind(service.config.internal_listen)?;
         let bound = |addresses: Vec<SocketAddr>| {
             addresses
                 .first()
@@ -83,15 +98,75 @@ impl Application {
         self.internal_address
     }
 
-    /// Serves until SIGINT or SIGTERM, then lets running requests finish.
+    /// Serves until SIGTERM or SIGINT. Then it says that it is not ready, serves on for `drain_for`, so that load balancers
+    /// turn away and connections end in order, and lets running requests finish. A second signal stops it at once.
     ///
     /// # Errors
     /// When a listener fails.
     pub async fn run(self) -> std::io::Result<()> {
-        let upkeep = actix_web::rt::spawn(upkeep::run(self.service));
+        let service = self.service;
+        let upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
+        let servers = [self.public.handle(), self.internal.handle()];
+        let stop = actix_web::rt::spawn(stop_on_signals(Arc::clone(&service), servers));
         let outcome = tokio::try_join!(self.public, self.internal);
+        stop.abort();
         upkeep.abort();
+        if let Err(error) = service.audit.write(&*service.store).await {
+            tracing::error!(%error, "the last entries of the audit log are on standard output only");
+        }
         outcome.map(|_| ())
+    }
+}
+
+async fn stop_on_signals(service: Arc<Service>, servers: [ServerHandle; 2]) {
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
+            return;
+        }
+    };
+    signals.next().await;
+    tracing::info!(drain_for = ?service.config.drain_for, "stopping; a second signal stops at once");
+    service.start_draining();
+    let [public, internal] = servers;
+    let orderly = async {
+        // The first tick is immediate.
+        let mut drained =
+            tokio::time::interval(service.config.drain_for.max(Duration::from_millis(1)));
+        drained.tick().await;
+        drained.tick().await;
+        public.stop(true).await;
+        internal.stop(true).await;
+    };
+    tokio::select! {
+        () = orderly => {}
+        () = signals.next() => {
+            tracing::warn!("a second signal: stopping at once");
+            tokio::join!(public.stop(false), internal.stop(false));
+        }
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 
@@ -113,5 +188,7 @@ pub fn internal_routes(routes: &mut web::ServiceConfig) {
     routes
         .configure(health::routes)
         .configure(revocation_feed::routes)
+        .configure(metrics::routes)
+        .configure(admin::routes)
         .default_service(web::to(error::not_found));
 }

@@ -30,6 +30,10 @@ pub const LOGON: &str = "/Logon";
 pub const LEGACY_TOKEN: &str = "/as/token.oauth2";
 /// `GET`, internal listener: the feed of revocations for the filter.
 pub const REVOCATIONS: &str = "/revocations";
+/// `GET`, internal listener: what is counted, for Prometheus.
+pub const METRICS: &str = "/metrics";
+/// Internal listener: the administration.
+pub const ADMIN: &str = "/admin";
 /// `GET`, internal listener: the process lives.
 pub const HEALTHZ: &str = "/healthz";
 /// `GET`, internal listener: requests can be served.

@@ -5,9 +5,11 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
-use super::{body, cors, error, paths};
+use super::{body, cors, error, origin, paths};
+use crate::audit::Entry;
 use crate::oauth::revocation;
 use crate::service::Service;
+use crate::store::AuditAction;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
     routes.service(
@@ -32,11 +34,20 @@ async fn revoke(
     let authorization = authorization(&request);
     let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
-    let request = endpoint_request(&request, &authorization, &body);
-    match revocation::revoke(&context, request).await {
-        Ok(()) => HttpResponse::Ok()
-            .insert_header((header::CACHE_CONTROL, "no-store"))
-            .finish(),
+    let form = endpoint_request(&request, &authorization, &body);
+    match revocation::revoke(&context, form).await {
+        Ok(ended) => {
+            if let Some(token) = ended {
+                let entry = Entry::new(AuditAction::TokenRevoked)
+                    .by_client(Some(token.client_id.as_str()))
+                    .user(token.username.as_str())
+                    .grant(token.grant_id);
+                service.record(&origin::of(&request), entry);
+            }
+            HttpResponse::Ok()
+                .insert_header((header::CACHE_CONTROL, "no-store"))
+                .finish()
+        }
         Err(error) => {
             tracing::info!(reason = ?error, "revocation request refused");
             error::token_error(&error)

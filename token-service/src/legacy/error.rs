@@ -3,7 +3,7 @@
 use crate::oauth::error::TokenError;
 use crate::oauth::parameters::ParameterError;
 use crate::random::RandomError;
-use crate::store::{CodeMismatch, RotationRefusal, StoreError};
+use crate::store::{CodeMismatch, GrantId, RotationRefusal, StoreError};
 use crate::token::KeyError;
 
 /// Why the legacy token endpoint issues nothing.
@@ -26,13 +26,13 @@ pub enum LegacyTokenError {
     /// The code does not fit what was presented.
     Code(CodeMismatch),
     /// The code was used before; what its first use issued is revoked.
-    CodeReplayed,
+    CodeReplayed(GrantId),
     /// Not a refresh token of this instance.
     RefreshToken,
     /// The refresh token is refused.
     Refresh(RotationRefusal),
     /// The refresh token was used before and its grace is over; its grant is revoked.
-    RefreshReused,
+    RefreshReused(GrantId),
     /// The user is gone or disabled, or the account is not linked any more.
     SubjectGone,
     /// The store did not answer.
@@ -59,10 +59,10 @@ impl LegacyTokenError {
             Self::Client(_) => ("invalid_client", 401),
             Self::UnknownCode
             | Self::Code(_)
-            | Self::CodeReplayed
+            | Self::CodeReplayed(_)
             | Self::RefreshToken
             | Self::Refresh(_)
-            | Self::RefreshReused
+            | Self::RefreshReused(_)
             | Self::SubjectGone => ("invalid_grant", 400),
             Self::Store(_) => ("temporarily_unavailable", 503),
             Self::Random | Self::Signing => ("server_error", 500),
@@ -100,7 +100,7 @@ impl LegacyTokenError {
                 "redirect_uri differs from the one of the logon"
             }
             Self::Code(_) => "The code does not fit this request",
-            Self::CodeReplayed => "The code was used before; its tokens are revoked",
+            Self::CodeReplayed(_) => "The code was used before; its tokens are revoked",
             Self::RefreshToken
             | Self::Refresh(
                 RotationRefusal::Unknown
@@ -109,7 +109,9 @@ impl LegacyTokenError {
             ) => "The refresh token is invalid",
             Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
             Self::Refresh(RotationRefusal::Revoked) => "The access has been revoked",
-            Self::RefreshReused => "The refresh token was used before; the access is now revoked",
+            Self::RefreshReused(_) => {
+                "The refresh token was used before; the access is now revoked"
+            }
             Self::SubjectGone => "The user or the linked account is not available any more",
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",

@@ -13,6 +13,7 @@ use crate::config::LegacyInstance;
 use crate::oauth::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
 use crate::oauth::parameters::{Merged, Parameters};
+use crate::oauth::token_response::Authorization;
 use crate::registry::{Client, Scope};
 use crate::sealing::EncryptionKey;
 use crate::store::{
@@ -33,6 +34,9 @@ pub struct LegacyTokenResponse {
     pub refresh_token: String,
     /// 481 characters.
     pub access_token: String,
+    /// Whom the tokens speak for; not part of the answer.
+    #[serde(skip)]
+    pub authorization: Authorization,
 }
 
 /// Everything of an HTTP request that the endpoint reads.
@@ -176,7 +180,7 @@ impl Endpoint<'_> {
                 self.require_live_subject(&grant).await?;
                 self.respond(&grant, &grant.current, token)
             }
-            Redemption::Replayed(_) => Err(LegacyTokenError::CodeReplayed),
+            Redemption::Replayed(grant_id) => Err(LegacyTokenError::CodeReplayed(grant_id)),
             Redemption::Mismatch(mismatch) => Err(LegacyTokenError::Code(mismatch)),
             Redemption::Unknown => Err(LegacyTokenError::UnknownCode),
         }
@@ -211,7 +215,7 @@ impl Endpoint<'_> {
                 self.require_live_subject(&grant).await?;
                 self.respond(&grant, &step, next)
             }
-            Rotation::Reused(_) => Err(LegacyTokenError::RefreshReused),
+            Rotation::Reused(grant_id) => Err(LegacyTokenError::RefreshReused(grant_id)),
             Rotation::Refused(refusal) => Err(LegacyTokenError::Refresh(refusal)),
         }
     }
@@ -257,6 +261,7 @@ impl Endpoint<'_> {
                 step.issued_at,
                 step.issued_at + lifetime,
             )?,
+            authorization: Authorization::from(grant),
         })
     }
 }

@@ -167,30 +167,132 @@ pub fn verify(
     config: &Config,
     now: Timestamp,
 ) -> Result<Assertion, AssertionError> {
-    let jws = CompactJws::parse(assertion).map_err(|error| match error {
+    let jws = parse(assertion)?;
+    check_type(&jws.header)?;
+    check_algorithm(&jws.header)?;
+    let certificate = find_certificate(&jws.header, certificates)?;
+    check_certificate(certificate, now)?;
+    let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
+    check_issuer(&claims, client_id)?;
+    let subject = required_text(&claims, "sub")?;
+    check_audience(&claims, &config.identity_audience)?;
+    let expires_at = check_expiry(&claims, config, now)?;
+    check_issue_time(&claims, config, now)?;
+    check_not_before(&claims, config, now)?;
+    let jti = check_id(&claims)?;
+    let named = (text(&claims, "user_id")?, text(&claims, "user_site")?);
+    check_signature(assertion, certificate)?;
+    Ok(Assertion {
+        subject: subject.to_owned(),
+        jti: jti.to_owned(),
+        expires_at,
+        user_id: named.0.map(str::to_owned),
+        user_site: named.1.map(str::to_owned),
+    })
+}
+
+/// One check of [`verify`] with its outcome, for the person who wonders why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What is compared.
+    pub name: &'static str,
+    /// What was found, or why it is refused.
+    pub outcome: Result<String, AssertionError>,
+}
+
+/// Every check of [`verify`], by the same functions; one that fails does not hide the later ones. An assertion without
+/// structure has no further checks.
+#[must_use]
+pub fn explain(
+    assertion: &str,
+    client_id: &ClientId,
+    certificates: &[Certificate],
+    config: &Config,
+    now: Timestamp,
+) -> Vec<Check> {
+    let check = |name, outcome| Check { name, outcome };
+    let read = parse(assertion).and_then(|jws| {
+        let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
+        Ok((jws, claims))
+    });
+    let (jws, claims) = match read {
+        Ok(read) => read,
+        Err(error) => return vec![check("structure", Err(error))],
+    };
+    let certificate = find_certificate(&jws.header, certificates);
+    let named =
+        |certificate: &Certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t());
+    let until = |at: Timestamp| format!("{at}, {} s from now", at.since(now).as_secs());
+    vec![
+        check("structure", Ok("three parts of base64url".to_owned())),
+        check("typ", check_type(&jws.header).map(|()| "JWT".to_owned())),
+        check(
+            "alg",
+            check_algorithm(&jws.header).map(|()| "RS256".to_owned()),
+        ),
+        check("certificate", certificate.map(named)),
+        check(
+            "certificate validity",
+            certificate.and_then(|certificate| {
+                check_certificate(certificate, now).map(|()| "valid now".to_owned())
+            }),
+        ),
+        check(
+            "iss",
+            check_issuer(&claims, client_id).map(|()| client_id.to_string()),
+        ),
+        check("sub", required_text(&claims, "sub").map(str::to_owned)),
+        check(
+            "aud",
+            check_audience(&claims, &config.identity_audience)
+                .map(|()| config.identity_audience.clone()),
+        ),
+        check("exp", check_expiry(&claims, config, now).map(until)),
+        check(
+            "iat",
+            check_issue_time(&claims, config, now).map(|at| at.to_string()),
+        ),
+        check(
+            "nbf",
+            check_not_before(&claims, config, now).map(|()| "has come, or is absent".to_owned()),
+        ),
+        check("jti", check_id(&claims).map(str::to_owned)),
+        check(
+            "signature",
+            certificate.and_then(|certificate| {
+                check_signature(assertion, certificate).map(|()| "the certificate's".to_owned())
+            }),
+        ),
+    ]
+}
+
+fn parse(assertion: &str) -> Result<CompactJws<'_>, AssertionError> {
+    CompactJws::parse(assertion).map_err(|error| match error {
         claims::JwsError::Critical => AssertionError::Critical,
         _ => AssertionError::Malformed,
-    })?;
-    check_type(&jws.header)?;
-    let certificate = find_certificate(&jws.header, certificates)?;
-    if now < certificate.not_before || now > certificate.not_after {
-        return Err(AssertionError::CertificateNotValid);
-    }
-    let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
-    let verified = check_claims(&claims, client_id, config, now)?;
-    check_signature(assertion, certificate)?;
-    Ok(verified)
+    })
 }
 
 fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
     match header.typ.as_deref() {
-        None => return Err(AssertionError::TypMissing),
-        Some(ASSERTION_TYPE) => {}
-        Some(_) => return Err(AssertionError::TypWrong),
+        None => Err(AssertionError::TypMissing),
+        Some(ASSERTION_TYPE) => Ok(()),
+        Some(_) => Err(AssertionError::TypWrong),
     }
+}
+
+fn check_algorithm(header: &JoseHeader) -> Result<(), AssertionError> {
     match header.alg.as_deref() {
         Some(alg) if alg == Algorithm::Rs256.name() => Ok(()),
         _ => Err(AssertionError::Algorithm),
+    }
+}
+
+fn check_certificate(certificate: &Certificate, now: Timestamp) -> Result<(), AssertionError> {
+    if certificate.is_valid_at(now) {
+        Ok(())
+    } else {
+        Err(AssertionError::CertificateNotValid)
     }
 }
 
@@ -229,42 +331,67 @@ fn find_certificate<'a>(
     }
 }
 
-fn check_claims(
+fn check_issuer(claims: &Map<String, Value>, client_id: &ClientId) -> Result<(), AssertionError> {
+    if required_text(claims, "iss")? == client_id.as_str() {
+        Ok(())
+    } else {
+        Err(AssertionError::Issuer)
+    }
+}
+
+fn check_expiry(
     claims: &Map<String, Value>,
-    client_id: &ClientId,
     config: &Config,
     now: Timestamp,
-) -> Result<Assertion, AssertionError> {
-    let lifetimes = &config.lifetimes;
-    if text(claims, "iss")?.ok_or(AssertionError::Missing("iss"))? != client_id.as_str() {
-        return Err(AssertionError::Issuer);
-    }
-    let subject = text(claims, "sub")?.ok_or(AssertionError::Missing("sub"))?;
-    check_audience(claims, &config.identity_audience)?;
+) -> Result<Timestamp, AssertionError> {
     let expires_at = date(claims, "exp")?.ok_or(AssertionError::Missing("exp"))?;
     if expires_at <= now {
         return Err(AssertionError::Expired);
     }
-    if expires_at > now + lifetimes.assertion_max {
+    if expires_at > now + config.lifetimes.assertion_max {
         return Err(AssertionError::TooLong);
     }
-    if date(claims, "iat")?.ok_or(AssertionError::Missing("iat"))? > now + lifetimes.clock_skew {
+    Ok(expires_at)
+}
+
+fn check_issue_time(
+    claims: &Map<String, Value>,
+    config: &Config,
+    now: Timestamp,
+) -> Result<Timestamp, AssertionError> {
+    let issued_at = date(claims, "iat")?.ok_or(AssertionError::Missing("iat"))?;
+    if issued_at > now + config.lifetimes.clock_skew {
         return Err(AssertionError::IssuedInFuture);
     }
-    if date(claims, "nbf")?.is_some_and(|not_before| not_before > now + lifetimes.clock_skew) {
-        return Err(AssertionError::NotYetValid);
+    Ok(issued_at)
+}
+
+fn check_not_before(
+    claims: &Map<String, Value>,
+    config: &Config,
+    now: Timestamp,
+) -> Result<(), AssertionError> {
+    match date(claims, "nbf")? {
+        Some(not_before) if not_before > now + config.lifetimes.clock_skew => {
+            Err(AssertionError::NotYetValid)
+        }
+        _ => Ok(()),
     }
-    let jti = text(claims, "jti")?.ok_or(AssertionError::Missing("jti"))?;
+}
+
+fn check_id(claims: &Map<String, Value>) -> Result<&str, AssertionError> {
+    let jti = required_text(claims, "jti")?;
     if jti.is_empty() || jti.chars().count() > MAX_JTI_CHARACTERS {
         return Err(AssertionError::WrongType("jti"));
     }
-    Ok(Assertion {
-        subject: subject.to_owned(),
-        jti: jti.to_owned(),
-        expires_at,
-        user_id: text(claims, "user_id")?.map(str::to_owned),
-        user_site: text(claims, "user_site")?.map(str::to_owned),
-    })
+    Ok(jti)
+}
+
+fn required_text<'a>(
+    claims: &'a Map<String, Value>,
+    name: &'static str,
+) -> Result<&'a str, AssertionError> {
+    text(claims, name)?.ok_or(AssertionError::Missing(name))
 }
 
 /// One string, or a list of one string; compared byte for byte (D-10).

@@ -4,7 +4,7 @@ use super::account_selection::AccountError;
 use super::assertion::AssertionError;
 use super::parameters::ParameterError;
 use crate::random::RandomError;
-use crate::store::{CodeMismatch, RotationRefusal, StoreError};
+use crate::store::{CodeMismatch, GrantId, RotationRefusal, StoreError};
 use crate::token::KeyError;
 
 /// The error codes of spec §7.1, and the two that say that the fault is ours.
@@ -92,13 +92,13 @@ pub enum TokenError {
     /// The code does not fit what was presented.
     Code(CodeMismatch),
     /// The code was used before; what its first use issued is revoked.
-    CodeReplayed,
+    CodeReplayed(GrantId),
     /// Not a refresh token of this service.
     RefreshToken,
     /// The refresh token is refused.
     Refresh(RotationRefusal),
     /// The refresh token was used before and its grace is over; its grant is revoked.
-    RefreshReused,
+    RefreshReused(GrantId),
     /// The grant's user is gone or disabled, or the linked account is not linked any more.
     SubjectGone,
     /// The assertion is refused.
@@ -140,10 +140,10 @@ impl TokenError {
             | Self::GrantNotPermitted
             | Self::UnknownCode
             | Self::Code(_)
-            | Self::CodeReplayed
+            | Self::CodeReplayed(_)
             | Self::RefreshToken
             | Self::Refresh(_)
-            | Self::RefreshReused
+            | Self::RefreshReused(_)
             | Self::SubjectGone
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
@@ -201,7 +201,7 @@ impl TokenError {
             Self::GrantNotPermitted => "This client's integration type may not use this grant_type",
             Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
             Self::UnknownCode | Self::Code(CodeMismatch::Client) => "The code is invalid",
-            Self::CodeReplayed => "The code was used before; its tokens are revoked",
+            Self::CodeReplayed(_) => "The code was used before; its tokens are revoked",
             Self::Code(CodeMismatch::Expired) => "The code has expired",
             Self::Code(CodeMismatch::RedirectUri) => {
                 "redirect_uri differs from the one of the authorization request"
@@ -225,7 +225,7 @@ impl TokenError {
             Self::Refresh(RotationRefusal::ScopeExceeded) => {
                 "scope exceeds what was granted; a refresh may only ask for less"
             }
-            Self::RefreshReused => {
+            Self::RefreshReused(_) => {
                 "The refresh token was used before; the authorization is now revoked"
             }
             Self::SubjectGone => "The user or the linked account is not available any more",

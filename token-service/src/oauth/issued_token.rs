@@ -42,6 +42,15 @@ impl IssuedToken {
         }
     }
 
+    /// Its expiry, in seconds since 1970.
+    #[must_use]
+    pub const fn expires_at(&self) -> u64 {
+        match self {
+            Self::Access(claims) => claims.exp,
+            Self::Refresh(claims) => claims.exp,
+        }
+    }
+
     /// The ids under which it may have been revoked; `None` when one of them is none of ours.
     #[must_use]
     pub fn reference(&self) -> Option<TokenReference> {

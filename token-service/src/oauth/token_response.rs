@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::registry::{ClientId, Username};
+use crate::store::{Grant, GrantId};
+
 /// A successful answer, with exactly the fields of spec §2.1.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct TokenResponse {
@@ -17,6 +20,30 @@ pub struct TokenResponse {
     /// The refresh token, a signed JWT; only for the authorization code grant and its refreshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
+    /// Whom the tokens speak for; not part of the answer.
+    #[serde(skip)]
+    pub authorization: Authorization,
+}
+
+/// Whom tokens speak for, as the audit log tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authorization {
+    /// The client.
+    pub client_id: ClientId,
+    /// The user.
+    pub username: Username,
+    /// The claim `grant_id` of the tokens.
+    pub grant_id: GrantId,
+}
+
+impl From<&Grant> for Authorization {
+    fn from(grant: &Grant) -> Self {
+        Self {
+            client_id: grant.client_id.clone(),
+            username: grant.username.clone(),
+            grant_id: grant.grant_id,
+        }
+    }
 }
 
 impl TokenResponse {
@@ -26,12 +53,14 @@ impl TokenResponse {
         access_token: String,
         lifetime: Duration,
         refresh_token: Option<String>,
+        authorization: Authorization,
     ) -> Self {
         Self {
             access_token,
             token_type: "Bearer",
             expires_in: lifetime.as_secs(),
             refresh_token,
+            authorization,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Applying a registrations file: what differs from the registry, and the change that makes it the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::client::{Client, IntegrationType};
+use super::client::{Client, ClientId, IntegrationType};
 use super::registrations::{PasswordRegistration, Registrations, UserRegistration};
 use super::snapshot::Registry;
 use super::user::{User, Username};
@@ -50,16 +50,30 @@ pub struct Difference {
     pub what: &'static str,
     /// Its name.
     pub name: String,
-    /// The fields that change; `None` when all of it is new.
-    pub fields: Option<Vec<&'static str>>,
+    /// What happens to it.
+    pub kind: DifferenceKind,
+}
+
+/// How a client or user differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// It is new.
+    Added,
+    /// These fields change.
+    Changed(Vec<&'static str>),
+    /// It goes, and what was issued to it is revoked.
+    Removed,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, name, fields } = self;
-        match fields {
-            None => write!(formatter, "+ {what} {name}"),
-            Some(fields) => write!(formatter, "~ {what} {name}: {}", fields.join(", ")),
+        let Self { what, name, kind } = self;
+        match kind {
+            DifferenceKind::Added => write!(formatter, "+ {what} {name}"),
+            DifferenceKind::Changed(fields) => {
+                write!(formatter, "~ {what} {name}: {}", fields.join(", "))
+            }
+            DifferenceKind::Removed => write!(formatter, "- {what} {name}"),
         }
     }
 }
@@ -71,6 +85,28 @@ pub struct Plan {
     pub change: RegistryChange,
     /// The same, for people.
     pub differences: Vec<Difference>,
+}
+
+/// The names that a file lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    clients: HashSet<ClientId>,
+    users: HashSet<Username>,
+}
+
+impl Kept {
+    /// The names in `registrations`.
+    #[must_use]
+    pub fn of(registrations: &Registrations) -> Self {
+        let clients = registrations.clients.iter();
+        let users = registrations.users.iter();
+        Self {
+            clients: clients.map(|client| client.client_id.clone()).collect(),
+            users: users
+                .map(|registration| registration.user.username.clone())
+                .collect(),
+        }
+    }
 }
 
 impl Plan {
@@ -110,19 +146,55 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Removes as well what `stored` has and `kept` has not.
+    pub fn prune(&mut self, kept: &Kept, stored: &Registry) {
+        let clients = stored.clients().map(|client| &client.client_id);
+        for client_id in clients.filter(|client_id| !kept.clients.contains(client_id)) {
+            self.remove_client(client_id.clone());
+        }
+        let users = stored.users().map(|user| &user.username);
+        for username in users.filter(|username| !kept.users.contains(username)) {
+            self.remove_user(username.clone());
+        }
+        self.differences
+            .sort_by(|one, other| (one.what, &one.name).cmp(&(other.what, &other.name)));
+    }
+
+    /// Removes a client.
+    pub fn remove_client(&mut self, client_id: ClientId) {
+        self.removed("client", client_id.as_str());
+        self.change.remove_clients.push(client_id);
+    }
+
+    /// Removes a user.
+    pub fn remove_user(&mut self, username: Username) {
+        self.removed("user", username.as_str());
+        self.change.remove_users.push(username);
+    }
+
+    fn removed(&mut self, what: &'static str, name: &str) {
+        self.differences.push(Difference {
+            what,
+            name: name.to_owned(),
+            kind: DifferenceKind::Removed,
+        });
+    }
+
     fn differs(
         &mut self,
         what: &'static str,
         name: &str,
         fields: Option<Vec<&'static str>>,
     ) -> bool {
-        if fields.as_ref().is_some_and(Vec::is_empty) {
-            return false;
-        }
+        let kind = match fields {
+            None => DifferenceKind::Added,
+            Some(fields) if fields.is_empty() => return false,
+            Some(fields) => DifferenceKind::Changed(fields),
+        };
         self.differences.push(Difference {
             what,
             name: name.to_owned(),
-            fields,
+            kind,
         });
         true
     }

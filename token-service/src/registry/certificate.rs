@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use jwt_simple::prelude::RS256PublicKey;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,12 @@ use crate::clock::Timestamp;
 /// Size of an RSA modulus that is accepted, in bits (D-10, checklist row 62): smaller ones are weak, larger
 /// ones let a client make the service work.
 pub const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+
+/// How every DER certificate starts, and no PEM text does.
+const DER_SEQUENCE: u8 = 0x30;
+
+/// How long before its end a certificate is warned of.
+const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The longest certificateAlias, in bytes.
 pub const MAX_ALIAS_LENGTH: usize = 255;
@@ -48,6 +55,32 @@ impl Certificate {
             .0
             .get_or_init(|| RS256PublicKey::from_der(&self.public_key_der).ok())
             .as_ref()
+    }
+}
+
+/// Where a certificate is in its validity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateState {
+    /// It may be used from later on.
+    NotYetValid,
+    /// It may be used.
+    Valid,
+    /// It may be used for less than 30 days more.
+    ExpiresSoon,
+    /// It may not be used any more.
+    Expired,
+}
+
+impl CertificateState {
+    /// The state as lists name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotYetValid => "not_yet_valid",
+            Self::Valid => "valid",
+            Self::ExpiresSoon => "expires_soon",
+            Self::Expired => "expired",
+        }
     }
 }
 
@@ -105,18 +138,22 @@ pub enum CertificateError {
 }
 
 impl Certificate {
-    /// Reads the one certificate in `pem`. Its signature is not checked: it is trusted because it was
+    /// Reads the one certificate in `bytes`, PEM or DER. Its signature is not checked: it is trusted because it was
     /// registered (spec §2.3), self-signed or not. Nor is its validity: that is checked whenever it is used.
     ///
     /// # Errors
     /// A [`CertificateError`] that says what is wrong with it.
-    pub fn from_pem(alias: &str, pem: &[u8]) -> Result<Self, CertificateError> {
+    pub fn read(alias: &str, bytes: &[u8]) -> Result<Self, CertificateError> {
         let legal =
             (1..=MAX_ALIAS_LENGTH).contains(&alias.len()) && !alias.chars().any(char::is_control);
         if !legal {
             return Err(CertificateError::Alias);
         }
-        let der = only_certificate(pem)?;
+        let der = if bytes.first() == Some(&DER_SEQUENCE) {
+            bytes.to_vec()
+        } else {
+            only_certificate(bytes)?
+        };
         let (rest, certificate) =
             x509_parser::parse_x509_certificate(&der).map_err(|_| CertificateError::NotX509)?;
         if !rest.is_empty() {
@@ -161,6 +198,20 @@ impl Certificate {
     #[must_use]
     pub fn x5t(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.sha1_thumbprint)
+    }
+
+    /// Where the certificate is in its validity.
+    #[must_use]
+    pub fn state(&self, now: Timestamp) -> CertificateState {
+        if now < self.not_before {
+            CertificateState::NotYetValid
+        } else if self.not_after < now {
+            CertificateState::Expired
+        } else if self.not_after < now + WARN_BEFORE {
+            CertificateState::ExpiresSoon
+        } else {
+            CertificateState::Valid
+        }
     }
 
     /// Whether the certificate is within its validity, both ends included (RFC 5280 §4.1.2.5).
@@ -210,7 +261,7 @@ mod tests {
     const KEY: &str = include_str!("../../../demo/non-interactive-demo.key.pem");
 
     fn read(pem: &str) -> Result<Certificate, CertificateError> {
-        Certificate::from_pem("alias", pem.as_bytes())
+        Certificate::read("alias", pem.as_bytes())
     }
 
     /// The thumbprint that `openssl x509 -fingerprint -sha1` prints.
@@ -283,11 +334,11 @@ mod tests {
             assert_eq!(read(&pem), Err(error));
         }
         assert_eq!(
-            Certificate::from_pem("", CERTIFICATE.as_bytes()),
+            Certificate::read("", CERTIFICATE.as_bytes()),
             Err(CertificateError::Alias)
         );
         assert_eq!(
-            Certificate::from_pem("a\nb", CERTIFICATE.as_bytes()),
+            Certificate::read("a\nb", CERTIFICATE.as_bytes()),
             Err(CertificateError::Alias)
         );
     }

@@ -3,12 +3,14 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
 use super::redirect_uri::RedirectUriPattern;
 use super::scope::Scope;
 use super::user::Username;
 use crate::digest::Digest;
+use crate::random::{self, Random, RandomError};
 
 /// The Client ID: 1 to 128 printable ASCII characters without space (a subset of RFC 6749 §A.1).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -110,6 +112,23 @@ pub enum IntegrationType {
     },
 }
 
+impl IntegrationType {
+    /// The `type` of a registration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::WebServer { .. } => "web_server",
+            Self::Installed { .. } => "installed",
+            Self::NonInteractive { .. } => "non_interactive",
+            Self::UserBound { .. } => "user_bound",
+            Self::Legacy { .. } => "legacy",
+        }
+    }
+}
+
+/// What generated client secrets start with, so that secret scanners know them.
+pub const GENERATED_PREFIX: &str = "tscs_";
+
 /// A client secret, known only by its SHA-256 digest. Generated secrets have 256 random bits, so a slow
 /// password hash would add cost and no safety (D-21).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +140,17 @@ impl ClientSecret {
     #[must_use]
     pub fn of(secret: &str) -> Self {
         Self(Digest::of(secret.as_bytes()))
+    }
+
+    /// A fresh secret with its text: [`GENERATED_PREFIX`] and 256 random bits in base64url (D-21).
+    ///
+    /// # Errors
+    /// [`RandomError`] when there are no random bytes.
+    pub fn generate(random: &dyn Random) -> Result<(Zeroizing<String>, Self), RandomError> {
+        let bits = Zeroizing::new(random::text::<32>(random)?);
+        let text = Zeroizing::new(format!("{GENERATED_PREFIX}{}", *bits));
+        let secret = Self::of(&text);
+        Ok((text, secret))
     }
 
     /// The secret with this SHA-256 digest.
@@ -146,6 +176,34 @@ impl Client {
             IntegrationType::NonInteractive { .. }
             | IntegrationType::UserBound { .. }
             | IntegrationType::Legacy { .. } => &[],
+        }
+    }
+
+    /// The secrets, to be changed; `None` for the type that has none.
+    pub const fn secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
+        match &mut self.integration {
+            IntegrationType::WebServer { secrets, .. }
+            | IntegrationType::NonInteractive { secrets, .. }
+            | IntegrationType::UserBound { secrets, .. }
+            | IntegrationType::Legacy { secrets, .. } => Some(secrets),
+            IntegrationType::Installed { .. } => None,
+        }
+    }
+
+    /// The certificates, to be changed; `None` for the types that have none.
+    pub const fn certificates_mut(&mut self) -> Option<&mut Vec<Certificate>> {
+        match &mut self.integration {
+            IntegrationType::NonInteractive { certificates, .. } => Some(certificates),
+            _ => None,
+        }
+    }
+
+    /// The certificates; empty for the types that have none.
+    #[must_use]
+    pub fn certificates(&self) -> &[Certificate] {
+        match &self.integration {
+            IntegrationType::NonInteractive { certificates, .. } => certificates,
+            _ => &[],
         }
     }
 

@@ -28,6 +28,11 @@ impl Scope {
         self.0.is_subset(&other.0)
     }
 
+    /// The tokens, in alphabetical order.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// Whether there is no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -20,6 +21,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// One hash at a time for each core, in the whole process: each takes one core and 19 MiB.
 static TURNS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+
+/// How many wait for their turn.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many passwords wait for their turn to be checked.
+#[must_use]
+pub fn waiting() -> usize {
+    WAITING.load(Ordering::Relaxed)
+}
 
 /// Why a password was neither hashed nor checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -66,8 +76,10 @@ pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
 /// # Errors
 /// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
 pub(super) async fn check(stored: Option<String>, password: String) -> Result<bool, PasswordError> {
-    let turn = timeout(LONGEST_WAIT, TURNS.acquire())
-        .await
+    WAITING.fetch_add(1, Ordering::Relaxed);
+    let turn = timeout(LONGEST_WAIT, TURNS.acquire()).await;
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    let turn = turn
         .map_err(|_| PasswordError::Busy)?
         .map_err(|_| PasswordError::Failed)?;
     spawn_blocking(move || {

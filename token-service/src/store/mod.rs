@@ -5,6 +5,7 @@
 //! outcomes whose consequences are already on disk; an [`Err`](StoreError) means that storage failed and
 //! nothing is known.
 
+pub mod audit;
 pub mod code;
 #[cfg(test)]
 mod conformance;
@@ -13,12 +14,15 @@ pub mod redb;
 pub mod session;
 pub mod signing_key;
 
+use std::path::Path;
+
 use async_trait::async_trait;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{Client, ClientId, User, Username};
 
+pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use grant::{Grant, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId};
 pub use session::{Session, SessionStage};
@@ -32,6 +36,39 @@ pub enum StoreError {
     Overloaded,
     /// Reading or writing failed; whether the operation took effect is unknown.
     #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// Which grants to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantFilter {
+    /// Only those of this client.
+    pub client_id: Option<ClientId>,
+    /// Only those of this user.
+    pub username: Option<Username>,
+}
+
+/// Rows in the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Grants, with those that are revoked and not yet swept.
+    pub grants: u64,
+    /// Sign-in sessions, with those that expired and are not yet swept.
+    pub sessions: u64,
+    /// Entries of the revocation feed.
+    pub revocations: u64,
+    /// Entries of the audit log.
+    pub audit_entries: u64,
+}
+
+/// Why there is no copy of the store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BackupError {
+    /// The store has tools of its own for that.
+    #[error("this store is backed up with its own tools: {0}")]
+    Unsupported(&'static str),
+    /// Reading the store or writing the copy failed.
+    #[error("the copy failed: {0}")]
     Failed(String),
 }
 
@@ -176,6 +213,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The grant, revoked or not, while it is remembered.
     async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
 
+    /// Grants behind `after` in the order of their ids, which is that of their time; at most `limit`.
+    async fn grants(
+        &self,
+        filter: GrantFilter,
+        after: Option<GrantId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError>;
+
     /// Ends a grant: its refresh token is dead and the revocation is in the feed when this returns. `false`
     /// when there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
@@ -232,10 +277,27 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Ends a session; ending an unknown one is no error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
 
+    // --- audit log ------------------------------------------------------------------------------
+
+    /// Appends entries, in this order.
+    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// At most `limit` entries of the log.
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+
     // --- upkeep ---------------------------------------------------------------------------------
 
     /// Removes up to `limit` rows that expired before `now`.
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+
+    /// How many rows there are.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// Writes a consistent copy of the store to a new file at `to`, while it serves.
+    async fn backup(&self, to: &Path) -> Result<(), BackupError>;
+
+    /// Adds what the store counts to `registry`.
+    fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry);
 
     /// Fails when the store cannot take writes now.
     async fn ready(&self) -> Result<(), StoreError>;

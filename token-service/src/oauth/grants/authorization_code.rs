@@ -62,7 +62,7 @@ pub async fn exchange(
             require_live_subject(context, &grant).await?;
             answer_step(context, &grant, &grant.current)
         }
-        Redemption::Replayed(_) => Err(TokenError::CodeReplayed),
+        Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
         Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),
         Redemption::Unknown => Err(TokenError::UnknownCode),
     }

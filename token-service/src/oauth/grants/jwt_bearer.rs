@@ -77,7 +77,8 @@ pub async fn exchange(
 }
 
 /// The user that `sub` names; with `organization` set, only one of that organization (D-19).
-fn find_subject<'a>(
+#[must_use]
+pub fn find_subject<'a>(
     registry: &'a Registry,
     subject: &str,
     organization: Option<&str>,

@@ -8,7 +8,7 @@ pub mod refresh_token;
 use super::Context;
 use super::error::TokenError;
 use super::parameters::Parameters;
-use super::token_response::TokenResponse;
+use super::token_response::{Authorization, TokenResponse};
 use crate::registry::{Client, LinkedAccount, Scope, User};
 use crate::store::{Grant, GrantId, RefreshStep, TokenId};
 use crate::token::{AccessToken, Subject};
@@ -82,6 +82,7 @@ fn answer_step(
         mint.access_token(Subject::from(grant), AccessToken::from(step))?,
         context.config.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
+        Authorization::from(grant),
     ))
 }
 
@@ -94,12 +95,13 @@ fn answer_without_refresh(
     amr: &str,
     scope: &Scope,
 ) -> Result<TokenResponse, TokenError> {
+    let grant_id = GrantId::generate(context.random, context.now)?;
     let subject = Subject {
         client_id: &client.client_id,
         username: &user.username,
         account,
         amr: &[amr.to_owned()],
-        grant_id: GrantId::generate(context.random, context.now)?,
+        grant_id,
     };
     let token = AccessToken {
         id: TokenId::generate(context.random)?,
@@ -110,6 +112,11 @@ fn answer_without_refresh(
         context.mint().access_token(subject, token)?,
         context.config.lifetimes.access_token,
         None,
+        Authorization {
+            client_id: client.client_id.clone(),
+            username: user.username.clone(),
+            grant_id,
+        },
     ))
 }
 

@@ -55,7 +55,7 @@ pub async fn refresh(
             require_live_subject(context, &grant).await?;
             answer_step(context, &grant, &step)
         }
-        Rotation::Reused(_) => Err(TokenError::RefreshReused),
+        Rotation::Reused(grant_id) => Err(TokenError::RefreshReused(grant_id)),
         Rotation::Refused(refusal) => Err(TokenError::Refresh(refusal)),
     }
 }

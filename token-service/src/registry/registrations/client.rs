@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 
-use super::Names;
 use super::fields::{check_secret_length, claim_text, display_name, required_texts, unique};
+use super::{Completeness, Names};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::document::{Located, Place, Problems, Section};
 use crate::legacy::redirect_template::RedirectTemplate;
-use crate::registry::certificate::Certificate;
+use crate::registry::certificate::{Certificate, CertificateState};
 use crate::registry::client::{Client, ClientId, ClientSecret, IntegrationType};
 use crate::registry::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 use crate::registry::scope::Scope;
@@ -74,6 +74,7 @@ impl Kind {
 /// Reads one client after the other.
 pub(super) struct Reader<'a> {
     pub(super) now: Timestamp,
+    pub(super) completeness: Completeness,
     pub(super) warnings: &'a Problems,
     pub(super) names: &'a mut Names,
 }
@@ -126,10 +127,10 @@ impl Reader<'_> {
         // Everything is read before the first `?`, so that every problem is found.
         Some(match kind {
             Kind::WebServer => {
-                let secret = self.required_secret(section);
+                let secrets = self.required_secret(section);
                 let redirect_uris = self.redirect_uris(section, RedirectUriUse::WebServer);
                 IntegrationType::WebServer {
-                    secrets: vec![secret?],
+                    secrets: secrets?,
                     redirect_uris: redirect_uris?,
                 }
             }
@@ -137,22 +138,22 @@ impl Reader<'_> {
                 redirect_uris: self.redirect_uris(section, RedirectUriUse::Installed)?,
             },
             Kind::NonInteractive => {
-                let secret = self.required_secret(section);
+                let secrets = self.required_secret(section);
                 let certificates = self.certificates(section);
                 let organization = section.parsed("organization", claim_text);
                 IntegrationType::NonInteractive {
-                    secrets: vec![secret?],
+                    secrets: secrets?,
                     certificates,
                     organization: organization.map(|organization| organization.value),
                 }
             }
             Kind::UserBound => {
-                let secret = self.required_secret(section);
+                let secrets = self.required_secret(section);
                 let bound_user = section.required_text("bound_user")?;
                 let username = Username::parse(&bound_user.value);
                 self.names.bound_users.push(bound_user);
                 IntegrationType::UserBound {
-                    secrets: vec![secret?],
+                    secrets: secrets?,
                     // A text that is no username is no user either, which is reported with the others.
                     bound_user: username?,
                 }
@@ -169,14 +170,18 @@ impl Reader<'_> {
         })
     }
 
-    fn required_secret(&self, section: &mut Section<'_>) -> Option<ClientSecret> {
+    /// The secrets that the registration gives: one, or none where it need not be whole.
+    fn required_secret(&self, section: &mut Section<'_>) -> Option<Vec<ClientSecret>> {
         if !section.has("client_secret") && !section.has("client_secret_sha256") {
+            if self.completeness == Completeness::Partial {
+                return Some(Vec::new());
+            }
             section.report(
                 section.place(),
                 "client_secret or client_secret_sha256 is missing",
             );
         }
-        self.secret(section)
+        self.secret(section).map(|secret| vec![secret])
     }
 
     fn secret(&self, section: &mut Section<'_>) -> Option<ClientSecret> {
@@ -240,7 +245,9 @@ impl Reader<'_> {
     }
 
     fn certificates(&self, section: &mut Section<'_>) -> Vec<Certificate> {
-        section.required("certificates");
+        if self.completeness == Completeness::Whole {
+            section.required("certificates");
+        }
         let listed = section.has("certificates");
         let mut aliases = BTreeMap::new();
         let mut thumbprints = BTreeMap::new();
@@ -256,7 +263,7 @@ impl Reader<'_> {
             }
             let pem = pem(&mut section);
             if let (Some(alias), Some((key, pem))) = (alias, pem) {
-                match Certificate::from_pem(&alias.value, &pem.value) {
+                match Certificate::read(&alias.value, &pem.value) {
                     Ok(certificate) => {
                         let x5t = Located {
                             value: certificate.x5t(),
@@ -283,15 +290,17 @@ impl Reader<'_> {
     /// is refused (D-10).
     fn warn_of_validity(&self, certificate: &Certificate, place: &Place) {
         let alias = &certificate.alias;
-        if self.now > certificate.not_after {
-            let message = format!(
+        let message = match certificate.state(self.now) {
+            CertificateState::Valid => return,
+            CertificateState::Expired => format!(
                 "the certificate {alias} has expired; assertions signed with it are refused"
-            );
-            self.warnings.report(place, message);
-        } else if self.now < certificate.not_before {
-            let message = format!("the certificate {alias} is not valid yet");
-            self.warnings.report(place, message);
-        }
+            ),
+            CertificateState::ExpiresSoon => {
+                format!("the certificate {alias} expires within 30 days; register its successor")
+            }
+            CertificateState::NotYetValid => format!("the certificate {alias} is not valid yet"),
+        };
+        self.warnings.report(place, message);
     }
 }
 
@@ -335,6 +344,12 @@ fn redirect_templates(section: &mut Section<'_>) -> Option<Vec<String>> {
 fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
     if !section.has("file") && !section.has("pem") {
         section.report(section.place(), "file or pem is missing");
+    }
+    if matches!(section.place(), Place::Body(_)) {
+        section.refuse(
+            "file",
+            "the files of this machine are not yours to name; send the text in pem",
+        );
     }
     let file = section.text("file");
     let inline = section.text("pem");

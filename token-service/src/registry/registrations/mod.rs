@@ -30,6 +30,15 @@ pub struct Registrations {
     pub warnings: Vec<Problem>,
 }
 
+/// Whether a registration says everything, or may leave out what is stored or made for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    /// A file: it must hold the client secrets and certificates.
+    Whole,
+    /// A change through the administration: client secrets and certificates have operations of their own there.
+    Partial,
+}
+
 impl Registrations {
     /// Reads and checks the file at `path`.
     ///
@@ -41,8 +50,33 @@ impl Registrations {
     /// [`InvalidDocument`] with every problem.
     pub fn load(path: &Path, stored: &Registry, now: Timestamp) -> Result<Self, InvalidDocument> {
         let problems = Problems::default();
+        let table = Table::read(path, &problems);
+        Self::read(table, problems, stored, Completeness::Whole, now)
+    }
+
+    /// Reads and checks the same as JSON: an object with the lists `clients` and `users`.
+    ///
+    /// # Errors
+    /// [`InvalidDocument`] with every problem.
+    pub fn from_json(
+        body: serde_json::Map<String, serde_json::Value>,
+        stored: &Registry,
+        completeness: Completeness,
+        now: Timestamp,
+    ) -> Result<Self, InvalidDocument> {
+        let table = Table::from_json(body);
+        Self::read(table, Problems::default(), stored, completeness, now)
+    }
+
+    fn read(
+        table: Table,
+        problems: Problems,
+        stored: &Registry,
+        completeness: Completeness,
+        now: Timestamp,
+    ) -> Result<Self, InvalidDocument> {
         let warnings = Problems::default();
-        let mut root = Section::root(Table::read(path, &problems), &problems);
+        let mut root = Section::root(table, &problems);
         let mut names = Names::default();
         let users = root
             .sections("users")
@@ -51,6 +85,7 @@ impl Registrations {
             .collect();
         let mut clients = client::Reader {
             now,
+            completeness,
             warnings: &warnings,
             names: &mut names,
         };

@@ -1,15 +1,18 @@
 //! Grants, their rotation and their end.
 
+use std::ops::Bound;
 use std::time::Duration;
 
-use redb::ReadableTable as _;
+use redb::{ReadTransaction, ReadableTable as _};
 
 use super::fault::Fault;
 use super::revocations::announce;
-use super::tables::{Tables, decode, encode};
+use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
 use crate::clock::Timestamp;
 use crate::store::grant::RotationDecision;
-use crate::store::{Grant, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal};
+use crate::store::{
+    Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
+};
 
 /// Keeps a new grant.
 pub(super) fn insert(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
@@ -115,6 +118,56 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
         put(tables, &grant)?;
     }
     Ok(ended)
+}
+
+/// Grants behind `after`.
+pub(super) fn list(
+    transaction: &ReadTransaction,
+    filter: &GrantFilter,
+    after: Option<GrantId>,
+    limit: usize,
+) -> Result<Vec<Grant>, Fault> {
+    let table = transaction.open_table(GRANTS)?;
+    let after = after.map(|id| *id.as_bytes());
+    // The user's index first: a person has fewer grants than a client.
+    let (index, name) = match (&filter.username, &filter.client_id) {
+        (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
+        (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
+        (None, None) => {
+            let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            return table
+                .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+                .take(limit)
+                .map(|entry| decode(entry?.1.value()))
+                .collect();
+        }
+    };
+    let lower = match &after {
+        Some(after) => Bound::Excluded((name, after)),
+        None => Bound::Included((name, &FIRST)),
+    };
+    let mut found = Vec::new();
+    for entry in transaction
+        .open_table(index)?
+        .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
+    {
+        if found.len() >= limit {
+            break;
+        }
+        let (key, _) = entry?;
+        let Some(row) = table.get(key.value().1)? else {
+            continue;
+        };
+        let grant: Grant = decode(row.value())?;
+        if filter
+            .client_id
+            .as_ref()
+            .is_none_or(|client_id| *client_id == grant.client_id)
+        {
+            found.push(grant);
+        }
+    }
+    Ok(found)
 }
 
 /// The grants of a client.

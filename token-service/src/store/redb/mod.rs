@@ -3,6 +3,8 @@
 //! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open a
 //! snapshot of their own and never wait for the writer.
 
+mod audit;
+mod backup;
 mod codes;
 mod fault;
 mod grants;
@@ -24,23 +26,28 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
+    ReadableTableMetadata as _,
+};
 
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
+    AUDIT, CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{Client, ClientId, User, Username};
 use crate::store::{
-    Claim, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError,
-    Swept, TokenId, TokenReference,
+    AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
+    GrantFilter, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
+    Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError, Swept, TokenId,
+    TokenReference,
 };
 
+pub use self::backup::{RestoreError, restore};
 pub use self::open::OpenError;
 
 /// A store in one file. Dropping it finishes what is queued and closes the file.
@@ -194,6 +201,15 @@ impl Store for RedbStore {
         )
     }
 
+    async fn grants(
+        &self,
+        filter: GrantFilter,
+        after: Option<GrantId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError> {
+        self.read(|transaction| grants::list(transaction, &filter, after, limit))
+    }
+
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tables, lifetime| grants::revoke(tables, grant_id, now, lifetime))
             .await
@@ -282,6 +298,41 @@ impl Store for RedbStore {
             .await
     }
 
+    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.write(move |tables, _| audit::append(tables, &events))
+            .await
+    }
+
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.read(|transaction| audit::list(transaction, range, limit))
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(|transaction| {
+            Ok(Counts {
+                grants: transaction.open_table(GRANTS)?.len()?,
+                sessions: transaction.open_table(SESSIONS)?.len()?,
+                revocations: transaction.open_table(REVOCATIONS)?.len()?,
+                audit_entries: transaction.open_table(AUDIT)?.len()?,
+            })
+        })
+    }
+
+    async fn backup(&self, to: &Path) -> Result<(), BackupError> {
+        let (shared, to) = (Arc::clone(&self.shared), to.to_owned());
+        tokio::task::spawn_blocking(move || {
+            let guard = shared.read().unwrap_or_else(PoisonError::into_inner);
+            match guard.as_ref() {
+                Some(database) => backup::write(database, &to),
+                None => Err(BackupError::Failed(
+                    "the store is closed after a failure".into(),
+                )),
+            }
+        })
+        .await
+        .map_err(|error| BackupError::Failed(error.to_string()))?
+    }
+
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
         let cursor = Arc::clone(&self.sweep_cursor);
         self.write(move |tables, lifetime| {
@@ -289,6 +340,10 @@ impl Store for RedbStore {
             sweep::sweep(tables, &mut cursor, now, limit, lifetime)
         })
         .await
+    }
+
+    fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.writer.metrics().register(registry);
     }
 
     async fn ready(&self) -> Result<(), StoreError> {

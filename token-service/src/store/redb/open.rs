@@ -1,6 +1,6 @@
 //! Opening the file: one clear message for each way in which it can be unusable.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -68,17 +68,32 @@ pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
     {
         std::fs::create_dir_all(folder).map_err(file_error)?;
     }
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    // Grants tell who works with what: nobody else on the machine reads them.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path).map_err(file_error)?;
+    let file =
+        owners_alone(OpenOptions::new().create(true).truncate(false), path).map_err(file_error)?;
     let database = builder()
         .create_file(file)
         .map_err(|error| database_error(path, error))?;
     prepare(path, &database)?;
     Ok(database)
+}
+
+/// Opens a store that must be there, such as a copy.
+pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
+    let database = builder()
+        .open(path)
+        .map_err(|error| database_error(path, error))?;
+    match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
+        Some(_) => prepare(path, &database)?,
+        None => return Err(damaged(path, &Fault::Row("it is empty".into()))),
+    }
+    Ok(database)
+}
+
+/// Opens a file for reading and writing. Grants tell who works with what: nobody else on the machine reads them.
+pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options.read(true).write(true).open(path)
 }
 
 /// How every file is opened, whatever lies beneath it.

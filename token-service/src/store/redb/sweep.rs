@@ -2,7 +2,8 @@
 //!
 //! Codes are forgotten when they expire, used ones after [`USED_CODE_RETENTION`], assertion ids and sessions
 //! when they expire, revocations when the last token that they concern has expired, grants when their refresh
-//! token has expired or, revoked, when their last access token has.
+//! token has expired or, revoked, when their last access token has, entries of the audit log when they are kept no
+//! longer.
 //!
 //! [`USED_CODE_RETENTION`]: crate::store::code::USED_CODE_RETENTION
 
@@ -12,9 +13,9 @@ use std::time::Duration;
 use redb::ReadableTable as _;
 
 use super::fault::Fault;
-use super::grants;
 use super::revocations::forget;
 use super::tables::{Expiring, Tables, decode};
+use super::{audit, grants};
 use crate::clock::Timestamp;
 use crate::store::{Grant, GrantId, Revocation, Swept};
 
@@ -35,6 +36,7 @@ pub(super) fn sweep(
 ) -> Result<Swept, Fault> {
     let mut removed = expired_rows(tables, now, limit)?;
     removed += revocations(tables, now, limit - removed)?;
+    removed += audit::sweep(tables, now, limit - removed)?;
     let more = removed >= limit;
     removed += expired_grants(tables, cursor, now, limit - removed, access_token_lifetime)?;
     Ok(Swept { removed, more })

@@ -3,7 +3,9 @@
 //! Rows that requests write are compact (postcard); registry rows are JSON, because their types are tagged and
 //! because an operator may have to read them.
 
-use redb::{Key, Table, TableDefinition, Value, WriteTransaction};
+use redb::{
+    Key, ReadTransaction, ReadableTable as _, Table, TableDefinition, Value, WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,6 +21,9 @@ pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta")
 pub(super) const SCHEMA_VERSION_KEY: &str = "schema_version";
 /// The highest sequence that the revocation feed ever used.
 pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
+
+/// The highest sequence that the audit log ever used.
+pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
 
 /// Client id to client, JSON.
 pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
@@ -53,6 +58,9 @@ pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
     TableDefinition::new("assertion_ids");
 /// Username to the last claimed time step.
 pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
+
+/// Sequence to entry of the audit log.
+pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
 
 /// Digest of a session's id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
@@ -138,6 +146,19 @@ macro_rules! tables {
                 Ok(())
             }
         }
+
+        /// Copies every row that `from` sees.
+        pub(super) fn copy_all(from: &ReadTransaction, to: &WriteTransaction) -> Result<(), Fault> {
+            $({
+                let source = from.open_table($definition)?;
+                let mut target = to.open_table($definition)?;
+                for entry in source.iter()? {
+                    let (key, value) = entry?;
+                    target.insert(key.value(), value.value())?;
+                }
+            })*
+            Ok(())
+        }
     };
 }
 
@@ -155,6 +176,7 @@ tables! {
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
     totp_steps: TOTP_STEPS<&'static str, u64>,
+    audit: AUDIT<u64, &'static [u8]>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
     sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
     expiry: EXPIRY<(u64, u8, &'static [u8; 32]), ()>,

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::fault::Fault;
 use super::open::OpenError;
 use super::tables::Tables;
+use crate::metrics::WriterMetrics;
 use crate::store::StoreError;
 
 /// Operations that wait at most; beyond, callers are told to come back.
@@ -79,6 +80,7 @@ pub(super) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
     ready: Arc<AtomicBool>,
+    metrics: WriterMetrics,
 }
 
 impl Writer {
@@ -89,10 +91,12 @@ impl Writer {
     pub(super) fn start(shared: Shared, opener: Opener) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
+        let metrics = WriterMetrics::default();
         let state = State {
             shared,
             opener,
             ready: Arc::clone(&ready),
+            metrics: metrics.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
@@ -101,6 +105,7 @@ impl Writer {
             queue: Some(queue),
             thread: Some(thread),
             ready,
+            metrics,
         })
     }
 
@@ -121,10 +126,18 @@ impl Writer {
             reply,
         });
         match self.queue.as_ref().ok_or_else(gone)?.try_send(job) {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(gone())),
+            Ok(()) => {
+                self.metrics.queued.inc();
+                answer.await.unwrap_or_else(|_| Err(gone()))
+            }
             Err(TrySendError::Full(_)) => Err(StoreError::Overloaded),
             Err(TrySendError::Disconnected(_)) => Err(gone()),
         }
+    }
+
+    /// What is counted here.
+    pub(super) const fn metrics(&self) -> &WriterMetrics {
+        &self.metrics
     }
 
     /// Whether the last transaction succeeded, or the file has been opened again since.
@@ -151,6 +164,7 @@ struct State {
     shared: Shared,
     opener: Opener,
     ready: Arc<AtomicBool>,
+    metrics: WriterMetrics,
 }
 
 impl State {
@@ -167,6 +181,11 @@ impl State {
     /// Runs and answers a batch. After a failure nothing of it is known, so nothing is tried again.
     fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<(), ()> {
         let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+        let started = Instant::now();
+        let operations = batch.len();
+        self.metrics
+            .queued
+            .dec_by(i64::try_from(operations).unwrap_or(i64::MAX));
         let outcome = match guard.as_ref() {
             Some(database) => transact(database, &mut batch),
             None => Err(Fault::Row("the file is closed".into())),
@@ -174,11 +193,14 @@ impl State {
         drop(guard);
         match outcome {
             Ok(()) => {
+                self.metrics.batch.observe(operations as f64);
+                self.metrics.commit.observe(started.elapsed().as_secs_f64());
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
                 Ok(())
             }
             Err(fault) => {
                 self.ready.store(false, Ordering::Release);
+                self.metrics.failed.inc();
                 tracing::error!(%fault, operations = batch.len(), "a transaction of the store failed");
                 let error = StoreError::from(fault);
                 for job in batch {
@@ -206,9 +228,12 @@ impl State {
             let again = Instant::now() + REOPEN_AFTER;
             loop {
                 match jobs.recv_timeout(again.saturating_duration_since(Instant::now())) {
-                    Ok(job) => job.answer(Err(StoreError::Failed(
-                        "the store is closed after a failure".into(),
-                    ))),
+                    Ok(job) => {
+                        self.metrics.queued.dec();
+                        job.answer(Err(StoreError::Failed(
+                            "the store is closed after a failure".into(),
+                        )));
+                    }
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return Err(()),
                 }

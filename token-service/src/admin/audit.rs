@@ -1,0 +1,89 @@
+//! The audit log, listed.
+
+use super::views::{AuditView, Page};
+use super::{AdminError, Administration, DEFAULT_PAGE, MAX_PAGE};
+use crate::store::{AuditAction, AuditRange, AuditRecord};
+
+/// Entries that one request looks at, at most, for those that it asks for.
+const MOST_LOOKED_AT: usize = 50_000;
+
+/// Which entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Oldest first, behind this sequence.
+    pub after: Option<u64>,
+    /// Newest first, before this sequence.
+    pub before: Option<u64>,
+    /// At most so many, 1 to [`MAX_PAGE`].
+    pub limit: Option<usize>,
+    /// Only those of this client.
+    pub client_id: Option<String>,
+    /// Only those of this user.
+    pub username: Option<String>,
+    /// Only those of this action.
+    pub action: Option<AuditAction>,
+}
+
+impl AuditQuery {
+    fn wants(&self, record: &AuditRecord) -> bool {
+        let event = &record.event;
+        let same =
+            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        same(&self.client_id, &event.client_id)
+            && same(&self.username, &event.username)
+            && self.action.is_none_or(|action| action == event.action)
+    }
+
+    fn behind(&self, last: Option<u64>) -> AuditRange {
+        match (self.after, last) {
+            (Some(after), last) => AuditRange::After(last.unwrap_or(after)),
+            (None, last) => AuditRange::Before(last.or(self.before)),
+        }
+    }
+}
+
+impl Administration<'_> {
+    /// Entries of the audit log. `next` of the page is the sequence at which to go on; following the log, there is always
+    /// one.
+    ///
+    /// # Errors
+    /// [`AdminError::Malformed`] when both ends are given, or the store's.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, AdminError> {
+        if query.after.is_some() && query.before.is_some() {
+            let message = "after and before exclude each other".to_owned();
+            return Err(AdminError::Malformed(message));
+        }
+        let limit = query.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE);
+        let (mut items, mut last, mut looked_at) = (Vec::new(), None, 0);
+        let exhausted = loop {
+            let range = query.behind(last);
+            let batch = self.service.store.audit(range, MAX_PAGE).await?;
+            let full = batch.len() == MAX_PAGE;
+            looked_at += batch.len();
+            for record in batch {
+                last = Some(record.sequence);
+                if query.wants(&record) {
+                    items.push(AuditView::from(record));
+                }
+                if items.len() == limit {
+                    break;
+                }
+            }
+            if items.len() == limit || looked_at >= MOST_LOOKED_AT {
+                break false;
+            }
+            if !full {
+                break true;
+            }
+        };
+        let next = match (query.after, exhausted) {
+            (Some(after), _) => Some(last.unwrap_or(after)),
+            (None, false) => last,
+            (None, true) => None,
+        };
+        Ok(Page {
+            items,
+            next: next.map(|sequence| sequence.to_string()),
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! Signing keys: listed, rotated, removed.
+
+use super::views::KeyView;
+use super::{AdminError, Administration};
+use crate::audit::Entry;
+use crate::store::AuditAction;
+use crate::token::rotation::{KeyState, Policy, Signers};
+
+/// When the next key signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rotation {
+    /// After the usual announcement: no request notices.
+    Announced,
+    /// Now: gateways learn the key from its first token.
+    Immediate,
+}
+
+impl Administration<'_> {
+    /// All signing keys, oldest first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<KeyView> {
+        let policy = Policy::of(&self.service.config);
+        let (ring, now) = (self.service.keys(), self.service.clock.now());
+        let signers = Signers::at(ring.sealed(), &policy, now);
+        ring.sealed()
+            .iter()
+            .map(|key| KeyView::new(key, &signers, policy.longest_token, now))
+            .collect()
+    }
+
+    /// Makes the successor of each signing key.
+    ///
+    /// # Errors
+    /// The store's, or no key can be made.
+    pub async fn rotate_keys(&self, rotation: Rotation) -> Result<Vec<KeyView>, AdminError> {
+        let announced = rotation == Rotation::Announced;
+        self.service.rotate_keys(announced).await?;
+        let detail = if announced { "announced" } else { "immediate" };
+        let entry = Entry::new(AuditAction::KeysRotated).by_administrator();
+        self.service.record(self.origin, entry.detail(detail));
+        Ok(self.keys())
+    }
+
+    /// Removes a key that does not sign: every token that it signed is worthless as soon as the gateways have fetched the
+    /// keys anew. For a key that got into wrong hands, after an immediate rotation.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], or [`AdminError::Conflict`] while it signs.
+    pub async fn delete_key(&self, kid: &str) -> Result<(), AdminError> {
+        let policy = Policy::of(&self.service.config);
+        let (ring, now) = (self.service.keys(), self.service.clock.now());
+        let Some(key) = ring.sealed().iter().find(|key| key.kid == kid) else {
+            return Err(AdminError::not_found("signing key", kid));
+        };
+        let signers = Signers::at(ring.sealed(), &policy, now);
+        if signers.state(key, now) == KeyState::Signing {
+            let message = format!("{kid} signs: rotate the keys immediately, then delete it");
+            return Err(AdminError::Conflict(message));
+        }
+        self.service
+            .store
+            .forget_signing_key(kid.to_owned())
+            .await?;
+        self.service.maintain_keys().await?;
+        let entry = Entry::new(AuditAction::KeyDeleted).by_administrator();
+        self.service.record(self.origin, entry.detail(kid));
+        Ok(())
+    }
+}

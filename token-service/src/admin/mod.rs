@@ -1,0 +1,91 @@
+//! Administration: registration, and what operators do in a day. Plain functions over the running service; HTTP and the
+//! command line only carry them.
+
+pub mod audit;
+pub mod clients;
+mod error;
+pub mod explain;
+pub mod forms;
+pub mod grants;
+pub mod keys;
+pub mod registrations;
+pub mod service;
+pub mod users;
+pub mod views;
+
+pub use error::AdminError;
+use serde_json::{Map, Value};
+
+use crate::audit::Origin;
+use crate::service::Service;
+
+/// Entries of a page when the caller does not say.
+pub const DEFAULT_PAGE: usize = 50;
+/// Entries of a page at most.
+pub const MAX_PAGE: usize = 500;
+
+/// A JSON object, as bodies are.
+pub type Object = Map<String, Value>;
+
+/// The running service, and who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Administration<'a> {
+    /// The service.
+    pub service: &'a std::sync::Arc<Service>,
+    /// Where the request comes from.
+    pub origin: &'a Origin,
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PageRequest {
+    /// Behind this entry.
+    pub after: Option<String>,
+    /// At most so many, 1 to [`MAX_PAGE`].
+    pub limit: Option<usize>,
+}
+
+impl PageRequest {
+    /// The number of entries to answer.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE)
+    }
+}
+
+/// One page of `all`, which is sorted by `name`.
+fn page<T, V>(
+    mut all: Vec<T>,
+    request: &PageRequest,
+    name: impl Fn(&T) -> String,
+    view: impl Fn(&T) -> V,
+) -> views::Page<V> {
+    all.sort_by_cached_key(&name);
+    let start = request.after.as_ref().map_or(0, |after| {
+        all.partition_point(|entry| name(entry) <= *after)
+    });
+    let rest = all.get(start..).unwrap_or_default();
+    let shown = rest.get(..request.limit()).unwrap_or(rest);
+    views::Page {
+        next: (shown.len() < rest.len())
+            .then(|| shown.last().map(&name))
+            .flatten(),
+        items: shown.iter().map(view).collect(),
+    }
+}
+
+/// Lays `patch` over `target` (RFC 7396): `null` removes a key.
+fn merge_patch(target: &mut Object, patch: Object) {
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(&key);
+        } else {
+            target.insert(key, value);
+        }
+    }
+}
+
+/// An object as part of a registrations document.
+fn document(list: &str, entry: Object) -> Object {
+    Object::from_iter([(list.to_owned(), Value::Array(vec![Value::Object(entry)]))])
+}

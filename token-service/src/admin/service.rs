@@ -1,0 +1,61 @@
+//! Operations on the service as a whole.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::views::LegacyInstanceView;
+use super::{AdminError, Administration};
+use crate::audit::Entry;
+use crate::store::AuditAction;
+
+/// A copy of the store in a folder of its own, which goes with this value.
+#[derive(Debug)]
+pub struct Backup {
+    folder: TempDir,
+}
+
+impl Backup {
+    /// The copy.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+}
+
+impl Administration<'_> {
+    /// Copies the store, while it serves.
+    ///
+    /// # Errors
+    /// [`AdminError::Backup`].
+    pub async fn backup(&self) -> Result<Backup, AdminError> {
+        // Beside the store: the temporary folder of the machine may be small, or in memory.
+        let crate::config::StoreUrl::Redb(store) = &self.service.config.store;
+        let beside = store
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = match beside {
+            Some(folder) => TempDir::with_prefix_in("backup-", folder),
+            None => TempDir::with_prefix_in("backup-", "."),
+        }
+        .map_err(|error| AdminError::Internal(error.to_string()))?;
+        let backup = Backup { folder };
+        self.service.store.backup(&backup.file()).await?;
+        let entry = Entry::new(AuditAction::BackupTaken).by_administrator();
+        self.service.record(self.origin, entry);
+        Ok(backup)
+    }
+
+    /// The configured hosts of the legacy flow.
+    #[must_use]
+    pub fn legacy_instances(&self) -> Vec<LegacyInstanceView> {
+        let instances = self.service.config.legacy_instances.iter();
+        instances
+            .map(|instance| LegacyInstanceView {
+                hostname: instance.hostname.clone(),
+                auth_server_hostname: instance.auth_server_hostname.clone(),
+                enabled: instance.enabled,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,204 @@
+//! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in one
+//! transaction. A request does not wait for its entry; what it did is durable on its own.
+
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::clock::Timestamp;
+use crate::store::{AuditAction, AuditEvent, Store, StoreError};
+
+/// Entries written in one transaction at most.
+const BATCH: usize = 256;
+
+/// Entries that wait for the store at most, such as while its disk is full. Beyond it only standard output has them.
+const MOST_WAITING: usize = 100_000;
+
+/// Who asks, as far as the network tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's address.
+    pub address: Option<String>,
+    /// The request's id.
+    pub request_id: Option<String>,
+}
+
+/// What is told of an event; nothing of it is secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Entry {
+    action: AuditAction,
+    actor: Option<String>,
+    client_id: Option<String>,
+    username: Option<String>,
+    grant_id: Option<String>,
+    detail: Option<String>,
+}
+
+impl Entry {
+    /// Something happened.
+    pub const fn new(action: AuditAction) -> Self {
+        Self {
+            action,
+            actor: None,
+            client_id: None,
+            username: None,
+            grant_id: None,
+            detail: None,
+        }
+    }
+
+    /// What happened.
+    pub const fn action(&self) -> AuditAction {
+        self.action
+    }
+
+    /// A client did it.
+    pub fn by_client(self, client_id: Option<&str>) -> Self {
+        Self {
+            actor: client_id.map(|client_id| format!("client:{client_id}")),
+            client_id: client_id.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// A user did it.
+    pub fn by_user(self, username: &str) -> Self {
+        Self {
+            actor: Some(username.to_owned()),
+            username: Some(username.to_owned()),
+            ..self
+        }
+    }
+
+    /// An administrator did it.
+    pub fn by_administrator(self) -> Self {
+        Self {
+            actor: Some("administrator".to_owned()),
+            ..self
+        }
+    }
+
+    /// It concerns this client.
+    pub fn client(self, client_id: impl Into<String>) -> Self {
+        Self {
+            client_id: Some(client_id.into()),
+            ..self
+        }
+    }
+
+    /// It concerns this user.
+    pub fn user(self, username: impl Into<String>) -> Self {
+        Self {
+            username: Some(username.into()),
+            ..self
+        }
+    }
+
+    /// It concerns this grant.
+    pub fn grant(self, grant_id: impl ToString) -> Self {
+        Self {
+            grant_id: Some(grant_id.to_string()),
+            ..self
+        }
+    }
+
+    /// More in words.
+    pub fn detail(self, detail: impl Into<String>) -> Self {
+        Self {
+            detail: Some(detail.into()),
+            ..self
+        }
+    }
+}
+
+/// One line on standard output.
+#[derive(Serialize)]
+struct Line<'a> {
+    audit: &'a AuditEvent,
+}
+
+/// The log's entrance.
+#[derive(Debug)]
+pub struct AuditLog {
+    keep_for: Duration,
+    standard_output: bool,
+    waiting: Mutex<Vec<AuditEvent>>,
+    arrived: Notify,
+}
+
+impl AuditLog {
+    /// A log whose entries are kept for `keep_for`, and written to standard output too if so configured.
+    #[must_use]
+    pub fn new(keep_for: Duration, standard_output: bool) -> Self {
+        Self {
+            keep_for,
+            standard_output,
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+        }
+    }
+
+    /// Takes an entry.
+    pub fn record(&self, origin: &Origin, entry: Entry, now: Timestamp) {
+        let event = AuditEvent {
+            at: now,
+            action: entry.action,
+            actor: entry.actor,
+            client_id: entry.client_id,
+            username: entry.username,
+            grant_id: entry.grant_id,
+            detail: entry.detail,
+            address: origin.address.clone(),
+            request_id: origin.request_id.clone(),
+            expires_at: now + self.keep_for,
+        };
+        if self.standard_output {
+            print(&event);
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < MOST_WAITING {
+            waiting.push(event);
+            self.arrived.notify_one();
+        } else {
+            tracing::error!("an audit entry is not kept: too many wait for the store");
+        }
+    }
+
+    /// Waits until an entry is there to be written.
+    pub async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// The store's; what was not written waits on.
+    pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
+        loop {
+            let batch: Vec<AuditEvent> = {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let most = waiting.len().min(BATCH);
+                waiting.drain(..most).collect()
+            };
+            if batch.is_empty() {
+                return Ok(());
+            }
+            if let Err(error) = store.append_audit(batch.clone()).await {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.splice(..0, batch);
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn print(event: &AuditEvent) {
+    if let Ok(line) = serde_json::to_string(&Line { audit: event }) {
+        // Nobody may listen; the store has the entry all the same.
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    }
+}

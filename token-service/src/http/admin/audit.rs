@@ -1,0 +1,54 @@
+//! `/admin/audit`.
+
+use actix_web::http::StatusCode;
+use actix_web::web;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::access::Administrator;
+use super::answer::{self, ErrorBody};
+use super::body;
+use crate::admin::AdminError;
+use crate::admin::audit::AuditQuery;
+use crate::admin::views::{AuditView, Page};
+use crate::store::AuditAction;
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(web::resource("/audit").route(web::get().to(list)));
+}
+
+/// Which entries.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+struct Query {
+    /// Oldest first, behind this sequence; 0 for the start of the log. Without it: newest first.
+    after: Option<u64>,
+    /// Newest first, before this sequence: the `next` of the page before.
+    before: Option<u64>,
+    /// Entries at most, 1 to 500; 50 when absent.
+    limit: Option<usize>,
+    /// Only those of this client.
+    client_id: Option<String>,
+    /// Only those of this user.
+    username: Option<String>,
+    /// Only those of this action.
+    action: Option<AuditAction>,
+}
+
+/// Lists the audit log: newest first, or behind a sequence oldest first, to follow it.
+#[utoipa::path(get, path = "/admin/audit", tag = "audit", params(Query),
+    responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody)))]
+async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+    let query = body::query::<Query>(http.query_string())?;
+    let query = AuditQuery {
+        after: query.after,
+        before: query.before,
+        limit: query.limit,
+        client_id: query.client_id,
+        username: query.username,
+        action: query.action,
+    };
+    let page = administrator.administration().audit(&query).await;
+    Ok(answer::json(StatusCode::OK, page?))
+}

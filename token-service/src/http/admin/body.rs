@@ -1,0 +1,62 @@
+//! Bodies and queries of the administration.
+
+use actix_web::web::{self, Bytes, BytesMut, Payload};
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use crate::admin::{AdminError, Object, PageRequest};
+
+/// The largest registrations document, in bytes: some 100,000 users.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Which part of a list.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+pub(super) struct PageQuery {
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// Entries at most, 1 to 500; 50 when absent.
+    limit: Option<usize>,
+}
+
+impl From<PageQuery> for PageRequest {
+    fn from(query: PageQuery) -> Self {
+        Self {
+            after: query.after,
+            limit: query.limit,
+        }
+    }
+}
+
+/// The body's bytes.
+pub(super) async fn bytes(mut payload: Payload) -> Result<Bytes, AdminError> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk =
+            chunk.map_err(|_| AdminError::Malformed("the body cannot be read".to_owned()))?;
+        if body.len() + chunk.len() > MAX_BYTES {
+            return Err(AdminError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+/// The body, a JSON object.
+pub(super) async fn object(payload: Payload) -> Result<Object, AdminError> {
+    let bytes = bytes(payload).await?;
+    let malformed = AdminError::Malformed;
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(malformed("the body must be a JSON object".to_owned())),
+        Err(error) => Err(malformed(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// The query, read as `T`.
+pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, AdminError> {
+    web::Query::<T>::from_query(query)
+        .map(web::Query::into_inner)
+        .map_err(|error| AdminError::Malformed(error.to_string()))
+}

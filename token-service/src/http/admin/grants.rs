@@ -1,0 +1,79 @@
+//! `/admin/grants`.
+
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Path};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::access::Administrator;
+use super::answer::{self, ErrorBody};
+use super::body;
+use crate::admin::views::{GrantView, Page};
+use crate::admin::{AdminError, PageRequest};
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes
+        .service(web::resource("/grants").route(web::get().to(list)))
+        .service(
+            web::resource("/grants/{grant_id}")
+                .route(web::get().to(show))
+                .route(web::delete().to(revoke)),
+        );
+}
+
+/// Which grants.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+struct GrantQuery {
+    /// Only those of this client.
+    client_id: Option<String>,
+    /// Only those of this user.
+    username: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// Entries at most, 1 to 500; 50 when absent.
+    limit: Option<usize>,
+}
+
+/// Lists grants in the order of their time, revoked ones too until their last token has expired.
+#[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
+    responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody)))]
+async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+    let query = body::query::<GrantQuery>(http.query_string())?;
+    let page = PageRequest {
+        after: query.after,
+        limit: query.limit,
+    };
+    let (client_id, username) = (query.client_id.as_deref(), query.username.as_deref());
+    let administration = administrator.administration();
+    let grants = administration.grants(client_id, username, &page).await;
+    Ok(answer::json(StatusCode::OK, grants?))
+}
+
+/// Shows a grant.
+#[utoipa::path(get, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
+    responses((status = 200, body = GrantView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn show(
+    administrator: Administrator,
+    grant_id: Path<String>,
+) -> Result<HttpResponse, AdminError> {
+    Ok(answer::json(
+        StatusCode::OK,
+        administrator.administration().grant(&grant_id).await?,
+    ))
+}
+
+/// Revokes a grant: its refresh token is dead, and gateways refuse its access tokens.
+#[utoipa::path(delete, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
+    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn revoke(
+    administrator: Administrator,
+    grant_id: Path<String>,
+) -> Result<HttpResponse, AdminError> {
+    administrator
+        .administration()
+        .revoke_grant(&grant_id)
+        .await?;
+    Ok(HttpResponse::NoContent().finish())
+}

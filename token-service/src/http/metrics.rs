@@ -1,0 +1,34 @@
+//! `GET /metrics`, on the internal listener.
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use actix_web::web::{self, Data};
+
+use super::{error, paths};
+use crate::oauth::error::TokenError;
+use crate::service::Service;
+use crate::sign_in::password;
+
+/// What Prometheus asks for first.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
+    routes.service(
+        web::resource(paths::METRICS)
+            .route(web::get().to(metrics))
+            .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+    );
+}
+
+async fn metrics(service: Data<Service>) -> HttpResponse {
+    let counts = match service.store.counts().await {
+        Ok(counts) => counts,
+        Err(error) => return error::token_error(&error.into()),
+    };
+    match service.metrics.text(&service, counts, password::waiting()) {
+        Ok(text) => HttpResponse::Ok()
+            .insert_header((header::CONTENT_TYPE, OPEN_METRICS))
+            .body(text),
+        Err(std::fmt::Error) => error::token_error(&TokenError::Random),
+    }
+}

@@ -1,0 +1,81 @@
+//! Around every request: its id, a span for the log, and what is counted.
+
+use std::time::Instant;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, HttpMessage as _};
+use tracing::Instrument as _;
+
+use super::origin::{self, REQUEST_ID, RequestId};
+use crate::metrics::Route;
+use crate::random;
+use crate::service::Service;
+
+/// The middleware.
+pub(super) async fn observe<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let Some(service) = request.app_data::<Data<Service>>().cloned() else {
+        return next.call(request).await;
+    };
+    let started = Instant::now();
+    let id = request_id(&request, &service);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    // The path alone: codes and tokens may stand in a query.
+    let span = tracing::info_span!(
+        "request",
+        request_id = %id,
+        method = %request.method(),
+        path = request.path(),
+    );
+    let mut response = next.call(request).instrument(span.clone()).await?;
+    let route = Route {
+        route: response
+            .request()
+            .match_pattern()
+            .unwrap_or_else(|| "unknown".to_owned()),
+        method: method(response.request().method()),
+    };
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    span.in_scope(|| tracing::debug!(status, ?took, "answered"));
+    service.metrics.answered(route, status, took);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        let name = HeaderName::from_static(REQUEST_ID);
+        response.headers_mut().insert(name, id);
+    }
+    if service.is_draining() {
+        // The connection's next request would find nobody.
+        response
+            .response_mut()
+            .head_mut()
+            .set_connection_type(actix_web::http::ConnectionType::Close);
+    }
+    Ok(response)
+}
+
+fn request_id(request: &ServiceRequest, service: &Service) -> String {
+    let peer = request.peer_addr().map(|peer| peer.ip());
+    origin::given_id(peer, request.headers(), &service.config.trusted_proxies)
+        .or_else(|| random::text::<16>(&*service.random).ok())
+        .unwrap_or_default()
+}
+
+/// Clients may invent methods; metrics do not repeat them.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "OTHER",
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a request comes from: the client's address behind trusted proxies, and the request's id.
+
+use std::net::IpAddr;
+
+use actix_web::http::header::HeaderMap;
+use actix_web::web::Data;
+use actix_web::{HttpMessage as _, HttpRequest};
+use ipnet::IpNet;
+
+use crate::audit::Origin;
+use crate::service::Service;
+
+/// Carries the request's id from gateway to service, and back to the client.
+pub(super) const REQUEST_ID: &str = "x-request-id";
+
+/// The longest request id that is taken over, in characters.
+const MAX_REQUEST_ID: usize = 128;
+
+/// The id of a request; the middleware puts it among the request's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
+
+/// Where `request` comes from.
+pub(super) fn of(request: &HttpRequest) -> Origin {
+    let request_id = request.extensions().get::<RequestId>().cloned();
+    Origin {
+        address: address(request).map(|address| address.to_string()),
+        request_id: request_id.map(|id| id.0),
+    }
+}
+
+/// The client's address: the peer's, or the one that trusted proxies name.
+pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
+    let peer = request.peer_addr()?.ip();
+    let trusted = request
+        .app_data::<Data<Service>>()
+        .map_or(&[][..], |service| &service.config.trusted_proxies);
+    Some(client_address(peer, request.headers(), trusted))
+}
+
+/// Whether the peer is a proxy whose headers are believed.
+pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted.iter().any(|network| network.contains(&address))
+}
+
+/// Each proxy appends the address that it saw: read from the end, the first that is no trusted proxy is the client.
+/// What stands before it is the client's own invention.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let mut client = peer;
+    let forwarded: Vec<&str> = headers
+        .get_all("x-forwarded-for")
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect();
+    for named in forwarded.iter().rev() {
+        if !is_trusted(client, trusted) {
+            break;
+        }
+        match named.trim().parse::<IpAddr>() {
+            Ok(address) => client = address,
+            Err(_) => break,
+        }
+    }
+    client.to_canonical()
+}
+
+/// The id that a trusted proxy gave the request.
+pub(super) fn given_id(
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+    trusted: &[IpNet],
+) -> Option<String> {
+    if !peer.is_some_and(|peer| is_trusted(peer, trusted)) {
+        return None;
+    }
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let legal =
+        (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    legal.then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append(
+                HeaderName::from_static("x-forwarded-for"),
+                HeaderValue::from_str(value).unwrap(),
+            );
+        }
+        let trusted = ["127.0.0.1/32", "10.0.0.0/8"].map(|network| network.parse().unwrap());
+        client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn the_last_address_that_no_trusted_proxy_has_is_the_clients() {
+        assert_eq!(client("203.0.113.9", &[]), "203.0.113.9");
+        assert_eq!(
+            client("203.0.113.9", &["198.51.100.1"]),
+            "203.0.113.9",
+            "not a proxy"
+        );
+        assert_eq!(client("127.0.0.1", &["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(
+            client("::ffff:127.0.0.1", &["198.51.100.1"]),
+            "198.51.100.1"
+        );
+        assert_eq!(
+            client("127.0.0.1", &["1.1.1.1, 198.51.100.1, 10.1.2.3"]),
+            "198.51.100.1"
+        );
+        assert_eq!(
+            client("127.0.0.1", &["1.1.1.1", "198.51.100.1"]),
+            "198.51.100.1"
+        );
+        assert_eq!(client("127.0.0.1", &["nonsense"]), "127.0.0.1");
+        assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
+    }
+}

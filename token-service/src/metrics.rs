@@ -1,0 +1,343 @@
+//! What the service counts, for Prometheus. No label has a value that clients choose freely.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::clock::Timestamp;
+use crate::oauth::grants::GrantType;
+use crate::service::Service;
+use crate::store::{AuditAction, Counts};
+use crate::token::rotation::{Policy, Signers};
+
+/// A request by its route.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Route {
+    /// The path's pattern, or `unknown`.
+    pub route: String,
+    /// The method; `OTHER` when it is none of the usual ones.
+    pub method: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answer {
+    route: String,
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Grant {
+    grant_type: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ActionLabel(AuditAction);
+
+impl EncodeLabelValue for ActionLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.name().encode(encoder)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Event {
+    action: ActionLabel,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Key {
+    kid: String,
+    algorithm: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    client_id: String,
+    alias: String,
+}
+
+/// The counters, and how they are written.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Answer, Counter>,
+    durations: Family<Route, Histogram, fn() -> Histogram>,
+    token_requests: Family<Grant, Counter>,
+    events: Family<Event, Counter>,
+    grants: Gauge,
+    sessions: Gauge,
+    revocations: Gauge,
+    audit_entries: Gauge,
+    passwords_waiting: Gauge,
+    key_age: Family<Key, Gauge>,
+    certificate_expiry: Family<CertificateLabel, Gauge>,
+    clients: Gauge,
+    users: Gauge,
+    /// Seconds since 1970 of the start.
+    start: Gauge,
+}
+
+impl Metrics {
+    /// Counters at zero. `store` adds its own.
+    #[must_use]
+    pub fn new(store: &dyn crate::store::Store, now: Timestamp) -> Self {
+        let mut registry = Registry::with_prefix("token_service");
+        store.register_metrics(registry.sub_registry_with_prefix("store"));
+        let mut metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(request_durations),
+            token_requests: Family::default(),
+            events: Family::default(),
+            grants: Gauge::default(),
+            sessions: Gauge::default(),
+            revocations: Gauge::default(),
+            audit_entries: Gauge::default(),
+            passwords_waiting: Gauge::default(),
+            key_age: Family::default(),
+            certificate_expiry: Family::default(),
+            clients: Gauge::default(),
+            users: Gauge::default(),
+            start: Gauge::default(),
+        };
+        metrics
+            .start
+            .set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
+        metrics.register(&mut registry);
+        metrics.registry = registry;
+        metrics
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "http_requests",
+            "Requests by route, method and status",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time from a request's head to its answer's",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register(
+            "token_requests",
+            "Token requests by grant type and outcome: ok, or the error code",
+            self.token_requests.clone(),
+        );
+        registry.register(
+            "events",
+            "Entries of the audit log by action",
+            self.events.clone(),
+        );
+        registry.register("grants", "Grants in the store", self.grants.clone());
+        registry.register(
+            "sessions",
+            "Sign-in sessions in the store",
+            self.sessions.clone(),
+        );
+        registry.register(
+            "revocations",
+            "Entries of the revocation feed",
+            self.revocations.clone(),
+        );
+        registry.register(
+            "audit_entries",
+            "Entries of the audit log in the store",
+            self.audit_entries.clone(),
+        );
+        registry.register(
+            "passwords_waiting",
+            "Passwords that wait for their turn to be checked",
+            self.passwords_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "signing_key_age",
+            "Since when a key signs; negative while it is announced",
+            Unit::Seconds,
+            self.key_age.clone(),
+        );
+        registry.register_with_unit(
+            "certificate_expires_in",
+            "Validity that is left of a non-interactive client's certificate",
+            Unit::Seconds,
+            self.certificate_expiry.clone(),
+        );
+        registry.register("clients", "Registered clients", self.clients.clone());
+        registry.register("users", "Registered users", self.users.clone());
+        registry.register_with_unit(
+            "start_time",
+            "When the process started, since 1970",
+            Unit::Seconds,
+            self.start.clone(),
+        );
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, route: Route, status: u16, took: Duration) {
+        self.requests
+            .get_or_create(&Answer {
+                route: route.route.clone(),
+                method: route.method,
+                status,
+            })
+            .inc();
+        self.durations
+            .get_or_create(&route)
+            .observe(took.as_secs_f64());
+    }
+
+    /// A token request had this outcome: `ok`, or its error code.
+    pub fn token_request(&self, grant_type: Option<GrantType>, outcome: &'static str) {
+        let grant_type = grant_type.map_or("unknown", GrantType::name);
+        self.token_requests
+            .get_or_create(&Grant {
+                grant_type,
+                outcome,
+            })
+            .inc();
+    }
+
+    /// A request of the legacy flow's token endpoint had this outcome.
+    pub fn legacy_token_request(&self, outcome: &'static str) {
+        let grant_type = "legacy";
+        self.token_requests
+            .get_or_create(&Grant {
+                grant_type,
+                outcome,
+            })
+            .inc();
+    }
+
+    /// Something happened.
+    pub fn event(&self, action: AuditAction) {
+        let action = ActionLabel(action);
+        self.events.get_or_create(&Event { action }).inc();
+    }
+
+    /// The counters as OpenMetrics text, with what `service` is like now.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn text(
+        &self,
+        service: &Service,
+        counts: Counts,
+        passwords_waiting: usize,
+    ) -> Result<String, std::fmt::Error> {
+        let gauge = |gauge: &Gauge, value: u64| {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        gauge(&self.grants, counts.grants);
+        gauge(&self.sessions, counts.sessions);
+        gauge(&self.revocations, counts.revocations);
+        gauge(&self.audit_entries, counts.audit_entries);
+        gauge(&self.passwords_waiting, passwords_waiting as u64);
+        let registry = service.registry();
+        gauge(&self.clients, registry.clients().count() as u64);
+        gauge(&self.users, registry.users().count() as u64);
+        let now = service.clock.now();
+        self.keys(service, now);
+        self.certificate_expiry.clear();
+        for client in registry.clients() {
+            for certificate in client.certificates() {
+                let label = CertificateLabel {
+                    client_id: client.client_id.to_string(),
+                    alias: certificate.alias.clone(),
+                };
+                self.certificate_expiry
+                    .get_or_create(&label)
+                    .set(difference(certificate.not_after, now));
+            }
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn keys(&self, service: &Service, now: Timestamp) {
+        let keys = service.keys();
+        let signers = Signers::at(keys.sealed(), &Policy::of(&service.config), now);
+        self.key_age.clear();
+        let signing = [signers.current, signers.legacy].into_iter().flatten();
+        let announced = keys.sealed().iter().filter(|key| now < key.signs_from);
+        for key in signing.chain(announced) {
+            let label = Key {
+                kid: key.kid.clone(),
+                algorithm: key.algorithm.name(),
+            };
+            self.key_age
+                .get_or_create(&label)
+                .set(difference(now, key.signs_from));
+        }
+    }
+}
+
+/// From half a millisecond to 16 seconds.
+fn request_durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.0005, 2.0, 16))
+}
+
+/// Seconds from `earlier` to `later`; negative when it is the other way round.
+fn difference(later: Timestamp, earlier: Timestamp) -> i64 {
+    let seconds = |at: Timestamp| i64::try_from(at.seconds()).unwrap_or(i64::MAX);
+    seconds(later).saturating_sub(seconds(earlier))
+}
+
+/// What a store with a writer of its own counts.
+#[derive(Debug, Clone)]
+pub struct WriterMetrics {
+    /// Operations of one transaction.
+    pub batch: Histogram,
+    /// Seconds from the start of a transaction until it was durable.
+    pub commit: Histogram,
+    /// Transactions that failed.
+    pub failed: Counter,
+    /// Operations that wait for the writer.
+    pub queued: Gauge,
+}
+
+impl Default for WriterMetrics {
+    fn default() -> Self {
+        Self {
+            batch: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            commit: Histogram::new(exponential_buckets(0.0001, 2.0, 16)),
+            failed: Counter::default(),
+            queued: Gauge::default(),
+        }
+    }
+}
+
+impl WriterMetrics {
+    /// Adds them to `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "batch_operations",
+            "Operations of one durable transaction",
+            self.batch.clone(),
+        );
+        registry.register_with_unit(
+            "commit_duration",
+            "Time of one durable transaction",
+            Unit::Seconds,
+            self.commit.clone(),
+        );
+        registry.register(
+            "failed_transactions",
+            "Transactions that failed",
+            self.failed.clone(),
+        );
+        registry.register(
+            "queued_operations",
+            "Operations that wait for the writer",
+            self.queued.clone(),
+        );
+    }
+}
