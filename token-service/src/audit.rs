@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use crate::admin::views::EventView;
 use crate::clock::Timestamp;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
@@ -117,8 +118,8 @@ impl Entry {
 
 /// One line on standard output.
 #[derive(Serialize)]
-struct Line<'a> {
-    audit: &'a AuditEvent,
+struct Line {
+    audit: EventView,
 }
 
 /// The log's entrance.
@@ -157,7 +158,7 @@ impl AuditLog {
             expires_at: now + self.keep_for,
         };
         if self.standard_output {
-            print(&event);
+            print(event.clone());
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MOST_WAITING {
@@ -196,8 +197,9 @@ impl AuditLog {
     }
 }
 
-fn print(event: &AuditEvent) {
-    if let Ok(line) = serde_json::to_string(&Line { audit: event }) {
+fn print(event: AuditEvent) {
+    let audit = EventView::from(event);
+    if let Ok(line) = serde_json::to_string(&Line { audit }) {
         // Nobody may listen; the store has the entry all the same.
         let _ = writeln!(std::io::stdout().lock(), "{line}");
     }

@@ -6,11 +6,11 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::views::{ClientView, ClientWithSecret, Page};
-use super::{AdminError, Administration, Object, PageRequest, document, merge_patch, page};
+use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
 use crate::document::{InvalidDocument, Place, Problem};
 use crate::registry::apply::Plan;
 use crate::registry::client::ClientSecret;
-use crate::registry::registrations::{Completeness, Registrations};
+use crate::registry::registrations::Registrations;
 use crate::registry::{Certificate, Client, ClientId, IntegrationType, Registry};
 
 /// Live secrets of a client at most: the old one and its successor (D-21).
@@ -241,14 +241,7 @@ impl Administration<'_> {
         registration: Object,
         registry: &Registry,
     ) -> Result<Registrations, AdminError> {
-        let document = document("clients", registration);
-        let now = self.service.clock.now();
-        Ok(Registrations::from_json(
-            document,
-            registry,
-            Completeness::Partial,
-            now,
-        )?)
+        read_entry("clients", registration, registry, self.service.clock.now())
     }
 
     fn add_generated(&self, client: &mut Client) -> Result<Zeroizing<String>, AdminError> {

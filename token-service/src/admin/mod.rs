@@ -17,6 +17,10 @@ pub use error::AdminError;
 use serde_json::{Map, Value};
 
 use crate::audit::Origin;
+use crate::clock::Timestamp;
+use crate::document::Place;
+use crate::registry::Registry;
+use crate::registry::registrations::{Completeness, Registrations};
 use crate::service::Service;
 
 /// Entries of a page when the caller does not say.
@@ -85,7 +89,26 @@ fn merge_patch(target: &mut Object, patch: Object) {
     }
 }
 
-/// An object as part of a registrations document.
-fn document(list: &str, entry: Object) -> Object {
-    Object::from_iter([(list.to_owned(), Value::Array(vec![Value::Object(entry)]))])
+/// Reads one entry of the list `list` of a registrations document. Places of problems are within the entry.
+fn read_entry(
+    list: &str,
+    entry: Object,
+    registry: &Registry,
+    now: Timestamp,
+) -> Result<Registrations, AdminError> {
+    let entries = Value::Array(vec![Value::Object(entry)]);
+    let document = Object::from_iter([(list.to_owned(), entries)]);
+    Registrations::from_json(document, registry, Completeness::Partial, now).map_err(
+        |mut document| {
+            let prefix = format!("{list}.0");
+            for problem in &mut document.problems {
+                if let Place::Body(path) = &mut problem.place
+                    && let Some(rest) = path.strip_prefix(&prefix)
+                {
+                    *path = rest.trim_start_matches('.').to_owned();
+                }
+            }
+            AdminError::Invalid(document)
+        },
+    )
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::views::{AccountView, Page, UserView};
-use super::{AdminError, Administration, Object, PageRequest, document, merge_patch, page};
+use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
 use crate::registry::apply::Plan;
-use crate::registry::registrations::{Completeness, Registrations};
+use crate::registry::registrations::Registrations;
 use crate::registry::{Registry, User, Username};
 
 impl Administration<'_> {
@@ -157,12 +157,7 @@ impl Administration<'_> {
         registration: Object,
         registry: &Registry,
     ) -> Result<Registrations, AdminError> {
-        Ok(Registrations::from_json(
-            document("users", registration),
-            registry,
-            Completeness::Partial,
-            self.service.clock.now(),
-        )?)
+        read_entry("users", registration, registry, self.service.clock.now())
     }
 
     async fn put_user(

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::clock::Timestamp;
 use crate::registry::{self, IntegrationType};
-use crate::store::{self, AuditAction, AuditRecord};
+use crate::store::{self, AuditAction, AuditEvent, AuditRecord};
 use crate::token::rotation::{KeyState, Signers};
 
 /// A moment as RFC 3339 writes it, in UTC.
@@ -310,6 +310,14 @@ pub struct LegacyInstanceView {
 pub struct AuditView {
     /// Position in the log.
     pub sequence: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: EventView,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
     /// When, RFC 3339.
     pub at: String,
     /// What.
@@ -339,9 +347,16 @@ pub struct AuditView {
 
 impl From<AuditRecord> for AuditView {
     fn from(record: AuditRecord) -> Self {
-        let event = record.event;
         Self {
             sequence: record.sequence,
+            event: EventView::from(record.event),
+        }
+    }
+}
+
+impl From<AuditEvent> for EventView {
+    fn from(event: AuditEvent) -> Self {
+        Self {
             at: rfc3339(event.at),
             action: event.action,
             actor: event.actor,

@@ -1,12 +1,12 @@
 //! `token-service health`: for container health checks, where there is no curl.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
 use super::ConfigFile;
+use super::admin::reachable;
 use crate::http::paths;
 
 /// How long the service may take to answer.
@@ -26,14 +26,4 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         .call()
         .with_context(|| format!("{url} does not answer that it is ready"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A listener on every address is reached on loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }

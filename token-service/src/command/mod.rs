@@ -1,5 +1,6 @@
 //! The commands (design section 3.1).
 
+mod admin;
 mod assertion;
 mod check;
 mod health;
@@ -8,7 +9,7 @@ mod serve;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::document::InvalidDocument;
@@ -16,9 +17,18 @@ use crate::document::InvalidDocument;
 /// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
 
+/// The running service cannot be reached (`EX_UNAVAILABLE` of sysexits.h).
+const EXIT_UNAVAILABLE: u8 = 69;
+
 /// An OAuth 2.0 authorization service: issues tokens that a gateway verifies.
 #[derive(Debug, Parser)]
-#[command(name = "token-service", version, propagate_version = true)]
+#[command(
+    name = "token-service",
+    version,
+    propagate_version = true,
+    after_help = "Exit codes: 0 done, 1 refused or failed, 2 unknown arguments, 64 invalid configuration, 69 no \
+                  running service."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +44,13 @@ enum Command {
     Health(ConfigFile),
     /// Sign a user assertion for the JWT bearer grant, as an integrator would (spec §2.3).
     Assertion(assertion::Arguments),
+    #[command(flatten)]
+    Administration(admin::Command),
+    /// Print the completions of a shell, such as: token-service completions bash >> ~/.bashrc
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Where the configuration is.
@@ -63,12 +80,26 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Assertion(arguments) => assertion::run(&arguments),
+        Command::Administration(command) => admin::run(&command),
+        Command::Completions { shell } => {
+            let name = env!("CARGO_PKG_NAME");
+            clap_complete::generate(
+                shell,
+                &mut Arguments::command(),
+                name,
+                &mut std::io::stdout(),
+            );
+            Ok(ExitCode::SUCCESS)
+        }
     };
     outcome.unwrap_or_else(|error| {
         // Problems start with their place, as those of compilers do.
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
             eprintln!("{problems}");
             ExitCode::from(EXIT_USAGE)
+        } else if let Some(unreachable) = error.downcast_ref::<admin::Unreachable>() {
+            eprintln!("token-service: {unreachable}");
+            ExitCode::from(EXIT_UNAVAILABLE)
         } else {
             eprintln!("token-service: {error:#}");
             ExitCode::FAILURE

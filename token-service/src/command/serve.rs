@@ -145,7 +145,9 @@ fn start_log(format: LogFormat) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stdout().is_terminal());
+        // Standard output belongs to the audit log.
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let started = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),

@@ -1,0 +1,262 @@
+//! The way to the running service.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::http::{Method, Request, header};
+use zeroize::Zeroizing;
+
+use crate::command::ConfigFile;
+use crate::http::paths;
+
+/// How long the service may take to answer: passwords of a large registrations file are hashed meanwhile.
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER: u64 = 256 * 1024 * 1024;
+
+/// How to reach the running service.
+#[derive(Debug, clap::Args)]
+pub(super) struct Connection {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The internal listener of the service; that of the configuration when absent.
+    #[arg(long, value_name = "URL", env = "TOKEN_SERVICE_ADMIN_URL")]
+    url: Option<String>,
+    /// The file with the admin token; that of the configuration when absent.
+    #[arg(long, value_name = "FILE", env = "TOKEN_SERVICE_ADMIN_TOKEN_FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// Print the service's answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Connection {
+    pub(super) fn open(&self) -> anyhow::Result<Administration> {
+        let (url, token_file) = match (&self.url, &self.admin_token_file) {
+            (Some(url), Some(file)) => (url.clone(), file.clone()),
+            (url, file) => {
+                let config = self.config.load()?;
+                let address = reachable(config.internal_listen);
+                (
+                    url.clone().unwrap_or_else(|| format!("http://{address}")),
+                    file.clone().unwrap_or(config.admin_token_file),
+                )
+            }
+        };
+        let token = std::fs::read_to_string(&token_file)
+            .with_context(|| format!("the admin token file {}", token_file.display()))?;
+        let token = Zeroizing::new(token);
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(TIMEOUT))
+            // Whatever proxy the environment names, the admin token does not go there.
+            .proxy(None)
+            .build()
+            .into();
+        Ok(Administration {
+            agent,
+            url: url.trim_end_matches('/').to_owned(),
+            authorization: Zeroizing::new(format!("Bearer {}", token.trim())),
+            json: self.json,
+        })
+    }
+}
+
+/// A listener on every address is reached on loopback.
+pub(in crate::command) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The service does not answer.
+#[derive(Debug)]
+pub(in crate::command) struct Unreachable {
+    url: String,
+    error: ureq::Error,
+}
+
+impl std::error::Error for Unreachable {}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, error } = self;
+        write!(formatter, "no token service answers at {url}: {error}")
+    }
+}
+
+/// An open way to the service.
+pub(super) struct Administration {
+    agent: ureq::Agent,
+    url: String,
+    authorization: Zeroizing<String>,
+    json: bool,
+}
+
+impl Administration {
+    /// `GET`.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Answer<T>> {
+        self.call(Method::GET, path, None, &[])
+    }
+
+    /// A request with a JSON body.
+    pub(super) fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<Answer<T>> {
+        let body = Zeroizing::new(serde_json::to_vec(body)?);
+        self.call(method, path, Some("application/json"), &body)
+    }
+
+    /// A request with a body of bytes.
+    pub(super) fn send_bytes<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &[u8],
+    ) -> anyhow::Result<Answer<T>> {
+        self.call(method, path, Some("application/octet-stream"), body)
+    }
+
+    /// A request without a body, whose answer has none.
+    pub(super) fn delete(&self, path: &str) -> anyhow::Result<()> {
+        self.raw(Method::DELETE, path, None, &[]).map(drop)
+    }
+
+    /// A request without a body.
+    pub(super) fn act<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> anyhow::Result<Answer<T>> {
+        self.call(method, path, None, &[])
+    }
+
+    /// The body of a `GET`, to be read on.
+    pub(super) fn download(&self, path: &str) -> anyhow::Result<ureq::Body> {
+        self.raw(Method::GET, path, None, &[])
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&str>,
+        body: &[u8],
+    ) -> anyhow::Result<Answer<T>> {
+        let mut answer = self.raw(method, path, content_type, body)?;
+        let text = answer
+            .with_config()
+            .limit(MAX_ANSWER)
+            .read_to_string()
+            .context("the service's answer")?;
+        let raw: Value = serde_json::from_str(&text).context("the service's answer")?;
+        let value = serde_json::from_value(raw.clone())
+            .context("the service's answer is not of this version")?;
+        Ok(Answer {
+            value,
+            raw,
+            json: self.json,
+        })
+    }
+
+    fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&str>,
+        body: &[u8],
+    ) -> anyhow::Result<ureq::Body> {
+        let url = format!("{}{}{path}", self.url, paths::ADMIN);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(&url)
+            .header(header::AUTHORIZATION, self.authorization.as_str());
+        if let Some(content_type) = content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        let response = self
+            .agent
+            .run(request.body(body)?)
+            .map_err(|error| Unreachable {
+                url: self.url.clone(),
+                error,
+            })?;
+        let status = response.status();
+        let mut body = response.into_body();
+        if status.is_success() {
+            return Ok(body);
+        }
+        let text = body.read_to_string().unwrap_or_default();
+        anyhow::bail!("{}", refusal(status.as_u16(), &text));
+    }
+}
+
+/// What the service says against it: every problem, or the description.
+fn refusal(status: u16, body: &str) -> String {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let problems: Vec<&str> = body
+        .get("problems")
+        .and_then(Value::as_array)
+        .map(|problems| problems.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    if !problems.is_empty() {
+        return problems.join("\n");
+    }
+    let description = body.get("error_description").and_then(Value::as_str);
+    description.map_or_else(|| format!("the service answers {status}"), str::to_owned)
+}
+
+/// An answer of the service.
+pub(super) struct Answer<T> {
+    pub(super) value: T,
+    raw: Value,
+    json: bool,
+}
+
+impl<T> Answer<T> {
+    /// Prints it: as JSON if so asked, otherwise as `text` writes it.
+    pub(super) fn print(&self, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&self.raw)?);
+        } else {
+            println!("{}", text(&self.value));
+        }
+        Ok(())
+    }
+}
+
+/// A name as one segment of a path.
+pub(super) fn segment(name: &str) -> String {
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+}
+
+/// Parameters as a query, `?` included; empty without any.
+pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    if query.is_empty() {
+        query
+    } else {
+        format!("?{query}")
+    }
+}

@@ -1,0 +1,65 @@
+//! `token-service explain`.
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use serde_json::json;
+use ureq::http::Method;
+use zeroize::Zeroizing;
+
+use super::Connected;
+use super::connection::Answer;
+use crate::admin::explain::Explanation;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  token-service explain eyJhbGciOi...
+  token-service explain - < assertion.jwt
+
+Exits with 1 when the token would be refused.";
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Arguments {
+    /// An access token, refresh token or user assertion; `-` for standard input, which keeps it out of the shell's history.
+    token: String,
+}
+
+pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> {
+    let (own, administration) = arguments.open()?;
+    let mut token = Zeroizing::new(own.token.clone());
+    if *token == "-" {
+        token.clear();
+        std::io::stdin()
+            .read_to_string(&mut token)
+            .context("standard input")?;
+    }
+    let body = json!({"token": token.trim()});
+    let answer: Answer<Explanation> = administration.send(Method::POST, "/explain", &body)?;
+    answer.print(text)?;
+    Ok(if answer.value.accepted {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn text(explanation: &Explanation) -> String {
+    let pretty = |value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut lines = vec![
+        format!("This is: {}", explanation.kind),
+        format!("Header: {}", pretty(&explanation.header)),
+        format!("Claims: {}", pretty(&explanation.claims)),
+        String::new(),
+    ];
+    lines.extend(explanation.checks.iter().map(|check| {
+        let mark = if check.passed { "pass" } else { "FAIL" };
+        format!("{mark}  {}: {}", check.check, check.reason)
+    }));
+    lines.push(String::new());
+    lines.push(if explanation.accepted {
+        "It would be accepted now.".to_owned()
+    } else {
+        "It would be refused now.".to_owned()
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,115 @@
+//! `token-service grant`.
+
+use super::connection::{Answer, query, segment};
+use super::{Connected, table};
+use crate::admin::views::{GrantView, Page};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  token-service grant list --user ada@example.com
+  token-service grant revoke GRANT_ID    # the claim grant_id of its tokens";
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::command) enum Command {
+    /// List grants.
+    List(Connected<List>),
+    /// Show a grant.
+    Show(Connected<Named>),
+    /// Revoke a grant: its refresh token is dead, and gateways refuse its access tokens.
+    Revoke(Connected<Named>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Named {
+    /// The grant's id: the claim `grant_id` of its tokens.
+    #[arg(allow_hyphen_values = true)]
+    grant_id: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct List {
+    /// Only those of this client.
+    #[arg(long, value_name = "CLIENT_ID")]
+    client: Option<String>,
+    /// Only those of this user.
+    #[arg(long, value_name = "USERNAME")]
+    user: Option<String>,
+    /// Behind this grant.
+    #[arg(long, value_name = "GRANT_ID", allow_hyphen_values = true)]
+    after: Option<String>,
+    /// Entries at most.
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::List(arguments) => list(arguments),
+        Command::Show(arguments) => {
+            let (own, administration) = arguments.open()?;
+            administration
+                .get::<GrantView>(&path(&own.grant_id))?
+                .print(card)
+        }
+        Command::Revoke(arguments) => {
+            let (own, administration) = arguments.open()?;
+            administration.delete(&path(&own.grant_id))
+        }
+    }
+}
+
+fn path(grant_id: &str) -> String {
+    format!("/grants/{}", segment(grant_id))
+}
+
+fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
+    let (own, administration) = arguments.open()?;
+    let query = query(&[
+        ("client_id", own.client.clone()),
+        ("username", own.user.clone()),
+        ("after", own.after.clone()),
+        ("limit", own.limit.map(|limit| limit.to_string())),
+    ]);
+    let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
+    page.print(|page| {
+        let rows = page.items.iter().map(|grant| {
+            [
+                grant.grant_id.clone(),
+                grant.client_id.clone(),
+                grant.username.clone(),
+                grant.account.user_id.clone(),
+                grant.last_issued_at.clone(),
+                grant.expires_at.clone(),
+                grant.revoked_at.clone().unwrap_or_default(),
+            ]
+        });
+        let heads = [
+            "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "REVOKED",
+        ];
+        let mut text = table::list(heads, rows);
+        if let Some(next) = &page.next {
+            text.push_str(&format!("\n... --after {next}"));
+        }
+        text
+    })
+}
+
+fn card(grant: &GrantView) -> String {
+    let account = &grant.account;
+    table::card([
+        ("Grant", Some(grant.grant_id.clone())),
+        ("Client", Some(grant.client_id.clone())),
+        ("User", Some(grant.username.clone())),
+        (
+            "Account",
+            Some(format!(
+                "{}  {}  {}",
+                account.user_id, account.username, account.site
+            )),
+        ),
+        ("Scope", Some(grant.scope.clone())),
+        ("Signed in", Some(grant.authenticated_at.clone())),
+        ("Issued", Some(grant.last_issued_at.clone())),
+        ("Expires", Some(grant.expires_at.clone())),
+        ("Revoked", grant.revoked_at.clone()),
+    ])
+}

@@ -1,0 +1,87 @@
+//! `token-service key`.
+
+use ureq::http::Method;
+
+use super::connection::segment;
+use super::{Connected, table};
+use crate::admin::forms::RotationRequest;
+use crate::admin::views::KeyView;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  token-service key list
+  token-service key rotate               # announced first: no request notices
+  token-service key rotate --immediate   # for a key that got into wrong hands ...
+  token-service key remove KID           # ... whose tokens shall be worthless";
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::command) enum Command {
+    /// List signing keys with their states and dates.
+    List(Connected<List>),
+    /// Make the successor of each signing key.
+    Rotate(Connected<Rotate>),
+    /// Remove a key that does not sign: what it signed is worthless from now on.
+    Remove(Connected<Remove>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct List {}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Rotate {
+    /// The new keys sign at once, without announcement.
+    #[arg(long)]
+    immediate: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Remove {
+    /// The key identifier.
+    kid: String,
+}
+
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::List(arguments) => {
+            let (_, administration) = arguments.open()?;
+            administration.get("/keys")?.print(keys)
+        }
+        Command::Rotate(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let request = RotationRequest {
+                immediate: own.immediate,
+            };
+            administration
+                .send(Method::POST, "/keys/rotate", &request)?
+                .print(keys)
+        }
+        Command::Remove(arguments) => {
+            let (own, administration) = arguments.open()?;
+            administration.delete(&format!("/keys/{}", segment(&own.kid)))
+        }
+    }
+}
+
+#[expect(clippy::ptr_arg, reason = "what the answer holds")]
+fn keys(keys: &Vec<KeyView>) -> String {
+    let rows = keys.iter().map(|key| {
+        [
+            key.kid.clone(),
+            key.algorithm.clone(),
+            key.state.clone(),
+            key.created_at.clone(),
+            key.signs_from.clone(),
+            key.retired_at.clone().unwrap_or_default(),
+            key.forgotten_at.clone().unwrap_or_default(),
+        ]
+    });
+    let heads = [
+        "KID",
+        "ALGORITHM",
+        "STATE",
+        "CREATED",
+        "SIGNS FROM",
+        "RETIRED",
+        "FORGOTTEN",
+    ];
+    table::list(heads, rows)
+}

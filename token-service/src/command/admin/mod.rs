@@ -1,0 +1,83 @@
+//! The commands that administrate a running service, through its internal listener. None opens the store of a running
+//! service.
+
+mod apply;
+mod audit;
+mod backup;
+mod client;
+mod connection;
+mod explain;
+mod grant;
+mod key;
+mod table;
+mod user;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use self::connection::{Administration, Connection};
+
+/// Administration of a running service.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Apply a registrations file to the running service: print what differs and make it so.
+    #[command(after_help = apply::EXAMPLES)]
+    Apply(Connected<apply::Arguments>),
+    /// Clients: add, list, show, update, remove, rotate secrets, certificates.
+    #[command(subcommand, after_help = client::EXAMPLES)]
+    Client(client::Command),
+    /// Users and their linked accounts: add, list, show, update, remove.
+    #[command(subcommand, after_help = user::EXAMPLES)]
+    User(user::Command),
+    /// Signing keys: list, rotate, remove.
+    #[command(subcommand, after_help = key::EXAMPLES)]
+    Key(key::Command),
+    /// What users authorized: list, show, revoke.
+    #[command(subcommand, after_help = grant::EXAMPLES)]
+    Grant(grant::Command),
+    /// The audit log: list or follow.
+    #[command(after_help = audit::EXAMPLES)]
+    Audit(Connected<audit::Arguments>),
+    /// Copy the store of the running service to a file.
+    #[command(after_help = backup::EXAMPLES)]
+    Backup(Connected<backup::BackupArguments>),
+    /// Put a copy in the place of a store that does not exist. The service must not run.
+    #[command(after_help = backup::EXAMPLES)]
+    Restore(backup::RestoreArguments),
+    /// Explain a token or assertion: decode it and tell of every check whether it passes and why.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(Connected<explain::Arguments>),
+}
+
+/// A command's own arguments, and how to reach the service.
+#[derive(Debug, clap::Args)]
+pub(super) struct Connected<A: clap::Args> {
+    #[command(flatten)]
+    own: A,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl<A: clap::Args> Connected<A> {
+    fn open(&self) -> anyhow::Result<(&A, Administration)> {
+        Ok((&self.own, self.connection.open()?))
+    }
+}
+
+pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Apply(arguments) => apply::run(arguments)?,
+        Command::Client(command) => client::run(command)?,
+        Command::User(command) => user::run(command)?,
+        Command::Key(command) => key::run(command)?,
+        Command::Grant(command) => grant::run(command)?,
+        Command::Audit(arguments) => audit::run(arguments)?,
+        Command::Backup(arguments) => backup::take(arguments)?,
+        Command::Restore(arguments) => backup::restore(arguments)?,
+        Command::Explain(arguments) => return explain::run(arguments),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) use connection::{Unreachable, reachable};

@@ -1,0 +1,46 @@
+//! Tables and cards for people.
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+
+/// A list as a table.
+pub(super) fn list<const N: usize>(
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(heads);
+    for row in rows {
+        table.add_row(row);
+    }
+    trimmed(&table)
+}
+
+/// One thing as lines of name and value; what it has not is left out.
+pub(super) fn card(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    for (name, value) in rows {
+        if let Some(value) = value {
+            table.add_row([name, &value]);
+        }
+    }
+    trimmed(&table)
+}
+
+/// Several values as lines; `None` when there are none.
+pub(super) fn lines(values: impl IntoIterator<Item = String>) -> Option<String> {
+    let values: Vec<String> = values.into_iter().collect();
+    (!values.is_empty()).then(|| values.join("\n"))
+}
+
+/// The word for a flag.
+pub(super) fn yes(flag: bool) -> String {
+    if flag { "yes" } else { "no" }.to_owned()
+}
+
+fn trimmed(table: &Table) -> String {
+    let text = table.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
