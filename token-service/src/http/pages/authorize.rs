@@ -66,7 +66,9 @@ async fn go_on(
             }
         }),
         Step::Issue(signed_in, account) => {
-            let location = journey.issue(service, &signed_in, &account, now).await?;
+            let location = journey
+                .issue(http, service, &signed_in, &account, now)
+                .await?;
             Ok(found(&location))
         }
         Step::Refuse(error) => Err(journey.refuse(error, issuer)),
