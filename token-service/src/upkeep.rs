@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::admin::views::rfc3339;
+use crate::registry::certificate::CertificateState;
 use crate::service::Service;
 
 /// How often a sweep starts.
@@ -16,6 +18,9 @@ const SWEEP_BATCH: usize = 500;
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
+/// How often certificates are warned of.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -24,7 +29,8 @@ pub async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
         sweep_on_and_on(&service),
-        write_audit_log(&service)
+        write_audit_log(&service),
+        warn_of_certificates(&service)
     );
 }
 
@@ -37,6 +43,31 @@ async fn write_audit_log(service: &Service) {
             service.audit.write(&*service.store).await
         } {
             tracing::error!(%error, "the audit log cannot be written; its entries wait");
+        }
+    }
+}
+
+async fn warn_of_certificates(service: &Service) {
+    let mut ticks = every(WARN_EVERY);
+    loop {
+        ticks.tick().await;
+        let now = service.clock.now();
+        for client in service.registry().clients() {
+            for certificate in client.certificates() {
+                let state = certificate.state(now);
+                if matches!(
+                    state,
+                    CertificateState::ExpiresSoon | CertificateState::Expired
+                ) {
+                    tracing::warn!(
+                        client_id = %client.client_id,
+                        alias = certificate.alias,
+                        not_after = rfc3339(certificate.not_after),
+                        state = state.name(),
+                        "a certificate needs a successor"
+                    );
+                }
+            }
         }
     }
 }

@@ -39,6 +39,15 @@ fn requests_grants_store_and_keys_are_counted() {
     ] {
         assert!(reply.body.contains(name), "{name} in {}", reply.body);
     }
+    let dashboard = pair.pair.artifacts().repository.join("docs/grafana-dashboard.json");
+    let dashboard = std::fs::read_to_string(dashboard).unwrap();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let shown = dashboard
+        .match_indices("token_service_")
+        .filter_map(|(start, _)| dashboard[start..].split(|c| !is_part(c)).next());
+    for metric in shown {
+        assert!(reply.body.contains(metric), "the dashboard shows {metric}");
+    }
     assert!(!reply.body.contains("secret"), "clients choose no label");
     assert!(reply.body.ends_with("# EOF\n"));
 }

@@ -8,4 +8,5 @@ mod keys;
 mod life_cycle;
 mod metrics;
 mod secrets;
+mod telemetry;
 mod users;

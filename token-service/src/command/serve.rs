@@ -1,16 +1,13 @@
 //! `token-service serve`.
 
-use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use tracing_subscriber::EnvFilter;
-
 use super::ConfigFile;
+use super::telemetry::Telemetry;
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{Config, LogFormat, StoreUrl};
+use crate::config::{Config, StoreUrl};
 use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
@@ -24,12 +21,7 @@ use crate::service::Service;
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
 use crate::store::redb::RedbStore;
-
-/// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
-const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
-
-/// The server's own notes of each worker's start are of no use to operators.
-const LOG_DEFAULT: &str = "info,actix_server=warn";
+use anyhow::Context as _;
 
 const DEVELOPMENT_BANNER: &str = "
   ************************************************************************
@@ -41,7 +33,7 @@ const DEVELOPMENT_BANNER: &str = "
 
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = arguments.load()?;
-    start_log(config.log_format)?;
+    let telemetry = Telemetry::start(&config)?;
     if arguments.path().is_none() {
         eprintln!("{DEVELOPMENT_BANNER}");
     }
@@ -51,7 +43,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             "the issuer is plain http: for development only"
         );
     }
-    actix_web::rt::System::new().block_on(serve(config))?;
+    let served = actix_web::rt::System::new().block_on(serve(config));
+    telemetry.finish();
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -138,21 +132,6 @@ fn refuse_misfits(config: &Config, stored: &Registry, plan: &Plan) -> anyhow::Re
     }
     let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
     anyhow::bail!("{}", lines.join("\n"))
-}
-
-fn start_log(format: LogFormat) -> anyhow::Result<()> {
-    let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        // Standard output belongs to the audit log.
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let started = match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
-    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }
 
 #[cfg(test)]

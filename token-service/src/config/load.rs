@@ -90,6 +90,9 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
             defaults.drain_for,
             Duration::ZERO..=10 * MINUTE,
         ),
+        otlp_endpoint: root
+            .parsed("otlp_endpoint", otlp_endpoint)
+            .map(|endpoint| endpoint.value),
         log_format: root
             .parsed("log_format", log_format)
             .map_or(defaults.log_format, |format| format.value),
@@ -204,6 +207,16 @@ fn is_loopback(url: &str) -> bool {
         Ok(Some(Host::Ipv6(address))) => address.is_loopback(),
         Ok(Some(Host::Domain(name))) => name == "localhost",
         Ok(None) | Err(_) => false,
+    }
+}
+
+fn otlp_endpoint(text: &str) -> Result<String, &'static str> {
+    const EXPECTED: &str = "expected an http URL, such as http://127.0.0.1:4318";
+    let url = Url::parse(text).map_err(|_| EXPECTED)?;
+    if url.scheme() == "http" && url.host().is_some() {
+        Ok(text.to_owned())
+    } else {
+        Err(EXPECTED)
     }
 }
 
@@ -578,6 +591,7 @@ enabled = false
             ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
             ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
             ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
+            ("TOKEN_SERVICE__OTLP_ENDPOINT", "http://otel:4318"),
             ("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "2s"),
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_TOKEN", "3s"),
             ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "4s"),
@@ -617,6 +631,7 @@ enabled = false
                 standard_output: false,
             },
             drain_for: seconds(20),
+            otlp_endpoint: Some("http://otel:4318".into()),
             lifetimes: Lifetimes {
                 access_token: seconds(2),
                 refresh_token: seconds(3),

@@ -48,6 +48,8 @@ pub struct Config {
     pub audit: Audit,
     /// How long the service goes on serving after it was told to stop.
     pub drain_for: Duration,
+    /// An OpenTelemetry collector that gets traces by OTLP over HTTP, such as `http://127.0.0.1:4318`.
+    pub otlp_endpoint: Option<String>,
     /// How the log is written.
     pub log_format: LogFormat,
 }
@@ -126,6 +128,7 @@ impl Config {
                 standard_output: true,
             },
             drain_for: Duration::from_secs(1),
+            otlp_endpoint: None,
             log_format: LogFormat::Text,
         }
     }
