@@ -56,11 +56,12 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_token: Digest,
     ) -> Result<Self, KeyRingError> {
-        let policy = Policy::of(&config);
+        let registry = read_registry(&*store).await?;
+        let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
         let metrics = Metrics::new(&*store, clock.now());
-        let service = Self {
+        Ok(Self {
             config,
             audit,
             metrics,
@@ -71,11 +72,9 @@ impl Service {
             clock,
             random,
             encryption_key,
-            registry: ArcSwap::default(),
+            registry: ArcSwap::from_pointee(registry),
             keys: ArcSwap::from_pointee(keys),
-        };
-        service.reload_registry().await?;
-        Ok(service)
+        })
     }
 
     /// The signing keys as they are now.
@@ -84,12 +83,16 @@ impl Service {
         self.keys.load_full()
     }
 
+    fn key_policy(&self) -> Policy {
+        Policy::of(&self.config, &self.registry())
+    }
+
     /// Does what is due about the signing keys, and takes up those that changed.
     ///
     /// # Errors
     /// A [`KeyRingError`]; the keys stay as they are.
     pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
-        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.keys();
         if let Some(keys) = keys
             .refreshed(&*self.store, &self.encryption_key, &policy, now)
@@ -105,7 +108,7 @@ impl Service {
     /// # Errors
     /// A [`KeyRingError`].
     pub async fn rotate_keys(&self, announced: bool) -> Result<(), KeyRingError> {
-        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.store.signing_keys().await?;
         let steps = rotation::on_demand(&keys, &policy, announced, now);
         carry_out(steps, &*self.store, &self.encryption_key, now).await?;
@@ -164,8 +167,18 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
-        let (clients, users) = self.store.registry().await?;
-        self.registry.store(Arc::new(Registry::new(clients, users)));
+        let registry = read_registry(&*self.store).await?;
+        self.registry.store(Arc::new(registry));
         Ok(())
     }
+}
+
+/// What the store has registered.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be read.
+pub async fn read_registry(store: &dyn Store) -> Result<Registry, StoreError> {
+    let (clients, users) = store.registry().await?;
+    let legacy_instances = store.legacy_instances().await?;
+    Ok(Registry::new(clients, users).with_legacy_instances(legacy_instances))
 }

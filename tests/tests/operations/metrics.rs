@@ -39,7 +39,11 @@ fn requests_grants_store_and_keys_are_counted() {
     ] {
         assert!(reply.body.contains(name), "{name} in {}", reply.body);
     }
-    let dashboard = pair.pair.artifacts().repository.join("docs/grafana-dashboard.json");
+    let dashboard = pair
+        .pair
+        .artifacts()
+        .repository
+        .join("docs/grafana-dashboard.json");
     let dashboard = std::fs::read_to_string(dashboard).unwrap();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let shown = dashboard

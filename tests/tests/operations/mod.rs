@@ -5,6 +5,7 @@ mod backup;
 mod clients;
 mod explain;
 mod keys;
+mod legacy_instances;
 mod life_cycle;
 mod metrics;
 mod secrets;

@@ -1,6 +1,5 @@
 //! `token-service serve`.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,13 +10,11 @@ use crate::config::{Config, StoreUrl};
 use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
-use crate::legacy::access_token;
 use crate::random::OsRandom;
-use crate::registry::Registry;
 use crate::registry::apply::Plan;
 use crate::registry::registrations::Registrations;
 use crate::sealing::EncryptionKey;
-use crate::service::Service;
+use crate::service::{Service, read_registry};
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
 use crate::store::redb::RedbStore;
@@ -75,9 +72,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
         key_file::load(&config.encryption_key_file)?
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
-    if let Some(path) = &config.registrations {
-        apply_registrations(path, &config, &*store, &encryption_key).await?;
-    }
+    register(&config, &*store, &encryption_key).await?;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
     Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
 }
@@ -92,23 +87,32 @@ fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(Arc::new(RedbStore::open(path, longest)?))
 }
 
-async fn apply_registrations(
-    path: &Path,
+/// Makes the registry what configuration and registrations file say.
+async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
 ) -> anyhow::Result<()> {
     let now = SystemClock.now();
-    let (clients, users) = store.registry().await?;
-    let stored = Registry::new(clients, users);
-    let registrations = Registrations::load(path, &stored, now)?;
-    for warning in &registrations.warnings {
-        tracing::warn!("{warning}");
+    let stored = read_registry(store).await?;
+    let mut plan = match &config.registrations {
+        None => Plan::default(),
+        Some(path) => {
+            let registrations = Registrations::load(path, &stored, now)?;
+            for warning in &registrations.warnings {
+                tracing::warn!("{warning}");
+            }
+            Plan::new(registrations, &stored, &AtRest(encryption_key))?
+        }
+    };
+    plan.put_legacy_instances(config.legacy_instances.iter().cloned(), &stored);
+    let misfits = plan.legacy_misfits(&config.api_audience, &stored);
+    if !misfits.is_empty() {
+        let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        anyhow::bail!("{}", lines.join("\n"));
     }
-    let plan = Plan::new(registrations, &stored, &AtRest(encryption_key))?;
-    refuse_misfits(config, &stored, &plan)?;
     if plan.differences.is_empty() {
-        tracing::info!(path = %path.display(), "registrations are up to date");
+        tracing::info!("registrations are up to date");
         return Ok(());
     }
     store.change_registry(plan.change, now).await?;
@@ -118,25 +122,10 @@ async fn apply_registrations(
     Ok(())
 }
 
-/// Spec §2.5: a legacy access token has 481 characters, whatever it has to say.
-fn refuse_misfits(config: &Config, stored: &Registry, plan: &Plan) -> anyhow::Result<()> {
-    let clients = stored.clients().map(|client| &**client);
-    let users = stored.users().map(|user| &**user);
-    let misfits = access_token::misfits(
-        config,
-        clients.chain(&plan.change.put_clients),
-        users.chain(&plan.change.put_users),
-    );
-    if misfits.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
-    anyhow::bail!("{}", lines.join("\n"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::Path;
 
     use tempfile::TempDir;
 

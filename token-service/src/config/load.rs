@@ -11,10 +11,9 @@ use claims::Algorithm;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::{
-    Audit, Config, DAY, HOUR, LegacyInstance, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl,
-};
+use super::{Audit, Config, DAY, HOUR, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl};
 use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
+use crate::registry::LegacyInstance;
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
 const VARIABLE_PREFIX: &str = "TOKEN_SERVICE__";
@@ -375,44 +374,10 @@ fn spell(limit: Duration) -> String {
 
 fn legacy_instances(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     let mut seen = BTreeSet::new();
-    let mut instances = Vec::new();
-    for mut section in root.sections("legacy_instances") {
-        let hostname = section.required_text("hostname");
-        let auth_server_hostname = section.required_text("auth_server_hostname");
-        let enabled = section.flag("enabled").is_none_or(|flag| flag.value);
-        if let Some(Located { value, place }) = &hostname {
-            if !is_host(value) {
-                let message =
-                    "hostname: expected a host name, with a port where it has one, in lower case";
-                section.report(place, message);
-            } else if !seen.insert(value.clone()) {
-                section.report(place, format!("hostname: {value} is there twice"));
-            }
-        }
-        if let Some(Located { value, place }) = &auth_server_hostname
-            && !value.bytes().all(|byte| byte.is_ascii_graphic())
-        {
-            let message = "auth_server_hostname: must be printable ASCII without spaces";
-            section.report(place, message);
-        }
-        if let (Some(hostname), Some(auth_server_hostname)) = (hostname, auth_server_hostname) {
-            instances.push(LegacyInstance {
-                hostname: hostname.value,
-                auth_server_hostname: auth_server_hostname.value,
-                enabled,
-            });
-        }
-        section.finish();
-    }
-    instances
-}
-
-/// Whether `text` is a host as a `Host` header names it, in the normal form that the header is compared in.
-fn is_host(text: &str) -> bool {
-    let url = Url::parse(&format!("https://{text}/"));
-    url.is_ok_and(|url| {
-        url.as_str() == format!("https://{text}/") && !text.contains(['/', '@', '?', '#'])
-    })
+    root.sections("legacy_instances")
+        .into_iter()
+        .filter_map(|section| LegacyInstance::read(section, &mut seen))
+        .collect()
 }
 
 fn log_format(text: &str) -> Result<LogFormat, &'static str> {

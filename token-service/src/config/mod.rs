@@ -9,6 +9,8 @@ use std::time::Duration;
 use claims::Algorithm;
 use ipnet::IpNet;
 
+use crate::registry::LegacyInstance;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -42,7 +44,7 @@ pub struct Config {
     pub signing: Signing,
     /// How long things live.
     pub lifetimes: Lifetimes,
-    /// Instances of the legacy flow.
+    /// Instances of the legacy flow that are registered at start.
     pub legacy_instances: Vec<LegacyInstance>,
     /// The audit log.
     pub audit: Audit,
@@ -153,15 +155,4 @@ pub struct Lifetimes {
     pub assertion_max: Duration,
     /// Tolerated difference between this clock and a client's.
     pub clock_skew: Duration,
-}
-
-/// `[[legacy_instances]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LegacyInstance {
-    /// {hostname}.
-    pub hostname: String,
-    /// {auth_server_hostname}.
-    pub auth_server_hostname: String,
-    /// Whether OAuth2 authentication is enabled on the host.
-    pub enabled: bool,
 }

@@ -29,7 +29,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    match service.config.legacy_instance(host::of(&request)) {
+    match service.registry().legacy_instance(host::of(&request)) {
         None => error::not_found().await,
         Some(instance) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -46,11 +46,11 @@ async fn token(
         Ok(body) => body,
         Err(error) => return error::unreadable_body(error),
     };
-    let Some(instance) = service.config.legacy_auth_server(host::of(&request)) else {
+    let (registry, keys) = (service.registry(), service.keys());
+    let Some(instance) = registry.legacy_auth_server(host::of(&request)) else {
         return error::not_found().await;
     };
     let authorization = authorization(&request);
-    let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,

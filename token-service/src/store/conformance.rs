@@ -108,6 +108,14 @@ fn client(id: &str) -> Client {
     }
 }
 
+fn legacy_instance(hostname: &str) -> LegacyInstance {
+    LegacyInstance {
+        hostname: hostname.into(),
+        auth_server_hostname: format!("sso-{hostname}"),
+        enabled: true,
+    }
+}
+
 fn user(name: &str) -> User {
     User {
         username: username(name),
@@ -238,10 +246,16 @@ fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
 }
 
 pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
-    let change = put(
-        vec![client("web"), client("other")],
-        vec![user("ada"), user("grace")],
-    );
+    let change = RegistryChange {
+        put_legacy_instances: vec![
+            legacy_instance("us2.example"),
+            legacy_instance("us1.example"),
+        ],
+        ..put(
+            vec![client("web"), client("other")],
+            vec![user("ada"), user("grace")],
+        )
+    };
     subject
         .store()
         .change_registry(change, at(0))
@@ -256,6 +270,8 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         remove_clients: vec![client_id("other"), client_id("never-there")],
         put_users: vec![],
         remove_users: vec![username("grace")],
+        put_legacy_instances: vec![legacy_instance("us3.example")],
+        remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
     };
     subject
         .store()
@@ -272,6 +288,10 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         }]
     );
     assert_eq!(users, [user("ada")]);
+    assert_eq!(
+        subject.store().legacy_instances().await.unwrap(),
+        ["us1.example", "us3.example"].map(legacy_instance)
+    );
     assert_eq!(
         feed(&*subject.store()).await,
         [

@@ -9,6 +9,7 @@ mod connection;
 mod explain;
 mod grant;
 mod key;
+mod legacy_instance;
 mod table;
 mod user;
 
@@ -33,6 +34,9 @@ pub(super) enum Command {
     /// Signing keys: list, rotate, remove.
     #[command(subcommand, after_help = key::EXAMPLES)]
     Key(key::Command),
+    /// Hosts of the legacy flow: list, put, remove.
+    #[command(subcommand, after_help = legacy_instance::EXAMPLES)]
+    LegacyInstance(legacy_instance::Command),
     /// What users authorized: list, show, revoke.
     #[command(subcommand, after_help = grant::EXAMPLES)]
     Grant(grant::Command),
@@ -71,6 +75,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,
+        Command::LegacyInstance(command) => legacy_instance::run(command)?,
         Command::Grant(command) => grant::run(command)?,
         Command::Audit(arguments) => audit::run(arguments)?,
         Command::Backup(arguments) => backup::take(arguments)?,

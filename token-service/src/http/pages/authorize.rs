@@ -30,7 +30,7 @@ pub(super) async fn logon(
 ) -> Result<HttpResponse, PageFailure> {
     let registry = service.registry();
     let query = http.query_string();
-    let journey = Journey::legacy(query, &http, &service, &registry, StatusCode::FOUND)?;
+    let journey = Journey::legacy(query, &http, &registry, StatusCode::FOUND)?;
     let sign_in_again = Parameters::parse(query.as_bytes())
         .is_ok_and(|parameters| parameters.get("prompt") == Some("login"));
     go_on(&http, &service, &journey, sign_in_again).await

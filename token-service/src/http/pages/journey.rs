@@ -36,7 +36,7 @@ impl Journey {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let status = StatusCode::SEE_OTHER;
         if path == paths::LOGON {
-            Self::legacy(query, http, service, registry, status)
+            Self::legacy(query, http, registry, status)
         } else {
             Self::current(query, service, registry, status)
         }
@@ -64,12 +64,10 @@ impl Journey {
     pub(super) fn legacy(
         query: &str,
         http: &HttpRequest,
-        service: &Service,
         registry: &Registry,
         status: StatusCode,
     ) -> Result<Self, PageFailure> {
-        let instance = service
-            .config
+        let instance = registry
             .legacy_instance(host::of(http))
             .ok_or(PageFailure::UnknownHost)?;
         match LogonRequest::validate(query.as_bytes(), instance, registry) {

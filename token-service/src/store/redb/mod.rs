@@ -34,12 +34,13 @@ use redb::{
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    AUDIT, CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
+    AUDIT, CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS,
+    decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::{
     AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
     GrantFilter, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
@@ -120,6 +121,10 @@ impl Store for RedbStore {
                 all_json(transaction, USERS)?,
             ))
         })
+    }
+
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.read(|transaction| all_json(transaction, LEGACY_INSTANCES))
     }
 
     async fn change_registry(
