@@ -108,3 +108,127 @@ fn a_store_that_cannot_be_used_has_one_clear_message() {
         "this is not a store"
     );
 }
+
+/// A service on a disk that takes `blocks` of 512 bytes for each file and no more.
+struct OnAFullDisk {
+    process: std::process::Child,
+    public: String,
+    internal: String,
+}
+
+impl OnAFullDisk {
+    fn start(pair: &OwnPair, store: &std::path::Path, blocks: &str) -> Self {
+        let ports = tests::Ports::free().unwrap();
+        let at = |name: &str| pair.state().join(name).display().to_string();
+        let log = std::fs::File::create(pair.state().join("full.log")).unwrap();
+        let process = Command::new("sh")
+            // Without the signal, a write beyond the limit fails as one on a full disk does.
+            .args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", blocks])
+            .arg(&pair.pair.artifacts().token_service)
+            .args(["serve", "--config"])
+            .arg(pair.pair.artifacts().repository.join("demo/config.toml"))
+            .env(
+                "TOKEN_SERVICE__STORE__URL",
+                format!("redb:{}", store.display()),
+            )
+            .env(
+                "TOKEN_SERVICE__ENCRYPTION_KEY_FILE",
+                at("full-encryption-key"),
+            )
+            .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("full-admin-token"))
+            .env("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false")
+            .env(
+                "TOKEN_SERVICE__LISTEN",
+                format!("127.0.0.1:{}", ports.public),
+            )
+            .env(
+                "TOKEN_SERVICE__INTERNAL_LISTEN",
+                format!("127.0.0.1:{}", ports.internal),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let started = Self {
+            process,
+            public: format!("http://127.0.0.1:{}", ports.public),
+            internal: format!("http://127.0.0.1:{}", ports.internal),
+        };
+        until("it is ready", || started.ready() == Some(200));
+        started
+    }
+
+    fn ready(&self) -> Option<u16> {
+        let request = ureq::http::Request::get(format!("{}/readyz", self.internal));
+        let answer = crate::support::agent()
+            .run(request.body(()).unwrap())
+            .ok()?;
+        Some(answer.status().as_u16())
+    }
+}
+
+impl Drop for OnAFullDisk {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// One `jti` after the other is claimed, each durably, until the disk is full: the client gets an error then, the
+/// service says that it is not ready, and no claim that was acknowledged is lost.
+#[test]
+fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
+    use crate::support::{Assertion, NON_INTERACTIVE, Reply};
+    let pair = OwnPair::start(&[]);
+    let store = pair.state().join("full.redb");
+    let exchange = |service: &OnAFullDisk, assertion: &str| -> Reply {
+        NON_INTERACTIVE.token(
+            &service.public,
+            &[
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                ("assertion", assertion),
+            ],
+        )
+    };
+    drop(OnAFullDisk::start(&pair, &store, "unlimited"));
+    let size = std::fs::metadata(&store).unwrap().len();
+    // As full as the disk is with what is there already.
+    let full = OnAFullDisk::start(&pair, &store, &(size / 512).to_string());
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let assertion = Assertion::of("ada@example.com").sign();
+        let reply = exchange(&full, &assertion);
+        if reply.status != 200 {
+            break reply;
+        }
+        acknowledged.push(assertion);
+        assert!(acknowledged.len() < 20_000, "the disk never fills");
+    };
+    assert!(matches!(refused.status, 500 | 503), "{}", refused.body);
+    assert!(!refused.text("error_description").is_empty());
+    let log = std::fs::read_to_string(pair.state().join("full.log")).unwrap();
+    assert!(log.contains("a transaction of the store failed"), "{log}");
+    drop(full);
+    let mended = OnAFullDisk::start(&pair, &store, "unlimited");
+    for assertion in acknowledged.iter().rev().take(200) {
+        exchange(&mended, assertion).assert_error(400, "invalid_grant");
+    }
+    assert_eq!(
+        exchange(&mended, &Assertion::of("ada@example.com").sign()).status,
+        200
+    );
+}
+
+#[test]
+fn a_store_of_somebody_else_has_one_clear_message() {
+    let pair = OwnPair::start(&[]);
+    // Nobody, not even root, writes there.
+    let url = "redb:/proc/token-service.redb".to_owned();
+    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
+    assert_eq!(code, 1);
+    assert!(
+        message.contains("the store /proc/token-service.redb cannot be opened"),
+        "{message}"
+    );
+}
