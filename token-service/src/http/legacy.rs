@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
-use super::{body, error, host, origin, paths};
+use super::{body, error, host, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
 use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
@@ -61,10 +61,7 @@ async fn token(
     let answer = token_endpoint::answer(&context, instance, key, legacy_request).await;
     report(&service, &origin::of(&request), &instance.hostname, &answer);
     match answer {
-        Ok(response) => HttpResponse::Ok()
-            .insert_header((header::CACHE_CONTROL, "no-store"))
-            .insert_header((header::PRAGMA, "no-cache"))
-            .json(response),
+        Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
     }
 }

@@ -77,6 +77,18 @@ impl RedbStore {
         Self::open_with(Box::new(move || open::open(&path)), access_token_lifetime)
     }
 
+    /// Opens a store on what `backend` gives, such as a file whose disk is slow: for measurements.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_on<B: redb::StorageBackend>(
+        backend: impl Fn() -> std::io::Result<B> + Send + 'static,
+        access_token_lifetime: Duration,
+    ) -> Result<Self, OpenError> {
+        let opener = move || open::open_on(Path::new("the backend"), backend());
+        Self::open_with(Box::new(opener), access_token_lifetime)
+    }
+
     fn open_with(opener: Opener, access_token_lifetime: Duration) -> Result<Self, OpenError> {
         let shared: Shared = Arc::new(RwLock::new(Some(opener()?)));
         let writer = Writer::start(Arc::clone(&shared), opener).map_err(OpenError::Thread)?;
