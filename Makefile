@@ -33,6 +33,10 @@ lint: prerequisites ## formatting, clippy, no test left out
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
+.PHONY: bench-service
+bench-service: prerequisites ## measure the token service and its store (some 10 minutes)
+	cargo bench --package token-service --locked --bench service --bench store
+
 .PHONY: fmt
 fmt: prerequisites ## format the code
 	cargo fmt --all

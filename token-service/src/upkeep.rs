@@ -8,12 +8,16 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::admin::views::rfc3339;
 use crate::registry::certificate::CertificateState;
 use crate::service::Service;
+use crate::store::{AuditRange, StoreError, Swept};
 
 /// How often a sweep starts.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Rows removed in one transaction at most, so that no request waits long behind a sweep.
 const SWEEP_BATCH: usize = 500;
+
+/// Entries of the audit log in the store, at most: refused requests must not fill the disk. Some 2 GB.
+const MOST_AUDIT_ENTRIES: u64 = 10_000_000;
 
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
@@ -104,16 +108,32 @@ fn every(period: Duration) -> Interval {
 }
 
 async fn sweep(service: &Service) {
+    let outcome = async {
+        until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
+        let newest = service.store.audit(AuditRange::Before(None), 1).await?;
+        let newest = newest.first().map_or(0, |record| record.sequence);
+        match newest.checked_sub(MOST_AUDIT_ENTRIES) {
+            Some(last) => {
+                until_done(async || service.store.forget_audit(last, SWEEP_BATCH).await).await
+            }
+            None => Ok(()),
+        }
+    };
+    if let Err(error) = outcome.await {
+        tracing::error!(%error, "expired rows could not be removed");
+    }
+}
+
+async fn until_done(
+    mut batch: impl AsyncFnMut() -> Result<Swept, StoreError>,
+) -> Result<(), StoreError> {
     loop {
-        match service.store.sweep(service.clock.now(), SWEEP_BATCH).await {
-            Ok(swept) if swept.more => {
-                tracing::debug!(removed = swept.removed, "expired rows removed")
-            }
-            Ok(_) => return,
-            Err(error) => {
-                tracing::error!(%error, "expired rows could not be removed");
-                return;
-            }
+        let swept = batch().await?;
+        if swept.removed > 0 {
+            tracing::debug!(removed = swept.removed, "rows removed");
+        }
+        if !swept.more {
+            return Ok(());
         }
     }
 }

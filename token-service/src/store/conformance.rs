@@ -885,12 +885,20 @@ pub(super) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
         newest_first[2..4]
     );
     assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
+    let forgotten = store.forget_audit(0, 100).await.unwrap();
+    assert_eq!(forgotten, Swept::default());
     store.sweep(at(102), 100).await.unwrap();
     assert_eq!(
         numbers(AuditRange::After(0), 100).await,
         all[2..],
         "kept up to its last second"
     );
+    let one = Swept {
+        removed: 1,
+        more: true,
+    };
+    assert_eq!(store.forget_audit(all[3].0, 1).await.unwrap(), one);
+    assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
     store.sweep(at(500), 100).await.unwrap();
     store.append_audit(events(5..6)).await.unwrap();
     let rest = numbers(AuditRange::After(0), 100).await;

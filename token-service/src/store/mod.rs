@@ -292,6 +292,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// At most `limit` entries of the log.
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
+    /// Removes up to `limit` entries of the log up to the sequence `last`, oldest first.
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError>;
+
     // --- upkeep ---------------------------------------------------------------------------------
 
     /// Removes up to `limit` rows that expired before `now`.

@@ -5,7 +5,7 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::fault::Fault;
 use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables, decode, encode};
 use crate::clock::Timestamp;
-use crate::store::{AuditEvent, AuditRange, AuditRecord};
+use crate::store::{AuditEvent, AuditRange, AuditRecord, Swept};
 
 /// Appends entries behind the last one.
 pub(super) fn append(tables: &mut Tables<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
@@ -62,8 +62,30 @@ pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Re
         }
         expired.push(sequence.value());
     }
-    for sequence in &expired {
-        tables.audit.open()?.remove(sequence)?;
-    }
+    remove(tables, &expired)?;
     Ok(expired.len())
+}
+
+/// Removes up to `limit` entries up to the sequence `last`.
+pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result<Swept, Fault> {
+    let sequences = tables
+        .audit
+        .open()?
+        .range(..=last)?
+        .take(limit)
+        .map(|entry| Ok(entry?.0.value()))
+        .collect::<Result<Vec<u64>, Fault>>()?;
+    remove(tables, &sequences)?;
+    Ok(Swept {
+        removed: sequences.len(),
+        more: sequences.len() == limit,
+    })
+}
+
+fn remove(tables: &mut Tables<'_>, sequences: &[u64]) -> Result<(), Fault> {
+    let table = tables.audit.open()?;
+    for sequence in sequences {
+        table.remove(sequence)?;
+    }
+    Ok(())
 }

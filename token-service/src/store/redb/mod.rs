@@ -324,6 +324,11 @@ impl Store for RedbStore {
         self.read(|transaction| audit::list(transaction, range, limit))
     }
 
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
+        self.write(move |tables, _| audit::forget(tables, last, limit))
+            .await
+    }
+
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|transaction| {
             Ok(Counts {
