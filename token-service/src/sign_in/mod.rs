@@ -3,7 +3,13 @@
 pub mod password;
 pub mod protection;
 pub mod session;
+mod throttle;
 pub mod totp;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::random::RandomError;
@@ -12,7 +18,9 @@ use crate::sealing::SealingError;
 use crate::service::Service;
 use crate::store::{Claim, Session, SessionStage, StoreError};
 
+use password::Turn;
 pub use session::SessionId;
+use throttle::{Attempt, Guess};
 
 /// `amr` of a password (D-11).
 const AMR_PASSWORD: &str = "USERNAME_PASSWORD";
@@ -46,6 +54,8 @@ pub enum PasswordOutcome {
     Begun(SessionId, SessionStage),
     /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all.
     Refused,
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Duration),
 }
 
 /// The outcome of a second factor.
@@ -57,25 +67,34 @@ pub enum SecondFactorOutcome {
     Wrong(Username),
     /// The code was right, but used before (RFC 6238 §5.2).
     Used(Username),
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Duration),
     /// There is no sign-in that waits for a code.
     NotOwed,
 }
 
-/// Signs in with username and password. The session in `replaces` ends when a new one begins.
+/// Signs in with username and password, from a client at `address`. The session in `replaces` ends when a new one
+/// begins.
 ///
 /// # Errors
 /// A [`SignInError`]; nothing is begun then.
 pub async fn with_password(
     service: &Service,
     username: &str,
-    password: String,
+    password: Zeroizing<String>,
     replaces: Option<&SessionId>,
+    address: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<PasswordOutcome, SignInError> {
     let registry = service.registry();
     let user = registry.user(username);
     let stored = user.and_then(|user| user.password_hash.clone());
-    let right = password::check(stored, password).await?;
+    let turn = Turn::queue()?;
+    let attempt = match Attempt::admit(service, Guess::Password(username), address, now).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
+    };
+    let right = turn.check(stored, password).await?;
     let Some(user) = user.filter(|_| right) else {
         tracing::info!(
             username = user.map(|user| user.username.as_str()),
@@ -83,6 +102,7 @@ pub async fn with_password(
         );
         return Ok(PasswordOutcome::Refused);
     };
+    attempt.forgive().await?;
     let (stage, lifetime) = match user.totp_secret_sealed {
         Some(_) => (SessionStage::SecondFactorOwed, session::SECOND_FACTOR_TIME),
         None => (SessionStage::SignedIn, service.config.lifetimes.session),
@@ -106,6 +126,7 @@ pub async fn with_second_factor(
     service: &Service,
     id: &SessionId,
     code: &str,
+    address: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<SecondFactorOutcome, SignInError> {
     let Some(session) = session::live(service, id, now)
@@ -120,6 +141,11 @@ pub async fn with_second_factor(
         user.and_then(|user| Some((user, user.totp_secret_sealed.as_ref()?)))
     else {
         return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let guess = Guess::SecondFactor(user.username.as_str());
+    let attempt = match Attempt::admit(service, guess, address, now).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(SecondFactorOutcome::Wait(wait)),
     };
     let secret = service
         .encryption_key
@@ -139,6 +165,7 @@ pub async fn with_second_factor(
         Claim::Claimed => {}
         Claim::AlreadyClaimed => return Ok(SecondFactorOutcome::Used(session.username)),
     }
+    attempt.forgive().await?;
     let mut amr = session.amr;
     amr.push(AMR_TOTP.to_owned());
     let complete = Session {

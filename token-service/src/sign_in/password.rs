@@ -1,34 +1,44 @@
 //! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use argon2::password_hash::{Error, PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 /// Verified in place of a hash that a user does not have, so that the answer takes as long: the current
 /// parameters, and random bytes for salt and hash. No password is known to fit.
 const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
 
+/// Passwords that may wait for their turn, for each core; the next is refused at once.
+const QUEUE: usize = 64;
+
 /// How long a password may wait for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// One hash at a time for each core, in the whole process: each takes one core and 19 MiB.
-static TURNS: LazyLock<Semaphore> =
-    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 
-/// How many wait for their turn.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// The places of those who wait and of those whose turn it is.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() + queue()));
+
+fn cores() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+fn queue() -> usize {
+    cores() * QUEUE
+}
 
 /// How many passwords wait for their turn to be checked.
 #[must_use]
 pub fn waiting() -> usize {
-    WAITING.load(Ordering::Relaxed)
+    (queue() + TURNS.available_permits()).saturating_sub(PLACES.available_permits())
 }
 
 /// Why a password was neither hashed nor checked.
@@ -70,26 +80,46 @@ pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
     }
 }
 
-/// Like [`verify`], away from the async workers and only so many at a time. Without a stored hash the same
-/// work is done and the answer is `false`.
-///
-/// # Errors
-/// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
-pub(super) async fn check(stored: Option<String>, password: String) -> Result<bool, PasswordError> {
-    WAITING.fetch_add(1, Ordering::Relaxed);
-    let turn = timeout(LONGEST_WAIT, TURNS.acquire()).await;
-    WAITING.fetch_sub(1, Ordering::Relaxed);
-    let turn = turn
-        .map_err(|_| PasswordError::Busy)?
-        .map_err(|_| PasswordError::Failed)?;
-    spawn_blocking(move || {
-        // Held until the work is done, even when the request is gone.
-        let _turn = turn;
-        let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
-        Ok(right && stored.is_some())
-    })
-    .await
-    .map_err(|_| PasswordError::Failed)?
+/// A place in the queue of those who want a password checked, away from the async workers and only so many at a time.
+#[must_use]
+pub(super) struct Turn(SemaphorePermit<'static>);
+
+impl Turn {
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// [`PasswordError::Busy`] when the queue is full.
+    pub(super) fn queue() -> Result<Self, PasswordError> {
+        Self::queue_among(&PLACES)
+    }
+
+    fn queue_among(places: &'static Semaphore) -> Result<Self, PasswordError> {
+        let place = places.try_acquire().map_err(|_| PasswordError::Busy)?;
+        Ok(Self(place))
+    }
+
+    /// Like [`verify`]. Without a stored hash the same work is done and the answer is `false`.
+    ///
+    /// # Errors
+    /// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
+    pub(super) async fn check(
+        self,
+        stored: Option<String>,
+        password: Zeroizing<String>,
+    ) -> Result<bool, PasswordError> {
+        let turn = timeout(LONGEST_WAIT, TURNS.acquire())
+            .await
+            .map_err(|_| PasswordError::Busy)?
+            .map_err(|_| PasswordError::Failed)?;
+        spawn_blocking(move || {
+            // Held until the work is done, even when the request is gone.
+            let _held = (self.0, turn);
+            let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
+            Ok(right && stored.is_some())
+        })
+        .await
+        .map_err(|_| PasswordError::Failed)?
+    }
 }
 
 #[cfg(test)]
@@ -113,10 +143,23 @@ mod tests {
         let parameters = |hash: &str| hash.rsplitn(3, '$').last().map(ToOwned::to_owned);
         assert_eq!(parameters(DECOY), parameters(&hash("x").unwrap()));
         assert_eq!(verify("x", DECOY), Ok(false), "the decoy is readable");
-        assert_eq!(check(None, "x".to_owned()).await, Ok(false));
-        assert_eq!(
-            check(Some(hash("x").unwrap()), "x".to_owned()).await,
-            Ok(true)
-        );
+        let check = async |stored| {
+            let turn = Turn::queue().unwrap();
+            turn.check(stored, "x".to_owned().into()).await
+        };
+        assert_eq!(check(None).await, Ok(false));
+        assert_eq!(check(Some(hash("x").unwrap())).await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded_and_moves_on() {
+        static TWO: Semaphore = Semaphore::const_new(2);
+        let first = Turn::queue_among(&TWO).unwrap();
+        let _second = Turn::queue_among(&TWO).unwrap();
+        let third = Turn::queue_among(&TWO).err();
+        assert_eq!(third, Some(PasswordError::Busy));
+        let checked = first.check(None, "x".to_owned().into()).await;
+        assert_eq!(checked, Ok(false));
+        assert!(Turn::queue_among(&TWO).is_ok());
     }
 }

@@ -59,6 +59,8 @@ macro_rules! conformance {
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,
             a_totp_step_is_claimed_once,
+            failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
+            parallel_attempts_are_admitted_as_consecutive_ones,
             sessions_start_end_and_expire,
             a_session_replaces_another,
             the_sweep_removes_what_is_over_and_nothing_else,
@@ -1095,6 +1097,76 @@ pub(super) async fn a_totp_step_is_claimed_once(subject: &mut impl Subject) {
         Claim::Claimed
     );
     assert_eq!(claim(subject.store(), ada(), 11).await, Claim::Claimed);
+}
+
+const PACE: Pace = Pace {
+    free: 2,
+    longest: Duration::from_secs(60),
+    forget_one_after: Duration::from_secs(600),
+};
+
+async fn attempt(store: &dyn Store, keys: &[&str], now: Timestamp) -> Admission {
+    let keys = keys.iter().map(|key| PacedKey {
+        key: Digest::of(key.as_bytes()),
+        pace: PACE,
+    });
+    store.admit_attempt(keys.collect(), now).await.unwrap()
+}
+
+pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgotten(
+    subject: &mut impl Subject,
+) {
+    let wait = |seconds| Admission::Wait(Duration::from_secs(seconds));
+    let both = ["ada", "address"];
+    for _ in 0..3 {
+        let admitted = attempt(&*subject.store(), &both, at(0)).await;
+        assert_eq!(admitted, Admission::Admitted);
+    }
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(attempt(&*store, &both, at(0)).await, wait(1));
+    assert_eq!(
+        attempt(&*store, &["grace", "address"], at(0)).await,
+        wait(1),
+        "of the address"
+    );
+    for _ in 0..3 {
+        let of_grace = attempt(&*store, &["grace"], at(0)).await;
+        assert_eq!(of_grace, Admission::Admitted, "what waits is not counted");
+    }
+    assert_eq!(attempt(&*store, &both, at(1)).await, Admission::Admitted);
+    assert_eq!(attempt(&*store, &both, at(1)).await, wait(2));
+    let [ada, address] = both.map(|key| Digest::of(key.as_bytes()));
+    store.forgive_attempt(ada, address).await.unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(attempt(&*store, &["ada"], at(1)).await, Admission::Admitted);
+    assert_eq!(
+        attempt(&*store, &["address"], at(1)).await,
+        wait(1),
+        "three of four failures are left"
+    );
+    assert_eq!(store.sweep(at(601), 100).await.unwrap().removed, 0);
+    assert_eq!(store.sweep(at(602), 100).await.unwrap().removed, 1);
+    store.sweep(at(10_000), 100).await.unwrap();
+    for _ in 0..3 {
+        let admitted = attempt(&*store, &both, at(10_000)).await;
+        assert_eq!(admitted, Admission::Admitted, "all is forgotten");
+    }
+}
+
+pub(super) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: &mut impl Subject) {
+    let mut attempts = JoinSet::new();
+    for _ in 0..PARALLEL {
+        let store = subject.store();
+        attempts.spawn(async move { attempt(&*store, &["ada", "address"], at(0)).await });
+    }
+    let admissions = attempts.join_all().await;
+    let admitted = admissions
+        .iter()
+        .filter(|admission| **admission == Admission::Admitted);
+    assert_eq!(admitted.count(), 3);
 }
 
 pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {

@@ -5,6 +5,7 @@
 //! outcomes whose consequences are already on disk; an [`Err`](StoreError) means that storage failed and
 //! nothing is known.
 
+pub mod attempt;
 pub mod audit;
 pub mod code;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 
+pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use grant::{Grant, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId};
@@ -267,6 +269,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
     /// last claimed one are `AlreadyClaimed`.
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
+
+    // --- attempts -------------------------------------------------------------------------------
+
+    /// Counts an attempt as a failure of all `keys`, unless one of them has to wait ([`Pace::wait`]): then nothing is
+    /// counted, and the answer is the longest wait. Deciding and counting is one transaction: of any number of parallel
+    /// attempts no more are admitted than of consecutive ones. The keys differ from each other.
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError>;
+
+    /// After a right attempt: the failures of `forget` are forgotten, and that one is taken back of `take_back`.
+    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError>;
 
     // --- sessions -------------------------------------------------------------------------------
 

@@ -53,10 +53,13 @@ async fn go_on(
         Step::SignIn => show(http, service, journey, StatusCode::OK, |flow| SignInPage {
             flow,
             username: "",
-            refused: false,
+            problem: None,
         }),
         Step::SecondFactor => show(http, service, journey, StatusCode::OK, |flow| {
-            SecondFactorPage { flow, error: None }
+            SecondFactorPage {
+                flow,
+                problem: None,
+            }
         }),
         Step::SelectAccount(signed_in) => show(http, service, journey, StatusCode::OK, |flow| {
             SelectAccountPage {

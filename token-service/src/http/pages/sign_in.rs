@@ -1,6 +1,7 @@
 //! The forms that prove who the person is: password and one-time code.
 
 use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
@@ -8,7 +9,8 @@ use super::super::origin;
 use super::authorize::show;
 use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
-use super::templates::{SecondFactorPage, SignInPage};
+use super::journey::Journey;
+use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
 use super::{form, response};
 use crate::audit::Entry;
 use crate::service::Service;
@@ -30,24 +32,32 @@ pub(super) async fn password(
         .expected_user()
         .or(fields.get("username"))
         .unwrap_or_default();
-    let password = fields.get("password").unwrap_or_default().to_owned();
+    let password = fields.get("password").unwrap_or_default().to_owned().into();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
-    let outcome =
-        sign_in::with_password(&service, username, password, replaces.as_ref(), now).await?;
+    let address = origin::address(&http);
+    let outcome = sign_in::with_password(
+        &service,
+        username,
+        password,
+        replaces.as_ref(),
+        address,
+        now,
+    )
+    .await?;
     record(&service, &http, username, &outcome);
-    match outcome {
-        PasswordOutcome::Begun(id, _) => Ok(go_on(&journey.continuation(), cookies, &id)),
-        PasswordOutcome::Refused => {
-            show(&http, &service, &journey, StatusCode::FORBIDDEN, |flow| {
-                SignInPage {
-                    flow,
-                    username,
-                    refused: true,
-                }
-            })
+    let problem = match outcome {
+        PasswordOutcome::Begun(id, _) => return Ok(go_on(&journey.continuation(), cookies, &id)),
+        PasswordOutcome::Refused => Problem::PasswordRefused,
+        PasswordOutcome::Wait(wait) => Problem::Wait(wait),
+    };
+    again(&http, &service, &journey, problem, |flow, problem| {
+        SignInPage {
+            flow,
+            username,
+            problem,
         }
-    }
+    })
 }
 
 /// `POST /auth/second-factor`.
@@ -61,11 +71,12 @@ pub(super) async fn second_factor(
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
     let code = fields.get("code").unwrap_or_default();
+    let (address, now) = (origin::address(&http), service.clock.now());
     let outcome = match cookies.session(&http) {
-        Some(id) => sign_in::with_second_factor(&service, &id, code, service.clock.now()).await?,
+        Some(id) => sign_in::with_second_factor(&service, &id, code, address, now).await?,
         None => SecondFactorOutcome::NotOwed,
     };
-    let error = match outcome {
+    let problem = match outcome {
         SecondFactorOutcome::SignedIn(id, username) => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
             service.record(&origin::of(&http), entry.detail("password, one-time code"));
@@ -81,20 +92,36 @@ pub(super) async fn second_factor(
         SecondFactorOutcome::Wrong(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
             service.record(&origin::of(&http), entry);
-            "This code is not right. Enter the one that your app shows now."
+            Problem::CodeWrong
         }
         SecondFactorOutcome::Used(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
             service.record(&origin::of(&http), entry.detail("used before"));
-            "This code has been used. Wait until your app shows the next one."
+            Problem::CodeUsed
         }
+        SecondFactorOutcome::Wait(wait) => Problem::Wait(wait),
     };
-    show(&http, &service, &journey, StatusCode::FORBIDDEN, |flow| {
-        SecondFactorPage {
-            flow,
-            error: Some(error),
-        }
+    again(&http, &service, &journey, problem, |flow, problem| {
+        SecondFactorPage { flow, problem }
     })
+}
+
+/// The same form again, with what was wrong.
+fn again<'a, Page: askama::Template>(
+    http: &HttpRequest,
+    service: &Service,
+    journey: &'a Journey,
+    problem: Problem,
+    page: impl FnOnce(Flow<'a>, Option<Problem>) -> Page,
+) -> Result<HttpResponse, PageFailure> {
+    let mut response = show(http, service, journey, problem.status(), |flow| {
+        page(flow, Some(problem))
+    })?;
+    if let Some(wait) = problem.wait() {
+        let seconds = HeaderValue::from(wait.as_secs());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    Ok(response)
 }
 
 fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
@@ -104,6 +131,8 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
         }
         // Signed in when the second factor is right.
         PasswordOutcome::Begun(_, SessionStage::SecondFactorOwed) => return,
+        // Nothing was tried.
+        PasswordOutcome::Wait(_) => return,
         PasswordOutcome::Refused => {
             let entry = Entry::new(AuditAction::SignInRefused);
             // What nobody registered may be a password in the wrong field.

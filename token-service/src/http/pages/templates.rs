@@ -1,5 +1,9 @@
 //! The pages' data. The texts are in `templates/`.
 
+use std::fmt;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
 use askama::Template;
 use url::Url;
 
@@ -55,13 +59,62 @@ fn in_words(redirect_uri: &RedirectUri) -> String {
     }
 }
 
+/// Why a form is shown again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// Username or password is wrong.
+    PasswordRefused,
+    /// The one-time code is wrong.
+    CodeWrong,
+    /// The one-time code was right, but used before.
+    CodeUsed,
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Duration),
+}
+
+impl Problem {
+    pub(super) const fn status(self) -> StatusCode {
+        match self {
+            Self::PasswordRefused | Self::CodeWrong | Self::CodeUsed => StatusCode::FORBIDDEN,
+            Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// For `Retry-After`.
+    pub(super) const fn wait(self) -> Option<Duration> {
+        match self {
+            Self::Wait(wait) => Some(wait),
+            Self::PasswordRefused | Self::CodeWrong | Self::CodeUsed => None,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PasswordRefused => {
+                formatter.write_str("Username or password is wrong. Check both and try again.")
+            }
+            Self::CodeWrong => formatter
+                .write_str("This code is not right. Enter the one that your app shows now."),
+            Self::CodeUsed => formatter
+                .write_str("This code has been used. Wait until your app shows the next one."),
+            Self::Wait(wait) => write!(
+                formatter,
+                "There were too many wrong attempts. Wait {} seconds, then try again.",
+                wait.as_secs()
+            ),
+        }
+    }
+}
+
 /// Username and password.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignInPage<'a> {
     pub flow: Flow<'a>,
     pub username: &'a str,
-    pub refused: bool,
+    pub problem: Option<Problem>,
 }
 
 /// The one-time code.
@@ -69,7 +122,7 @@ pub(super) struct SignInPage<'a> {
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
     pub flow: Flow<'a>,
-    pub error: Option<&'static str>,
+    pub problem: Option<Problem>,
 }
 
 /// The choice among several linked accounts.

@@ -3,6 +3,7 @@
 //! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open a
 //! snapshot of their own and never wait for the writer.
 
+mod attempts;
 mod audit;
 mod backup;
 mod codes;
@@ -42,10 +43,10 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::{
-    AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
-    GrantFilter, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError, Swept, TokenId,
-    TokenReference,
+    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
+    GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError,
+    Swept, TokenId, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -280,6 +281,20 @@ impl Store for RedbStore {
 
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
         self.write(move |tables, _| once::claim_totp_step(tables, &username, step))
+            .await
+    }
+
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError> {
+        self.write(move |tables, _| attempts::admit(tables, &keys, now))
+            .await
+    }
+
+    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError> {
+        self.write(move |tables, _| attempts::forgive(tables, &forget, &take_back))
             .await
     }
 

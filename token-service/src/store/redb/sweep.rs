@@ -1,7 +1,7 @@
 //! Removing what has expired, in small batches.
 //!
-//! Codes are forgotten when they expire, used ones after [`USED_CODE_RETENTION`], assertion ids and sessions
-//! when they expire, revocations when the last token that they concern has expired, grants when their refresh
+//! Codes are forgotten when they expire, used ones after [`USED_CODE_RETENTION`], assertion ids, sessions
+//! and failures when they expire, revocations when the last token that they concern has expired, grants when their refresh
 //! token has expired or, revoked, when their last access token has, entries of the audit log when they are kept no
 //! longer.
 //!
@@ -59,6 +59,7 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
             Some(Expiring::Code) => drop(tables.codes.open()?.remove(key)?),
             Some(Expiring::UsedCode) => drop(tables.used_codes.open()?.remove(key)?),
             Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
+            Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),
             Some(Expiring::Session) => super::sessions::end(tables, key)?,
             None => {}
         }

@@ -62,6 +62,9 @@ pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
 /// Username to the last claimed time step.
 pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
 
+/// What failures are counted for to the failures.
+pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
+
 /// Sequence to entry of the audit log.
 pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
 
@@ -86,6 +89,8 @@ pub(super) enum Expiring {
     AssertionId = 3,
     /// A row of [`SESSIONS`].
     Session = 4,
+    /// A row of [`FAILURES`].
+    Failures = 5,
 }
 
 impl Expiring {
@@ -96,6 +101,7 @@ impl Expiring {
             2 => Some(Self::UsedCode),
             3 => Some(Self::AssertionId),
             4 => Some(Self::Session),
+            5 => Some(Self::Failures),
             _ => None,
         }
     }
@@ -180,6 +186,7 @@ tables! {
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
     totp_steps: TOTP_STEPS<&'static str, u64>,
+    failures: FAILURES<&'static [u8; 32], &'static [u8]>,
     audit: AUDIT<u64, &'static [u8]>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
     sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
