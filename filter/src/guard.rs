@@ -13,6 +13,7 @@ use crate::forward::{self, Header, Stripped};
 use crate::keys::KeySet;
 use crate::revocations::{Applied, Revocations};
 use crate::rules::{self, Access};
+use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference, VerifiedToken};
 
 /// What the filter reads of a request, as sent.
@@ -111,6 +112,7 @@ pub struct Guard {
     cache: TokenCache,
     counts: Counts,
     no_headers: Rc<[Header]>,
+    host: Box<dyn HostVerifier>,
 }
 
 impl Guard {
@@ -128,8 +130,15 @@ impl Guard {
             cache: TokenCache::new(config.token_cache_entries),
             counts: Counts::default(),
             no_headers: Rc::new([]),
+            host: Box::new(NoHostVerifier),
             config,
         }
+    }
+
+    /// With signatures checked by the host, where it can.
+    #[must_use]
+    pub fn with_host(self, host: Box<dyn HostVerifier>) -> Self {
+        Self { host, ..self }
     }
 
     /// The configuration.
@@ -229,6 +238,7 @@ impl Guard {
         match state.check(
             parsed,
             config,
+            &*self.host,
             self.config.clock_skew_seconds,
             patience,
             now,
@@ -471,6 +481,7 @@ impl IssuerState {
         &mut self,
         parsed: ParsedToken<'_>,
         config: &IssuerConfig,
+        host: &dyn HostVerifier,
         skew: u64,
         patience: Patience,
         now: u64,
@@ -490,7 +501,7 @@ impl IssuerState {
                 Denial::KeysUnavailable,
             ));
         }
-        let verified = match parsed.verify(&self.keys, config, now, skew) {
+        let verified = match parsed.verify(&self.keys, config, host, now, skew) {
             Ok(verified) => verified,
             Err(Refusal::KeyUnknown) => {
                 // Without an answer from the issuer, nobody can say that the key is not there.

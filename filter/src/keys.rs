@@ -7,10 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::Algorithm;
 use claims::jwk::PublicKey as PublicJwk;
-use jwt_simple::prelude::{ES256PublicKey, Ed25519PublicKey, RS256PublicKey};
 use serde_json::{Map, Value};
 
-use crate::verify::SignatureKey;
+use crate::signature::SignatureKey;
 
 /// Keys of one set at most: a set is read whole, and looked through on each first sight of a token.
 pub const MAX_KEYS: usize = 100;
@@ -135,7 +134,8 @@ impl Key {
             .ok_or("it has no kid")?;
         let key: PublicJwk = serde_json::from_value(Value::Object(members.clone()))
             .map_err(|_| "its type is not supported, or a member is missing")?;
-        let (algorithm, signature_key) = signature_key(&key)?;
+        let signature_key = signature_key(&key)?;
+        let algorithm = signature_key.algorithm();
         match members.get("alg") {
             None => {}
             Some(Value::String(alg)) if alg == algorithm.name() => {}
@@ -163,35 +163,28 @@ fn lists(list: &Value, text: &str) -> bool {
         .is_some_and(|values| values.iter().any(|value| value == text))
 }
 
-fn signature_key(key: &PublicJwk) -> Result<(Algorithm, SignatureKey), &'static str> {
+fn signature_key(key: &PublicJwk) -> Result<SignatureKey, &'static str> {
     let decode = |text: &str| {
         URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|_| "a member is not base64url")
     };
     match key {
-        PublicJwk::Okp { crv, x } if crv == "Ed25519" => {
-            let key = Ed25519PublicKey::from_bytes(&decode(x)?)
-                .map_err(|_| "not an Ed25519 public key")?;
-            Ok((Algorithm::EdDsa, SignatureKey::Ed25519(key)))
-        }
+        PublicJwk::Okp { crv, x } if crv == "Ed25519" => SignatureKey::ed25519(&decode(x)?),
         PublicJwk::Ec { crv, x, y } if crv == "P-256" => {
             // The uncompressed point (SEC 1 §2.3.3).
             let point = [&[4_u8][..], &decode(x)?, &decode(y)?].concat();
             if point.len() != 65 {
                 return Err("its coordinates do not have 32 bytes");
             }
-            let key = ES256PublicKey::from_bytes(&point).map_err(|_| "not a point on P-256")?;
-            Ok((Algorithm::Es256, SignatureKey::P256(key)))
+            SignatureKey::p256(&point)
         }
         PublicJwk::Rsa { n, e } => {
             let (modulus, exponent) = (decode(n)?, decode(e)?);
             if !RSA_MODULUS_BYTES.contains(&modulus.len()) || modulus.first() == Some(&0) {
                 return Err("its modulus does not have 2048 to 4096 bits");
             }
-            let key = RS256PublicKey::from_components(&modulus, &exponent)
-                .map_err(|_| "not a usable RSA key")?;
-            Ok((Algorithm::Rs256, SignatureKey::Rsa(Box::new(key))))
+            SignatureKey::rsa(&modulus, &exponent)
         }
         PublicJwk::Okp { .. } | PublicJwk::Ec { .. } => Err("its curve is not supported"),
     }

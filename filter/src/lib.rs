@@ -30,4 +30,5 @@ mod host;
 pub mod keys;
 pub mod revocations;
 pub mod rules;
+pub mod signature;
 pub mod verify;

@@ -6,14 +6,11 @@ use std::rc::Rc;
 use claims::json::numeric_date;
 use claims::token::ACCESS_TOKEN_TYPE;
 use claims::{Algorithm, CompactJws, JwsError};
-use jwt_simple::prelude::{
-    ECDSAP256PublicKeyLike as _, ES256PublicKey, Ed25519PublicKey, EdDSAPublicKeyLike as _,
-    NoCustomClaims, RS256PublicKey, RSAPublicKeyLike as _, UnixTimeStamp, VerificationOptions,
-};
 use serde_json::{Map, Value};
 
 use crate::config::IssuerConfig;
 use crate::keys::{Key, KeySet};
+use crate::signature::HostVerifier;
 
 /// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
 const LAST_DATE: u64 = 253_402_300_799;
@@ -118,42 +115,13 @@ impl Refusal {
     }
 }
 
-/// A key that checks signatures.
-#[derive(Debug)]
-pub enum SignatureKey {
-    /// Ed25519.
-    Ed25519(Ed25519PublicKey),
-    /// ECDSA on P-256.
-    P256(ES256PublicKey),
-    /// RSA, PKCS#1 v1.5.
-    Rsa(Box<RS256PublicKey>),
-}
-
-impl SignatureKey {
-    /// Whether `token` carries this key's signature; nothing else of it is looked at. Its claims have been
-    /// compared before, so the library gets a time at which it finds nothing to object to.
-    fn signed(&self, token: &str) -> bool {
-        let options = Some(VerificationOptions {
-            accept_future: true,
-            artificial_time: Some(UnixTimeStamp::from_secs(0)),
-            time_tolerance: None,
-            max_header_length: Some(claims::jws::MAX_TOKEN_BYTES),
-            ..VerificationOptions::default()
-        });
-        match self {
-            Self::Ed25519(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
-            Self::P256(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
-            Self::Rsa(key) => key.verify_token::<NoCustomClaims>(token, options).is_ok(),
-        }
-    }
-}
-
 /// A token of a known issuer, taken apart and **not verified**. It says which issuer's keys are needed.
 #[derive(Debug)]
 pub struct ParsedToken<'a> {
     /// Index of the issuer.
     pub issuer: usize,
-    token: &'a str,
+    signing_input: &'a str,
+    signature: Vec<u8>,
     algorithm: Algorithm,
     kid: String,
     claims: Map<String, Value>,
@@ -233,7 +201,8 @@ impl<'a> ParsedToken<'a> {
         let kid = jws.header.kid.ok_or(Refusal::KeyMissing)?;
         Ok(Self {
             issuer,
-            token,
+            signing_input: jws.signing_input,
+            signature: jws.signature,
             algorithm,
             kid,
             claims,
@@ -250,6 +219,7 @@ impl<'a> ParsedToken<'a> {
         self,
         keys: &KeySet,
         config: &IssuerConfig,
+        host: &dyn HostVerifier,
         now: u64,
         skew: u64,
     ) -> Result<VerifiedToken, Refusal> {
@@ -262,7 +232,8 @@ impl<'a> ParsedToken<'a> {
         if !has_audience(&self.claims, &config.audiences) {
             return Err(Refusal::Audience);
         }
-        if !key.signature_key.signed(self.token) {
+        let message = self.signing_input.as_bytes();
+        if !key.signature_key.signed(host, message, &self.signature) {
             return Err(Refusal::Signature);
         }
         let refused_from = times.exp.saturating_add(skew);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 
+use super::crypto::HostSignatures;
 use crate::answers::Denial;
 use crate::guard::{Counts, Guard};
 
@@ -29,13 +30,17 @@ const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
 const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
 const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
 const WAITING: &str = "filter.waiting";
-const GAUGES: [&str; 6] = [
+const HOST_RS256: &str = "filter.host_verifies_rs256";
+const HOST_ES256: &str = "filter.host_verifies_es256";
+const GAUGES: [&str; 8] = [
     KEYS_AGE,
     KEYS_MISSING,
     REVOCATIONS_AGE,
     REVOCATIONS_MISSING,
     REVOCATION_ENTRIES,
     WAITING,
+    HOST_RS256,
+    HOST_ES256,
 ];
 
 fn denied(name: &str) -> String {
@@ -79,6 +84,12 @@ impl Metrics {
         if let Some(id) = self.gauges.get(name) {
             let _ = hostcalls::record_metric(*id, value);
         }
+    }
+
+    /// Which signatures the host checks.
+    pub(super) fn host_signatures(&self, host: HostSignatures) {
+        self.set(HOST_RS256, u64::from(host.rs256));
+        self.set(HOST_ES256, u64::from(host.es256));
     }
 
     /// A fetch came to its end.

@@ -1,5 +1,6 @@
 //! Everything that calls the proxy-wasm host. It decides nothing: [`Guard`] does.
 
+mod crypto;
 mod log;
 mod metrics;
 mod request;

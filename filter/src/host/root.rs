@@ -8,6 +8,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel, MapType};
 
+use super::crypto::HostSignatures;
 use super::log;
 use super::metrics::Metrics;
 use super::request::{RequestContext, resume};
@@ -59,9 +60,13 @@ impl RootContext for Root {
             .unwrap_or_default();
         match Config::parse(&text) {
             Ok(config) => {
+                let host = HostSignatures::probe();
+                let guard = Guard::new(config).with_host(Box::new(host));
+                let metrics = Metrics::define();
+                metrics.host_signatures(host);
                 self.running = Some(Running {
-                    shared: Rc::new(Shared::new(self.context_id, Guard::new(config))),
-                    metrics: Metrics::define(),
+                    shared: Rc::new(Shared::new(self.context_id, guard)),
+                    metrics,
                     fetches: HashMap::new(),
                 });
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::fixtures::{Issuer, NOW, claims, config, with};
+use crate::signature::NoHostVerifier;
 
 const SKEW: u64 = 5;
 
@@ -28,6 +29,7 @@ fn verify_at(issuer: &Issuer, token: &str, now: u64) -> Result<VerifiedToken, Re
     ParsedToken::parse(token, &config.issuers, &by_name)?.verify(
         &issuer.keys(),
         &config.issuers[0],
+        &NoHostVerifier,
         now,
         SKEW,
     )
