@@ -14,6 +14,7 @@ mod discovery;
 mod early_access;
 mod filter;
 mod legacy;
+mod mounting;
 mod nonsense;
 mod operations;
 mod readme;
