@@ -21,5 +21,6 @@ mod readme;
 mod refresh;
 mod restart;
 mod revocation;
+mod second_host;
 mod support;
 mod token;
