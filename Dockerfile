@@ -1,4 +1,4 @@
-# Both images of the pair: --target token-service and --target gateway.
+# The images of the pair, --target token-service and --target gateway, and the plugin alone, --target filter.
 
 # ---- dependencies: a layer that changes only with the manifests ------------------------------------
 FROM rust:1.95.0-bookworm AS dependencies
@@ -39,6 +39,10 @@ EXPOSE 9080 9081
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-service", "health"]
 ENTRYPOINT ["token-service"]
 CMD ["serve"]
+
+# ---- filter: the plugin alone, in the layout that Istio and Envoy Gateway pull ------------------------
+FROM scratch AS filter
+COPY --from=build /source/target/wasm32-wasip1/wasm/filter.wasm /plugin.wasm
 
 # ---- gateway: Envoy with the filter ----------------------------------------------------------------
 FROM envoyproxy/envoy:v1.40.0 AS gateway

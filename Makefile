@@ -8,7 +8,7 @@ VENV := .cache/venv
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
@@ -19,6 +19,22 @@ up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
+
+.PHONY: bench-filter
+bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
+	cargo run --package tests --bin bench-filter --locked
+
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SECONDS (60)
+	@# What is found is kept in target/; what is worth keeping moves to filter/fuzz/corpus by hand.
+	@cd filter && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo +nightly fuzz list); do \
+		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \
+		cargo +nightly fuzz run --target-dir "$(abspath $(TARGET))/fuzz" $$fuzzed \
+			"$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" fuzz/corpus/$$fuzzed \
+			-- -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 || exit 1; \
+	done
 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
@@ -47,6 +63,12 @@ tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests
 .PHONY: prerequisites
 prerequisites:
 	@tests/tools/prerequisites.sh
+
+.cache/bin/cargo-fuzz: | prerequisites
+	@echo '== installing cargo-fuzz, and the nightly compiler that it needs'
+	rustup toolchain install nightly --profile minimal
+	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
+	cargo install cargo-fuzz --version 0.13.2 --locked --root .cache
 
 $(VENV)/bin/pip: | prerequisites
 	@echo '== creating $(VENV)'

@@ -10,4 +10,5 @@ mod process;
 
 pub use artifacts::Artifacts;
 pub use pair::{Pair, Setup};
-pub use ports::Ports;
+pub use ports::{Ports, free_port};
+pub use process::Process;

@@ -90,9 +90,14 @@ impl Ports {
     }
 }
 
+/// A port that is free now and that nobody else in this process gets.
+///
 /// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
 /// so that no connection takes one between the look and its use.
-fn free_port() -> Result<u16> {
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 10_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -25,7 +25,7 @@ exit "$status"
 
 /// A running process; dropping it stops it and waits for its end.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     name: &'static str,
     guardian: Child,
     log: PathBuf,
@@ -33,7 +33,10 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `command`, whose output is appended to `log`.
-    pub(crate) fn start(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
         let output = File::options()
             .create(true)
             .append(true)
@@ -66,7 +69,10 @@ impl Process {
     }
 
     /// Waits until `ready`; fails when the process ends first or takes too long.
-    pub(crate) fn until(&mut self, what: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the process ends first or takes too long; with its log.
+    pub fn until(&mut self, what: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
         let start = Instant::now();
         while !ready() {
             if !self.is_running()? {
@@ -85,12 +91,18 @@ impl Process {
     }
 
     /// Whether the process still runs.
-    pub(crate) fn is_running(&mut self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.guardian.try_wait()?.is_none())
     }
 
     /// The id of the process itself: the guardian's first child.
-    pub(crate) fn pid(&self) -> Result<u32> {
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn pid(&self) -> Result<u32> {
         let guardian = self.guardian.id();
         let children = format!("/proc/{guardian}/task/{guardian}/children");
         let children = std::fs::read_to_string(&children).context(children)?;
@@ -99,7 +111,10 @@ impl Process {
     }
 
     /// Ends the process without a chance to clean up, as a crash would.
-    pub(crate) fn kill(mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(mut self) -> Result<()> {
         if let Some(stdin) = &mut self.guardian.stdin {
             writeln!(stdin, "KILL")?;
         }
@@ -107,7 +122,8 @@ impl Process {
     }
 
     /// Everything that the process has written.
-    pub(crate) fn log(&self) -> String {
+    #[must_use]
+    pub fn log(&self) -> String {
         std::fs::read(&self.log).map_or_else(
             |error| format!("{}: {error}", self.log.display()),
             |log| String::from_utf8_lossy(&log).into_owned(),

@@ -5,6 +5,7 @@ mod browser;
 mod client;
 mod command;
 mod http;
+mod wasm_host;
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,6 +18,7 @@ pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use http::{Reply, agent, form_body, get, send};
+pub(crate) use wasm_host::{Fate, WasmHost};
 
 /// A pair with state of its own.
 pub(crate) struct OwnPair {

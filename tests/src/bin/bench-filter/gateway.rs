@@ -1,0 +1,228 @@
+//! One Envoy with a listener per variant.
+
+use std::fs;
+use std::net::TcpStream;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Artifacts, Process, free_port};
+
+use crate::tokens::{AUDIENCE, FORWARDED, Issuers};
+
+/// Who looks at the tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enforcer {
+    None,
+    Native,
+    NativeWithCache,
+    Filter,
+}
+
+/// One listener.
+#[derive(Clone, Copy)]
+pub(crate) struct Variant {
+    pub(crate) enforcer: Enforcer,
+    /// Whether six claims are forwarded.
+    pub(crate) claims: bool,
+    /// Whether the filter remembers tokens.
+    pub(crate) cached: bool,
+}
+
+/// A running Envoy.
+pub(crate) struct Gateway {
+    process: Process,
+    ports: Vec<u16>,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    pub(crate) fn start(
+        artifacts: &Artifacts,
+        issuers: &Issuers,
+        variants: &[Variant],
+    ) -> Result<Self> {
+        let mut ports = Vec::new();
+        let mut listeners = Vec::new();
+        for variant in variants {
+            let port = free_port()?;
+            listeners.push(listener(artifacts, issuers, *variant, port)?);
+            ports.push(port);
+        }
+        let folder = TempDir::new()?;
+        let config = folder.path().join("envoy.json");
+        fs::write(
+            &config,
+            json!({"static_resources": {"listeners": listeners}}).to_string(),
+        )?;
+        let mut command = Command::new(&artifacts.envoy);
+        command
+            .arg("--config-path")
+            .arg(&config)
+            .args(["--concurrency", "1", "--log-level", "warning"])
+            .arg("--disable-hot-restart");
+        let mut process = Process::start("envoy", &command, &folder.path().join("envoy.log"))?;
+        process.until("listening", || {
+            ports
+                .iter()
+                .all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+        })?;
+        Ok(Self {
+            process,
+            ports,
+            _folder: folder,
+        })
+    }
+
+    /// The listeners' ports, in the order of the variants.
+    pub(crate) fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// CPU time of all threads so far. `/proc/PID/stat` counts in hundredths of a second, the scheduler in nanoseconds.
+    pub(crate) fn cpu_nanoseconds(&self) -> Result<u64> {
+        let mut sum = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.process.pid()?))? {
+            let path = task?.path().join("schedstat");
+            let text = fs::read_to_string(&path)?;
+            let spent = text.split(' ').next().unwrap_or_default();
+            sum += spent
+                .parse::<u64>()
+                .context("schedstat begins with a time")?;
+        }
+        Ok(sum)
+    }
+
+    /// Resident memory.
+    pub(crate) fn resident_kilobytes(&self) -> Result<i64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()?))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"))
+            .and_then(|number| number.trim().parse().ok())
+            .context("the status tells the resident memory")
+    }
+}
+
+fn any(name: &str, mut value: Value) -> Value {
+    if let Some(members) = value.as_object_mut() {
+        members.insert(
+            "@type".to_owned(),
+            json!(format!("type.googleapis.com/{name}")),
+        );
+    }
+    value
+}
+
+fn listener(
+    artifacts: &Artifacts,
+    issuers: &Issuers,
+    variant: Variant,
+    port: u16,
+) -> Result<Value> {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": any("envoy.extensions.filters.http.router.v3.Router", json!({})),
+    });
+    let mut filters = match variant.enforcer {
+        Enforcer::None => vec![],
+        Enforcer::Native | Enforcer::NativeWithCache => vec![native(issuers, variant)?],
+        Enforcer::Filter => vec![filter(artifacts, issuers, variant)?],
+    };
+    filters.push(router);
+    let manager = any(
+        "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        json!({
+            "stat_prefix": "api",
+            "http_filters": filters,
+            "route_config": {"virtual_hosts": [{
+                "name": "api",
+                "domains": ["*"],
+                "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
+            }]},
+        }),
+    );
+    Ok(json!({
+        "name": port.to_string(),
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": manager,
+        }]}],
+    }))
+}
+
+fn native(issuers: &Issuers, variant: Variant) -> Result<Value> {
+    let jwks = json!({"keys": [issuers.jwk()?]}).to_string();
+    let providers: serde_json::Map<String, Value> = issuers
+        .names()
+        .map(|issuer| {
+            let mut provider = json!({
+                "issuer": issuer,
+                "audiences": [AUDIENCE],
+                "local_jwks": {"inline_string": jwks},
+                "forward": true,
+            });
+            if variant.enforcer == Enforcer::NativeWithCache {
+                provider["jwt_cache_config"] = json!({"jwt_cache_size": 10_000});
+            }
+            if variant.claims {
+                provider["claim_to_headers"] = FORWARDED
+                    .iter()
+                    .map(|(header, claim)| json!({"header_name": header, "claim_name": claim}))
+                    .collect();
+            }
+            (issuer, provider)
+        })
+        .collect();
+    let all: Vec<Value> = providers
+        .keys()
+        .map(|name| json!({"provider_name": name}))
+        .collect();
+    let requires = match all.as_slice() {
+        [one] => one.clone(),
+        several => json!({"requires_any": {"requirements": several}}),
+    };
+    Ok(json!({
+        "name": "envoy.filters.http.jwt_authn",
+        "typed_config": any("envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication", json!({
+            "providers": providers,
+            "rules": [{"match": {"prefix": "/"}, "requires": requires}],
+        })),
+    }))
+}
+
+fn filter(artifacts: &Artifacts, issuers: &Issuers, variant: Variant) -> Result<Value> {
+    let jwk = issuers.jwk()?;
+    let list: Vec<Value> = issuers
+        .names()
+        .map(|issuer| json!({"issuer": issuer, "audiences": [AUDIENCE], "jwks": {"keys": [jwk]}}))
+        .collect();
+    let forward: serde_json::Map<String, Value> = FORWARDED
+        .iter()
+        .filter(|_| variant.claims)
+        .map(|(header, claim)| ((*header).to_owned(), json!(claim)))
+        .collect();
+    let configuration = json!({
+        "issuers": list,
+        "rules": [{"path_prefix": "/"}],
+        "forward": forward,
+        "token_cache_entries": if variant.cached { 10_000 } else { 0 },
+    });
+    Ok(json!({
+        "name": "token-filter",
+        "typed_config": any("envoy.extensions.filters.http.wasm.v3.Wasm", json!({"config": {
+            "name": "token-filter",
+            "failure_policy": "FAIL_RELOAD",
+            "vm_config": {
+                "vm_id": "token-filter",
+                "runtime": "envoy.wasm.runtime.v8",
+                "code": {"local": {"filename": artifacts.filter}},
+            },
+            "configuration": any("google.protobuf.StringValue", json!({
+                "value": configuration.to_string(),
+            })),
+        }})),
+    }))
+}

@@ -1,0 +1,235 @@
+//! `make bench-filter`: what the filter costs Envoy, against the native `jwt_authn`.
+//!
+//! One Envoy with one worker has a listener for each variant. Short blocks of requests alternate between the variants of a
+//! scenario, so that drift of the machine cancels; what counts is the CPU time of the Envoy process. Absolute times depend
+//! on the machine, so the results are ratios of what each variant adds to a request without any filter.
+
+mod gateway;
+mod load;
+mod tokens;
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use tests::Artifacts;
+
+use crate::gateway::{Enforcer, Gateway, Variant};
+use crate::load::Client;
+use crate::tokens::Issuers;
+
+/// Alternations between the variants of a scenario.
+const ROUNDS: usize = 60;
+/// Requests of one variant before the next one's turn.
+const BLOCK: usize = 250;
+/// Results are made of this many groups of rounds: their median, and their quartiles as the spread.
+const GROUPS: usize = 12;
+
+/// What is measured against the native filter.
+struct Scenario {
+    name: &'static str,
+    algorithm: &'static str,
+    tokens: usize,
+    issuers: usize,
+    /// Whether six claims are forwarded.
+    claims: bool,
+    /// Whether the filter remembers tokens; otherwise each request is a first sight. The measure is the native filter with
+    /// its cache, or without.
+    cached: bool,
+    /// What the ratio must reach, and the aim.
+    bounds: Option<(f64, f64)>,
+}
+
+const fn cached(name: &'static str, bounds: Option<(f64, f64)>) -> Scenario {
+    Scenario {
+        name,
+        algorithm: "EdDSA",
+        tokens: 1,
+        issuers: 1,
+        claims: false,
+        cached: true,
+        bounds,
+    }
+}
+
+const fn first_sight(name: &'static str, algorithm: &'static str) -> Scenario {
+    Scenario {
+        algorithm,
+        cached: false,
+        ..cached(name, Some((1.0, 0.7)))
+    }
+}
+
+/// Design section 9.
+const SCENARIOS: [Scenario; 9] = [
+    cached("cached, no claims", Some((2.2, 1.5))),
+    Scenario {
+        claims: true,
+        ..cached("cached, six claims", Some((1.7, 1.2)))
+    },
+    Scenario {
+        algorithm: "RS256",
+        ..cached("cached, RS256", Some((2.2, 1.5)))
+    },
+    Scenario {
+        tokens: 1000,
+        ..cached("cached, 1000 tokens", None)
+    },
+    Scenario {
+        issuers: 100,
+        tokens: 100,
+        ..cached("cached, 100 issuers", None)
+    },
+    first_sight("first sight, EdDSA", "EdDSA"),
+    first_sight("first sight, ES256", "ES256"),
+    first_sight("first sight, RS256", "RS256"),
+    Scenario {
+        issuers: 100,
+        tokens: 100,
+        bounds: None,
+        ..first_sight("first sight, 100 issuers", "EdDSA")
+    },
+];
+
+fn main() -> Result<()> {
+    let artifacts = Artifacts::find()?;
+    println!(
+        "{ROUNDS} rounds of {BLOCK} requests; \"adds\" is Envoy's CPU time per request, less that without a filter\n"
+    );
+    println!(
+        "{:<26} {:>9} {:>9} {:>9} {:>9}  {:>18}  {:>18}  bound, aim",
+        "", "plain us", "native us", "+cache us", "filter us", "filter/native", "filter/+cache"
+    );
+    for scenario in &SCENARIOS {
+        measure(&artifacts, scenario)?;
+    }
+    println!();
+    sizes(&artifacts)
+}
+
+/// Measures a scenario and prints its row.
+fn measure(artifacts: &Artifacts, scenario: &Scenario) -> Result<()> {
+    let issuers = Issuers::new(scenario.algorithm, scenario.issuers)?;
+    let variant = |enforcer| Variant {
+        enforcer,
+        claims: scenario.claims,
+        cached: scenario.cached,
+    };
+    let gateway = Gateway::start(
+        artifacts,
+        &issuers,
+        &[
+            variant(Enforcer::None),
+            variant(Enforcer::Native),
+            variant(Enforcer::NativeWithCache),
+            variant(Enforcer::Filter),
+        ],
+    )?;
+    let tokens = issuers.tokens(scenario.tokens)?;
+    let mut clients = Vec::new();
+    for port in gateway.ports() {
+        let mut client = Client::connect(*port, &tokens)?;
+        // Every variant sees every token before it counts.
+        client.send(tokens.len().max(BLOCK))?;
+        clients.push(client);
+    }
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for round in 0..ROUNDS {
+        let mut costs = [0.0; 4];
+        for turn in 0..clients.len() {
+            // Another one begins each round, and the way back is as frequent: nobody has the same predecessor always.
+            let step = (turn + round / 2) % clients.len();
+            let place = if round % 2 == 0 {
+                step
+            } else {
+                clients.len() - 1 - step
+            };
+            let client = clients.get_mut(place).context("a client per variant")?;
+            let before = gateway.cpu_nanoseconds()?;
+            client.send(BLOCK)?;
+            let spent = gateway.cpu_nanoseconds()? - before;
+            if let Some(cost) = costs.get_mut(place) {
+                *cost = spent as f64 / 1000.0 / BLOCK as f64;
+            }
+        }
+        rounds.push(costs);
+    }
+    print_row(scenario, &rounds);
+    Ok(())
+}
+
+fn print_row(scenario: &Scenario, rounds: &[[f64; 4]]) {
+    let adds = |pick: fn(&[f64; 4]) -> f64| quartiles(rounds.iter().map(pick).collect())[1];
+    let ratio = |measure: fn(&[f64; 4]) -> f64| {
+        quartiles(
+            rounds
+                .chunks(rounds.len() / GROUPS)
+                .map(|group| {
+                    let sum =
+                        |pick: fn(&[f64; 4]) -> f64| quartiles(group.iter().map(pick).collect())[1];
+                    sum(|[plain, _, _, filter]| filter - plain) / sum(measure)
+                })
+                .collect(),
+        )
+    };
+    let native = ratio(|[plain, native, _, _]| native - plain);
+    let with_cache = ratio(|[plain, _, cached, _]| cached - plain);
+    let decisive = if scenario.cached { with_cache } else { native };
+    let verdict = scenario.bounds.map_or_else(String::new, |(bound, aim)| {
+        let word = |limit| {
+            if decisive[1] <= limit {
+                "meets"
+            } else {
+                "misses"
+            }
+        };
+        format!("{} {bound}, {} {aim}", word(bound), word(aim))
+    });
+    let spread = |[low, median, high]: [f64; 3]| format!("{median:.2} ({low:.2}-{high:.2})");
+    println!(
+        "{:<26} {:>9.1} {:>9.1} {:>9.1} {:>9.1}  {:>18}  {:>18}  {verdict}",
+        scenario.name,
+        adds(|[plain, ..]| *plain),
+        adds(|[plain, native, _, _]| native - plain),
+        adds(|[plain, _, cached, _]| cached - plain),
+        adds(|[plain, _, _, filter]| filter - plain),
+        spread(native),
+        spread(with_cache),
+    );
+}
+
+/// The lower quartile, the median and the upper quartile.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| {
+        let place = values.len().saturating_sub(1) * quarter / 4;
+        values.get(place).copied().unwrap_or(f64::NAN)
+    })
+}
+
+/// Memory and size.
+fn sizes(artifacts: &Artifacts) -> Result<()> {
+    let size = fs::metadata(&artifacts.filter)?.len() / 1024;
+    let verdict = |limit| if size <= limit { "meets" } else { "misses" };
+    println!(
+        "filter.wasm                {size} KiB  {} 600, {} 350",
+        verdict(600),
+        verdict(350)
+    );
+    let issuers = Issuers::new("EdDSA", 1)?;
+    let memory = |enforcer| -> Result<i64> {
+        let variant = Variant {
+            enforcer,
+            claims: false,
+            cached: true,
+        };
+        let gateway = Gateway::start(artifacts, &issuers, &[variant])?;
+        gateway.resident_kilobytes()
+    };
+    let added = memory(Enforcer::Filter)? - memory(Enforcer::None)?;
+    // One VM of the main thread, which only checks the configuration, and one of the worker.
+    println!(
+        "memory per VM              {} KiB, V8 and the compiled module included",
+        added / 2
+    );
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! The ways to mount the filter that `envoy/` describes: real Envoy and the filter's own reader accept each.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::Artifacts;
+
+/// The documents of a YAML file.
+fn documents(path: &Path) -> Vec<Value> {
+    serde_saphyr::from_multiple(&fs::read_to_string(path).unwrap())
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn document(path: &str, kind: &str) -> Value {
+    let path = Artifacts::find().unwrap().repository.join(path);
+    documents(&path)
+        .into_iter()
+        .find(|document| document["kind"] == kind)
+        .unwrap_or_else(|| panic!("{} has no {kind}", path.display()))
+}
+
+/// Every YAML file below a directory.
+fn yaml_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            yaml_files(&path, files);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            files.push(path);
+        }
+    }
+}
+
+/// `envoy --mode validate` starts the filter and hands it its configuration.
+#[track_caller]
+fn validate(bootstrap: &str) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("envoy.yaml");
+    fs::write(&path, bootstrap).unwrap();
+    let output = Command::new(Artifacts::find().unwrap().envoy)
+        .args(["--mode", "validate", "--config-path"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}\n{bootstrap}");
+    // What is deprecated today is gone with the next Envoy.
+    assert!(!log.contains("deprecated"), "{log}");
+}
+
+/// The texts of all `StringValue`s: plain Envoy's form of a plugin's configuration.
+fn string_values(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if members.get("@type")
+                == Some(&json!("type.googleapis.com/google.protobuf.StringValue"))
+            {
+                found.push(members["value"].as_str().unwrap().to_owned());
+            }
+            members
+                .values()
+                .for_each(|member| string_values(member, found));
+        }
+        Value::Array(list) => list.iter().for_each(|member| string_values(member, found)),
+        _ => {}
+    }
+}
+
+/// Reads a plugin's configuration with the filter's own reader; the clusters that it fetches from.
+#[track_caller]
+fn read_configuration(text: &str) -> BTreeSet<String> {
+    let config = filter::config::Config::parse(text.as_bytes());
+    let config = config.unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+    let mut clusters = BTreeSet::new();
+    for issuer in config.issuers {
+        if let filter::config::KeySource::Fetched { endpoint, .. } = issuer.keys {
+            clusters.insert(endpoint.cluster);
+        }
+        clusters.extend(issuer.revocations.map(|source| source.endpoint.cluster));
+    }
+    clusters
+}
+
+fn names(clusters: &[Value]) -> BTreeSet<String> {
+    clusters
+        .iter()
+        .map(|cluster| cluster["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// A gateway with the filter and these clusters, as Envoy Gateway and Istio make one.
+fn gateway(configuration: &str, clusters: &[Value]) -> String {
+    let filter = Artifacts::find().unwrap().filter;
+    let type_of = |name: &str| format!("type.googleapis.com/{name}");
+    json!({"static_resources": {"clusters": clusters, "listeners": [{
+        "name": "api",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 8080}},
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": {
+                "@type": type_of("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
+                "stat_prefix": "api",
+                "route_config": {},
+                "http_filters": [
+                    {"name": "token-filter", "typed_config": {
+                        "@type": type_of("envoy.extensions.filters.http.wasm.v3.Wasm"),
+                        "config": {
+                            "name": "token-filter",
+                            "vm_config": {
+                                "runtime": "envoy.wasm.runtime.v8",
+                                "code": {"local": {"filename": filter}},
+                            },
+                            "configuration": {
+                                "@type": type_of("google.protobuf.StringValue"),
+                                "value": configuration,
+                            },
+                        },
+                    }},
+                    {"name": "envoy.filters.http.router", "typed_config": {
+                        "@type": type_of("envoy.extensions.filters.http.router.v3.Router"),
+                    }},
+                ],
+            },
+        }]}],
+    }]}})
+    .to_string()
+}
+
+#[test]
+fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
+    let artifacts = Artifacts::find().unwrap();
+    let mut files = Vec::new();
+    yaml_files(&artifacts.repository.join("envoy"), &mut files);
+    let mut validated = 0;
+    for path in files {
+        let all = documents(&path);
+        let [bootstrap] = all.as_slice() else {
+            continue;
+        };
+        if bootstrap.get("static_resources").is_none() {
+            continue;
+        }
+        let mut configurations = Vec::new();
+        string_values(bootstrap, &mut configurations);
+        assert!(!configurations.is_empty(), "{}", path.display());
+        let clusters = bootstrap["static_resources"]["clusters"]
+            .as_array()
+            .unwrap();
+        for configuration in configurations {
+            let needed = read_configuration(&configuration);
+            assert!(needed.is_subset(&names(clusters)), "{}", path.display());
+        }
+        let mut text = fs::read_to_string(&path).unwrap();
+        for installed in [
+            "target/wasm32-wasip1/wasm/filter.wasm",
+            "/etc/envoy/filter.wasm",
+        ] {
+            text = text.replace(installed, &artifacts.filter.display().to_string());
+        }
+        validate(&text);
+        validated += 1;
+    }
+    assert_eq!(validated, 2, "the pair's own, and plain Envoy's");
+}
+
+#[test]
+fn istio_hands_the_filter_a_configuration_that_it_reads() {
+    let plugin = document("envoy/istio/wasm-plugin.yaml", "WasmPlugin");
+    assert_eq!(plugin["spec"]["failStrategy"], "FAIL_RELOAD");
+    let configuration = plugin["spec"]["pluginConfig"].to_string();
+    for cluster in read_configuration(&configuration) {
+        let port = cluster
+            .strip_prefix("outbound|")
+            .and_then(|rest| rest.split_once("||"))
+            .map(|(port, _)| port);
+        assert!(matches!(port, Some("9080" | "9081")), "{cluster}");
+    }
+    validate(&gateway(&configuration, &[]));
+}
+
+#[test]
+fn envoy_gateway_hands_the_filter_a_configuration_and_clusters() {
+    let file = "envoy/envoy-gateway/extension-policy.yaml";
+    let policy = document(file, "EnvoyExtensionPolicy");
+    let [plugin] = policy["spec"]["wasm"].as_array().unwrap().as_slice() else {
+        panic!("one plugin");
+    };
+    assert_eq!(plugin["failOpen"], false);
+    let configuration = plugin["config"].to_string();
+    let clusters: Vec<Value> = document(file, "EnvoyPatchPolicy")["spec"]["jsonPatches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|patch| {
+            assert_eq!(patch["name"], patch["operation"]["value"]["name"]);
+            patch["operation"]["value"].clone()
+        })
+        .collect();
+    assert_eq!(read_configuration(&configuration), names(&clusters));
+    validate(&gateway(&configuration, &clusters));
+}

@@ -1,0 +1,222 @@
+//! The filter in an independent proxy-wasm host that offers the standard ABI alone: no foreign functions, no metadata.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use crate::support::{Fate, WasmHost};
+
+const NOW: u64 = 1_800_000_000;
+const KEYS: (&str, &str) = ("token-service", "/auth/jwks");
+const FEED: &str = "token-service-internal";
+
+/// Keys of every algorithm; each is its own `kid`.
+struct Issuer {
+    ed25519: Ed25519KeyPair,
+    p256: EcdsaKeyPair,
+    rsa: RsaKeyPair,
+}
+
+const ALGORITHMS: [&str; 3] = ["EdDSA", "ES256", "RS256"];
+
+impl Issuer {
+    fn new() -> Self {
+        Self {
+            ed25519: Ed25519KeyPair::generate().unwrap(),
+            p256: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap(),
+            rsa: RsaKeyPair::generate(rsa::KeySize::Rsa2048).unwrap(),
+        }
+    }
+
+    fn jwks(&self) -> String {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let (x, y) = self.p256.public_key().as_ref()[1..].split_at(32);
+        let public = self.rsa.public_key();
+        json!({"keys": [
+            {"kid": "EdDSA", "kty": "OKP", "crv": "Ed25519", "x": text(self.ed25519.public_key().as_ref())},
+            {"kid": "ES256", "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y)},
+            {"kid": "RS256", "kty": "RSA",
+             "n": text(public.modulus().big_endian_without_leading_zero()),
+             "e": text(public.exponent().big_endian_without_leading_zero())},
+        ]})
+        .to_string()
+    }
+
+    fn token(&self, algorithm: &str, jti: &str) -> String {
+        let header = json!({"typ": "at+jwt", "alg": algorithm, "kid": algorithm});
+        let claims = json!({
+            "iss": "https://lobby.example.com", "aud": "https://api.example.com",
+            "sub": "ada@example.com", "client_id": "web", "user_id": "1879048401", "scope": "projects",
+            "iat": NOW, "exp": NOW + 3600, "jti": jti, "grant_id": "grant-1",
+        });
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let input = format!("{}.{}", part(&header), part(&claims));
+        let message = input.as_bytes();
+        let random = SystemRandom::new();
+        let signature = match algorithm {
+            "EdDSA" => self.ed25519.sign(message).as_ref().to_vec(),
+            "ES256" => self.p256.sign(&random, message).unwrap().as_ref().to_vec(),
+            _ => {
+                let mut signature = vec![0; self.rsa.public_modulus_len()];
+                self.rsa
+                    .sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                    .unwrap();
+                signature
+            }
+        };
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
+fn configuration() -> String {
+    json!({
+        "issuers": [{
+            "issuer": "https://lobby.example.com",
+            "audiences": ["https://api.example.com"],
+            "jwks": {"cluster": KEYS.0, "path": KEYS.1},
+            "revocations": {"cluster": FEED, "path": "/revocations", "poll_seconds": 2},
+        }],
+        "rules": [{"path_prefix": "/api/"}],
+        "forward": {"x-user-id": "user_id", "x-client-id": "client_id"},
+        "forward_authorization": false,
+    })
+    .to_string()
+}
+
+/// A filter that has started to fetch.
+fn host() -> WasmHost {
+    let mut host = WasmHost::load(NOW);
+    assert!(host.configure(&configuration()), "{}", host.log());
+    host.tick_after(0);
+    host
+}
+
+/// A filter that knows the keys and that nothing is revoked.
+fn ready_host(issuer: &Issuer) -> WasmHost {
+    let mut host = host();
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &issuer.jwks());
+    let feed = host.take_call(FEED, "/revocations?since=0");
+    host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
+    host
+}
+
+fn send(host: &mut WasmHost, token: &str) -> (u32, Fate) {
+    let authorization = format!("Bearer {token}");
+    host.request(&[
+        (":method", "GET"),
+        (":path", "/api/projects"),
+        ("authorization", &authorization),
+        ("x-user-id", "spoofed"),
+        ("accept", "application/json"),
+    ])
+}
+
+/// Sends a request that is decided at once.
+fn decide(host: &mut WasmHost, token: &str) -> Fate {
+    let (context, fate) = send(host, token);
+    host.end(context);
+    fate
+}
+
+fn passed() -> Fate {
+    let headers = [
+        (":method", "GET"),
+        (":path", "/api/projects"),
+        ("accept", "application/json"),
+        ("x-client-id", "web"),
+        ("x-user-id", "1879048401"),
+    ];
+    Fate::Passed(
+        headers
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    )
+}
+
+#[track_caller]
+fn assert_refused(fate: &Fate, description: &str) {
+    let Fate::Answered(401, body) = fate else {
+        panic!("{fate:?}");
+    };
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["error"], "invalid_token");
+    assert_eq!(body["error_description"], description);
+}
+
+#[test]
+fn good_tokens_of_every_algorithm_pass_and_bad_ones_are_refused() {
+    let issuer = Issuer::new();
+    let mut host = ready_host(&issuer);
+    for algorithm in ALGORITHMS {
+        let token = issuer.token(algorithm, algorithm);
+        assert_eq!(
+            decide(&mut host, &token),
+            passed(),
+            "{algorithm}, first sight"
+        );
+        assert_eq!(decide(&mut host, &token), passed(), "{algorithm}, again");
+        // Another token's signature.
+        let other = issuer.token(algorithm, "other");
+        let (input, _) = token.rsplit_once('.').unwrap();
+        let (_, signature) = other.rsplit_once('.').unwrap();
+        assert_refused(
+            &decide(&mut host, &format!("{input}.{signature}")),
+            "The signature of the access token is wrong",
+        );
+    }
+    host.tick_after(1);
+    assert_eq!(host.metric("filter.allowed"), 6);
+    assert_eq!(host.metric("filter.denied.signature"), 3);
+}
+
+#[test]
+fn a_revoked_token_is_refused_after_the_next_poll() {
+    let issuer = Issuer::new();
+    let mut host = ready_host(&issuer);
+    let (revoked, other) = (issuer.token("EdDSA", "one"), issuer.token("EdDSA", "two"));
+    assert_eq!(decide(&mut host, &revoked), passed());
+    host.tick_after(3);
+    let feed = host.take_call(FEED, "/revocations?since=0");
+    let page = json!({
+        "revocations": [{"sequence": 1, "kind": "token", "id": "one", "at": NOW, "exp": NOW + 3600}],
+        "last": 1,
+    });
+    host.answer_call(&feed, &page.to_string());
+    assert_refused(
+        &decide(&mut host, &revoked),
+        "The access token has been revoked",
+    );
+    assert_eq!(decide(&mut host, &other), passed());
+}
+
+#[test]
+fn a_request_before_the_keys_waits_for_them() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
+    assert_eq!(fate, Fate::Held);
+    let feed = host.take_call(FEED, "/revocations?since=0");
+    host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
+    assert_eq!(host.fate(context), Fate::Held);
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &issuer.jwks());
+    assert_eq!(host.fate(context), passed());
+    host.end(context);
+}
+
+#[test]
+fn a_bad_configuration_is_refused_with_every_problem() {
+    let mut host = WasmHost::load(NOW);
+    assert!(!host.configure(r#"{"issuers": [], "rules": [], "realms": "api"}"#));
+    for problem in ["issuers: ", "rules: ", "realms: is not known"] {
+        assert!(host.log().contains(problem), "{}", host.log());
+    }
+}

@@ -1,0 +1,569 @@
+//! A second proxy-wasm host: an interpreter with what the ABI requires of every host and nothing else. No foreign
+//! functions, no properties, no shared data. Time, ticks and fetched answers are the test's.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+
+use tests::Artifacts;
+use wasmi::{
+    Caller, Engine, ExternType, Instance, Linker, Memory, Module, Store, TypedFunc, Val,
+    WasmParams, WasmResults,
+};
+
+/// Statuses of the ABI.
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+/// Kinds of buffers and maps of the ABI.
+const CALL_RESPONSE_BODY: u32 = 4;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const REQUEST_HEADERS: u32 = 0;
+const CALL_RESPONSE_HEADERS: u32 = 6;
+/// The one root context.
+const ROOT: u32 = 1;
+
+type Headers = Vec<(String, Vec<u8>)>;
+type HostError = Box<dyn Error>;
+
+/// A fetch that the filter asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpCall {
+    token: u32,
+    pub(crate) cluster: String,
+    pub(crate) path: String,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes on to the resource server, with these headers.
+    Passed(BTreeMap<String, String>),
+    /// The filter answered.
+    Answered(u32, String),
+    /// It waits.
+    Held,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    configuration: Vec<u8>,
+    seconds: u64,
+    context: u32,
+    requests: BTreeMap<u32, Headers>,
+    answers: BTreeMap<u32, (u32, String)>,
+    resumed: Vec<u32>,
+    calls: Vec<HttpCall>,
+    calls_made: u32,
+    call_response: (Headers, Vec<u8>),
+    metrics: Vec<(String, u64)>,
+    tick_milliseconds: u32,
+    log: Vec<String>,
+    random: u8,
+}
+
+/// The filter in the second host.
+pub(crate) struct WasmHost {
+    store: Store<State>,
+    instance: Instance,
+    last_context: u32,
+}
+
+impl WasmHost {
+    /// Loads the filter at this time, in seconds since 1970.
+    pub(crate) fn load(seconds: u64) -> Self {
+        let engine = Engine::default();
+        let wasm = fs::read(Artifacts::find().unwrap().filter).unwrap();
+        let module = Module::new(&engine, wasm).unwrap();
+        let mut linker = Linker::new(&engine);
+        let known = link(&mut linker).unwrap();
+        for import in module.imports() {
+            if known.contains(&import.name()) {
+                continue;
+            }
+            let ExternType::Func(signature) = import.ty() else {
+                panic!("{} is no function", import.name());
+            };
+            // What is not here is not found.
+            linker
+                .func_new(
+                    import.module(),
+                    import.name(),
+                    signature.clone(),
+                    |_, _, results| {
+                        results.fill(Val::I32(NOT_FOUND.cast_signed()));
+                        Ok(())
+                    },
+                )
+                .unwrap();
+        }
+        let state = State {
+            seconds,
+            ..State::default()
+        };
+        let mut store = Store::new(&engine, state);
+        let instance = linker.instantiate_and_start(&mut store, &module).unwrap();
+        let mut host = Self {
+            store,
+            instance,
+            last_context: ROOT,
+        };
+        host.call::<(), ()>("_initialize", ());
+        host
+    }
+
+    /// Starts the plugin with this configuration; whether it took it.
+    pub(crate) fn configure(&mut self, configuration: &str) -> bool {
+        self.store.data_mut().configuration = configuration.as_bytes().to_vec();
+        self.call::<_, ()>("proxy_on_context_create", (ROOT, 0_u32));
+        let size = u32::try_from(configuration.len()).unwrap();
+        self.enter(ROOT);
+        self.call::<_, u32>("proxy_on_vm_start", (ROOT, 0_u32)) == 1
+            && self.call::<_, u32>("proxy_on_configure", (ROOT, size)) == 1
+    }
+
+    /// Lets time pass and ticks.
+    pub(crate) fn tick_after(&mut self, seconds: u64) {
+        assert_ne!(
+            self.store.data().tick_milliseconds,
+            0,
+            "ticks were asked for"
+        );
+        self.store.data_mut().seconds += seconds;
+        self.enter(ROOT);
+        self.call::<_, ()>("proxy_on_tick", ROOT);
+    }
+
+    /// The fetch that goes there; it must have been asked for.
+    #[track_caller]
+    pub(crate) fn take_call(&mut self, cluster: &str, path: &str) -> HttpCall {
+        let calls = &mut self.store.data_mut().calls;
+        let place = calls
+            .iter()
+            .position(|call| call.cluster == cluster && call.path == path);
+        let place = place.unwrap_or_else(|| panic!("no call of {cluster} {path} in {calls:?}"));
+        calls.remove(place)
+    }
+
+    /// Answers a fetch with status 200.
+    pub(crate) fn answer_call(&mut self, call: &HttpCall, body: &str) {
+        let headers = vec![(":status".to_owned(), b"200".to_vec())];
+        self.store.data_mut().call_response = (headers, body.as_bytes().to_vec());
+        self.enter(ROOT);
+        let size = u32::try_from(body.len()).unwrap();
+        let arguments = (ROOT, call.token, 1_u32, size, 0_u32);
+        self.call::<_, ()>("proxy_on_http_call_response", arguments);
+    }
+
+    /// Sends a request; its context, and what became of it so far.
+    pub(crate) fn request(&mut self, headers: &[(&str, &str)]) -> (u32, Fate) {
+        self.last_context += 1;
+        let context = self.last_context;
+        let headers: Headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+            .collect();
+        let count = u32::try_from(headers.len()).unwrap();
+        self.store.data_mut().requests.insert(context, headers);
+        self.enter(context);
+        self.call::<_, ()>("proxy_on_context_create", (context, ROOT));
+        let action: u32 = self.call("proxy_on_request_headers", (context, count, 1_u32));
+        if action == 0 {
+            self.store.data_mut().resumed.push(context);
+        }
+        (context, self.fate(context))
+    }
+
+    /// What became of a request.
+    pub(crate) fn fate(&self, context: u32) -> Fate {
+        let state = self.store.data();
+        if let Some((status, body)) = state.answers.get(&context) {
+            return Fate::Answered(*status, body.clone());
+        }
+        if !state.resumed.contains(&context) {
+            return Fate::Held;
+        }
+        let text = |value: &Vec<u8>| String::from_utf8(value.clone()).unwrap();
+        let headers = state.requests[&context].iter();
+        Fate::Passed(
+            headers
+                .map(|(name, value)| (name.clone(), text(value)))
+                .collect(),
+        )
+    }
+
+    /// The end of a request.
+    pub(crate) fn end(&mut self, context: u32) {
+        self.enter(context);
+        self.call::<_, ()>("proxy_on_delete", context);
+    }
+
+    /// A metric's value.
+    #[track_caller]
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let metrics = &self.store.data().metrics;
+        let found = metrics.iter().find(|(known, _)| known == name);
+        found
+            .unwrap_or_else(|| panic!("no {name} in {metrics:?}"))
+            .1
+    }
+
+    /// Everything logged.
+    pub(crate) fn log(&self) -> String {
+        self.store.data().log.join("\n")
+    }
+
+    fn enter(&mut self, context: u32) {
+        self.store.data_mut().context = context;
+    }
+
+    #[track_caller]
+    fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, arguments: P) -> R {
+        let function: TypedFunc<P, R> = self
+            .instance
+            .get_typed_func(&self.store, name)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        function
+            .call(&mut self.store, arguments)
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()))
+    }
+}
+
+/// The filter's memory, from within a host function.
+trait Guest {
+    fn memory(&self) -> Memory;
+    fn bytes(&self, at: u32, size: u32) -> Vec<u8>;
+    fn text(&self, at: u32, size: u32) -> String;
+    fn pairs(&self, at: u32, size: u32) -> Headers;
+    fn put(&mut self, at: u32, bytes: &[u8]);
+    /// Hands bytes over as the ABI says: the filter allocates.
+    fn give(&mut self, bytes: &[u8], pointer_at: u32, size_at: u32) -> Result<u32, wasmi::Error>;
+}
+
+impl Guest for Caller<'_, State> {
+    fn memory(&self) -> Memory {
+        self.get_export("memory").unwrap().into_memory().unwrap()
+    }
+
+    fn bytes(&self, at: u32, size: u32) -> Vec<u8> {
+        let mut bytes = vec![0; size as usize];
+        self.memory().read(self, at as usize, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn text(&self, at: u32, size: u32) -> String {
+        String::from_utf8(self.bytes(at, size)).unwrap()
+    }
+
+    fn pairs(&self, at: u32, size: u32) -> Headers {
+        let bytes = self.bytes(at, size);
+        let number =
+            |place: usize| u32::from_le_bytes(bytes[place..place + 4].try_into().unwrap()) as usize;
+        let count = number(0);
+        let mut place = 4 + 8 * count;
+        let mut take = |length: usize| {
+            let start = place;
+            place += length + 1;
+            bytes[start..start + length].to_vec()
+        };
+        (0..count)
+            .map(|pair| {
+                let name = take(number(4 + 8 * pair));
+                let value = take(number(8 + 8 * pair));
+                (String::from_utf8(name).unwrap(), value)
+            })
+            .collect()
+    }
+
+    fn put(&mut self, at: u32, bytes: &[u8]) {
+        self.memory().write(self, at as usize, bytes).unwrap();
+    }
+
+    fn give(&mut self, bytes: &[u8], pointer_at: u32, size_at: u32) -> Result<u32, wasmi::Error> {
+        let size = u32::try_from(bytes.len()).unwrap();
+        let mut at = 0;
+        if size > 0 {
+            let allocate = self.get_export("proxy_on_memory_allocate").unwrap();
+            let allocate = allocate.into_func().unwrap().typed::<u32, u32>(&*self)?;
+            at = allocate.call(&mut *self, size)?;
+            self.put(at, bytes);
+        }
+        self.put(pointer_at, &at.to_le_bytes());
+        self.put(size_at, &size.to_le_bytes());
+        Ok(OK)
+    }
+}
+
+fn serialize(headers: &Headers) -> Vec<u8> {
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
+    let mut bytes = u32::try_from(headers.len()).unwrap().to_le_bytes().to_vec();
+    for (name, value) in headers {
+        bytes.extend(length(name.as_bytes()));
+        bytes.extend(length(value));
+    }
+    for (name, value) in headers {
+        bytes.extend([name.as_bytes(), &[0], value, &[0]].concat());
+    }
+    bytes
+}
+
+impl State {
+    fn map(&mut self, kind: u32) -> Option<&mut Headers> {
+        match kind {
+            REQUEST_HEADERS => self.requests.get_mut(&self.context),
+            CALL_RESPONSE_HEADERS => Some(&mut self.call_response.0),
+            _ => None,
+        }
+    }
+}
+
+/// Defines what this host has; the names.
+fn link(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    let known = [
+        link_system(linker)?,
+        link_data(linker)?,
+        link_actions(linker)?,
+    ];
+    Ok(known.concat())
+}
+
+/// WASI as far as the standard library of Rust needs it, logs, time and metrics.
+fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    type C<'a> = Caller<'a, State>;
+    let wasi = "wasi_snapshot_preview1";
+    linker
+        .func_wrap(
+            wasi,
+            "environ_sizes_get",
+            |mut host: C, count: u32, size: u32| {
+                host.put(count, &[0; 4]);
+                host.put(size, &[0; 4]);
+                0_u32
+            },
+        )?
+        .func_wrap(wasi, "environ_get", |_: C, _: u32, _: u32| 0_u32)?
+        .func_wrap(wasi, "random_get", |mut host: C, at: u32, size: u32| {
+            host.data_mut().random += 1;
+            let bytes = vec![host.data().random; size as usize];
+            host.put(at, &bytes);
+            0_u32
+        })?
+        .func_wrap(
+            "env",
+            "proxy_log",
+            |mut host: C, _: u32, at: u32, size: u32| {
+                let line = host.text(at, size);
+                host.data_mut().log.push(line);
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_get_current_time_nanoseconds",
+            |mut host: C, at: u32| {
+                let nanoseconds = host.data().seconds * 1_000_000_000;
+                host.put(at, &nanoseconds.to_le_bytes());
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_set_tick_period_milliseconds",
+            |mut host: C, period: u32| {
+                host.data_mut().tick_milliseconds = period;
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_define_metric",
+            |mut host: C, _: u32, at: u32, size: u32, id: u32| {
+                let name = host.text(at, size);
+                let number = u32::try_from(host.data().metrics.len()).unwrap();
+                host.data_mut().metrics.push((name, 0));
+                host.put(id, &number.to_le_bytes());
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_increment_metric",
+            |mut host: C, id: u32, by: i64| {
+                host.data_mut().metrics[id as usize].1 += by.cast_unsigned();
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_record_metric",
+            |mut host: C, id: u32, value: u64| {
+                host.data_mut().metrics[id as usize].1 = value;
+                OK
+            },
+        )?;
+    Ok(vec![
+        "environ_sizes_get",
+        "environ_get",
+        "random_get",
+        "proxy_log",
+        "proxy_get_current_time_nanoseconds",
+        "proxy_set_tick_period_milliseconds",
+        "proxy_define_metric",
+        "proxy_increment_metric",
+        "proxy_record_metric",
+    ])
+}
+
+/// Buffers and header maps.
+fn link_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    type C<'a> = Caller<'a, State>;
+    linker
+        .func_wrap(
+            "env",
+            "proxy_get_buffer_bytes",
+            |mut host: C, kind: u32, start: u32, most: u32, pointer_at: u32, size_at: u32| {
+                let state = host.data();
+                let buffer = match kind {
+                    PLUGIN_CONFIGURATION => &state.configuration,
+                    CALL_RESPONSE_BODY => &state.call_response.1,
+                    _ => return Ok(NOT_FOUND),
+                };
+                let bytes: Vec<u8> = buffer
+                    .iter()
+                    .skip(start as usize)
+                    .take(most as usize)
+                    .copied()
+                    .collect();
+                host.give(&bytes, pointer_at, size_at)
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_get_header_map_pairs",
+            |mut host: C, kind: u32, pointer_at: u32, size_at: u32| {
+                let Some(pairs) = host.data_mut().map(kind).map(|map| serialize(map)) else {
+                    return Ok(NOT_FOUND);
+                };
+                host.give(&pairs, pointer_at, size_at)
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_get_header_map_value",
+            |mut host: C, kind: u32, at: u32, size: u32, pointer_at: u32, size_at: u32| {
+                let name = host.text(at, size);
+                let found = host
+                    .data_mut()
+                    .map(kind)
+                    .and_then(|map| map.iter().find(|(known, _)| *known == name).cloned());
+                match found {
+                    Some((_, value)) => host.give(&value, pointer_at, size_at),
+                    None => Ok(NOT_FOUND),
+                }
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_add_header_map_value",
+            |mut host: C, kind: u32, name: u32, name_size: u32, value: u32, value_size: u32| {
+                let pair = (host.text(name, name_size), host.bytes(value, value_size));
+                match host.data_mut().map(kind) {
+                    Some(map) => map.push(pair),
+                    None => return NOT_FOUND,
+                }
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_remove_header_map_value",
+            |mut host: C, kind: u32, at: u32, size: u32| {
+                let name = host.text(at, size);
+                match host.data_mut().map(kind) {
+                    Some(map) => map.retain(|(known, _)| *known != name),
+                    None => return NOT_FOUND,
+                }
+                OK
+            },
+        )?;
+    Ok(vec![
+        "proxy_get_buffer_bytes",
+        "proxy_get_header_map_pairs",
+        "proxy_get_header_map_value",
+        "proxy_add_header_map_value",
+        "proxy_remove_header_map_value",
+    ])
+}
+
+/// Fetches, answers, and which request is meant.
+fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    type C<'a> = Caller<'a, State>;
+    linker
+        .func_wrap(
+            "env",
+            "proxy_http_call",
+            |mut host: C,
+             cluster: u32,
+             cluster_size: u32,
+             headers: u32,
+             headers_size: u32,
+             _: u32,
+             _: u32,
+             _: u32,
+             _: u32,
+             _: u32,
+             token_at: u32| {
+                let cluster = host.text(cluster, cluster_size);
+                let headers = host.pairs(headers, headers_size);
+                let path = headers.into_iter().find(|(name, _)| name == ":path");
+                let path = String::from_utf8(path.unwrap().1).unwrap();
+                let state = host.data_mut();
+                state.calls_made += 1;
+                let token = state.calls_made;
+                state.calls.push(HttpCall {
+                    token,
+                    cluster,
+                    path,
+                });
+                host.put(token_at, &token.to_le_bytes());
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_send_local_response",
+            |mut host: C,
+             status: u32,
+             _: u32,
+             _: u32,
+             body: u32,
+             body_size: u32,
+             _: u32,
+             _: u32,
+             _: u32| {
+                let body = host.text(body, body_size);
+                let state = host.data_mut();
+                let earlier = state.answers.insert(state.context, (status, body));
+                assert_eq!(earlier, None, "answered twice");
+                OK
+            },
+        )?
+        .func_wrap("env", "proxy_continue_stream", |mut host: C, _: u32| {
+            let state = host.data_mut();
+            state.resumed.push(state.context);
+            OK
+        })?
+        .func_wrap(
+            "env",
+            "proxy_set_effective_context",
+            |mut host: C, context: u32| {
+                host.data_mut().context = context;
+                OK
+            },
+        )?;
+    Ok(vec![
+        "proxy_http_call",
+        "proxy_send_local_response",
+        "proxy_continue_stream",
+        "proxy_set_effective_context",
+    ])
+}
