@@ -49,10 +49,10 @@ async fn go_on(
         Some(id) => session::live(service, &id, now).await?,
         None => None,
     };
-    match journey.next_step(session, sign_in_again, &service.registry()) {
+    match journey.next_step(session, sign_in_again, &service.registry(), now) {
         Step::SignIn => show(http, service, journey, StatusCode::OK, |flow| SignInPage {
             flow,
-            username: "",
+            username: journey.login_hint().unwrap_or_default(),
             problem: None,
         }),
         Step::SecondFactor => show(http, service, journey, StatusCode::OK, |flow| {
