@@ -153,7 +153,7 @@ mod tests {
             let counted = PACE.count(Some(failures), now);
             PACE.wait(Some(counted), now).as_secs()
         };
-        assert_eq!([60, 600, 1200, 1800].map(next), [60, 60, 60, 32]);
+        assert_eq!([60, 600, 1200, 1800].map(next), [60, 60, 32, 16]);
         assert_eq!(next(10 * 600), 0);
         assert_eq!(
             failures.expires_at,
