@@ -82,14 +82,15 @@ fn spec_s4_1_several_accounts_are_chosen_from() {
     let page = browser.authorize(&web_request());
     let mut selector = browser.sign_in(&page, "grace@example.com", "demo-password-of-grace");
     for (position, hat, site) in [
-        ("0", "ghopper", "https://us1.example.com"),
-        ("2", "grace.hopper", "https://eu1.example.com"),
+        (0, "ghopper", "https://us1.example.com"),
+        (2, "grace.hopper", "https://eu1.example.com"),
     ] {
         assert_eq!(selector.status, 200);
         let form = Form::of(&selector);
         assert_eq!(form.buttons.len(), 3);
         assert!(selector.body.contains(hat) && selector.body.contains(site));
-        let done = browser.submit(&form, &[("account", position)]);
+        let (name, value) = &form.buttons[position];
+        let done = browser.submit(&form, &[(name, value)]);
         let answer = answer(&done, WEB.redirect_uri);
         let tokens = WEB.exchange(&lobby(), parameter(&answer, "code").unwrap(), None);
         let claims = crate::token::claims(&tokens.text("access_token"));
@@ -99,7 +100,12 @@ fn spec_s4_1_several_accounts_are_chosen_from() {
         );
         selector = browser.authorize(&web_request());
     }
-    for foreign in ["3", "-1", "x", ""] {
+    for foreign in [
+        "0",
+        "https://us1.example.com",
+        "https://us1.example.com 1879048401",
+        "",
+    ] {
         let reply = browser.submit(&Form::of(&selector), &[("account", foreign)]);
         assert_eq!(reply.status, 400, "{foreign}");
     }

@@ -330,6 +330,7 @@ fn lifetimes(mut section: Section<'_>, default: Lifetimes) -> Lifetimes {
             Duration::ZERO..=5 * MINUTE,
         ),
         session: read("session", default.session, SECOND..=90 * DAY),
+        session_idle: read("session_idle", default.session_idle, SECOND..=90 * DAY),
         assertion_max: read("assertion_max", default.assertion_max, SECOND..=30 * DAY),
         clock_skew: read(
             "clock_skew",
@@ -604,6 +605,7 @@ enabled = false
                 legacy_access_token: seconds(5),
                 refresh_reuse_grace: Duration::ZERO,
                 session: seconds(6),
+                session_idle: HOUR,
                 assertion_max: seconds(7),
                 clock_skew: seconds(65),
             },

@@ -121,6 +121,7 @@ impl Config {
                 legacy_access_token: HOUR,
                 refresh_reuse_grace: Duration::from_secs(10),
                 session: 8 * HOUR,
+                session_idle: HOUR,
                 assertion_max: DAY,
                 clock_skew: Duration::from_secs(30),
             },
@@ -149,8 +150,10 @@ pub struct Lifetimes {
     pub legacy_access_token: Duration,
     /// How long a used refresh token gets the same answer again (D-3).
     pub refresh_reuse_grace: Duration,
-    /// Sign-in sessions.
+    /// Sign-in sessions, however much they are used.
     pub session: Duration,
+    /// Sign-in sessions that are not used.
+    pub session_idle: Duration,
     /// How far ahead an assertion may expire (D-10).
     pub assertion_max: Duration,
     /// Tolerated difference between this clock and a client's.

@@ -103,16 +103,23 @@ pub async fn with_password(
         return Ok(PasswordOutcome::Refused);
     };
     attempt.forgive().await?;
-    let (stage, lifetime) = match user.totp_secret_sealed {
-        Some(_) => (SessionStage::SecondFactorOwed, session::SECOND_FACTOR_TIME),
-        None => (SessionStage::SignedIn, service.config.lifetimes.session),
+    let (stage, (expires_at, ends_at)) = match user.totp_secret_sealed {
+        Some(_) => {
+            let until = now + session::SECOND_FACTOR_TIME;
+            (SessionStage::SecondFactorOwed, (until, until))
+        }
+        None => {
+            let until = session::signed_in_until(&service.config.lifetimes, now);
+            (SessionStage::SignedIn, until)
+        }
     };
     let session = Session {
         username: user.username.clone(),
         stage,
         amr: vec![AMR_PASSWORD.to_owned()],
         authenticated_at: now,
-        expires_at: now + lifetime,
+        expires_at,
+        ends_at,
     };
     let id = session::start(service, session, replaces).await?;
     Ok(PasswordOutcome::Begun(id, stage))
@@ -168,12 +175,14 @@ pub async fn with_second_factor(
     attempt.forgive().await?;
     let mut amr = session.amr;
     amr.push(AMR_TOTP.to_owned());
+    let (expires_at, ends_at) = session::signed_in_until(&service.config.lifetimes, now);
     let complete = Session {
         username: session.username.clone(),
         stage: SessionStage::SignedIn,
         amr,
         authenticated_at: now,
-        expires_at: now + service.config.lifetimes.session,
+        expires_at,
+        ends_at,
     };
     let id = session::start(service, complete, Some(id)).await?;
     Ok(SecondFactorOutcome::SignedIn(id, session.username))

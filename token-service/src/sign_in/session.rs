@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use super::SignInError;
 use crate::clock::Timestamp;
+use crate::config::Lifetimes;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
 use crate::service::Service;
-use crate::store::{Session, StoreError};
+use crate::store::{Session, SessionStage, StoreError};
 
 /// How long a sign-in waits for its second factor.
 pub(super) const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
+
+/// A use extends a session when a tenth of its idle lifetime has passed.
+const EXTEND_AFTER_PART: u32 = 10;
 
 /// The id of a session: 256 random bits as base64url, 43 characters. Whoever knows it is signed in, so it has
 /// no `Debug`.
@@ -56,7 +60,21 @@ pub(super) async fn start(
     Ok(id)
 }
 
-/// The live session `id`.
+/// Lifetimes of a session that begins at `now`.
+pub(super) fn signed_in_until(lifetimes: &Lifetimes, now: Timestamp) -> (Timestamp, Timestamp) {
+    let ends_at = now + lifetimes.session;
+    (ends_at.min(now + lifetimes.session_idle), ends_at)
+}
+
+/// Until when a session lives on that is used at `now`; `None` when that is hardly later than without. A write for each
+/// use would be one too many.
+fn extension(session: &Session, idle: Duration, now: Timestamp) -> Option<Timestamp> {
+    let wanted = session.ends_at.min(now + idle);
+    let gained = wanted.since(session.expires_at);
+    (gained > idle / EXTEND_AFTER_PART).then_some(wanted)
+}
+
+/// The live session `id`; it counts as used.
 ///
 /// # Errors
 /// [`StoreError`] when the store has no answer.
@@ -65,5 +83,42 @@ pub async fn live(
     id: &SessionId,
     now: Timestamp,
 ) -> Result<Option<Session>, StoreError> {
-    service.store.session(id.digest(), now).await
+    let session = service.store.session(id.digest(), now).await?;
+    if let Some(session) = &session
+        && session.stage == SessionStage::SignedIn
+        && let Some(expires_at) = extension(session, service.config.lifetimes.session_idle, now)
+    {
+        service
+            .store
+            .extend_session(id.digest(), expires_at, now)
+            .await?;
+    }
+    Ok(session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Username;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_800_000_000 + seconds)
+    }
+
+    #[test]
+    fn use_extends_a_session_now_and_then_and_never_beyond_its_end() {
+        let session = |expires_at| Session {
+            username: Username::parse("ada").unwrap(),
+            stage: SessionStage::SignedIn,
+            amr: vec![],
+            authenticated_at: at(0),
+            expires_at: at(expires_at),
+            ends_at: at(10_000),
+        };
+        let idle = Duration::from_secs(1000);
+        assert_eq!(extension(&session(1000), idle, at(100)), None);
+        assert_eq!(extension(&session(1000), idle, at(101)), Some(at(1101)));
+        assert_eq!(extension(&session(9700), idle, at(9500)), Some(at(10_000)));
+        assert_eq!(extension(&session(10_000), idle, at(9999)), None);
+    }
 }

@@ -62,6 +62,7 @@ macro_rules! conformance {
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
             parallel_attempts_are_admitted_as_consecutive_ones,
             sessions_start_end_and_expire,
+            a_session_lives_on_while_it_is_used,
             a_session_replaces_another,
             the_sweep_removes_what_is_over_and_nothing_else,
             the_sweep_keeps_to_its_limit,
@@ -221,6 +222,7 @@ fn session(name: &str, expires_at: Timestamp) -> Session {
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: at(0),
         expires_at,
+        ends_at: expires_at,
     }
 }
 
@@ -1188,6 +1190,30 @@ pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
     drop(store);
     subject.restart();
     assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
+}
+
+pub(super) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subject) {
+    let id = Digest::of(b"session");
+    let store = subject.store();
+    store
+        .start_session(id, session("ada", at(100)), None)
+        .await
+        .unwrap();
+    store.extend_session(id, at(200), at(99)).await.unwrap();
+    let unknown = Digest::of(b"other");
+    store
+        .extend_session(unknown, at(200), at(99))
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart();
+    let store = subject.store();
+    assert_eq!(store.session(unknown, at(99)).await.unwrap(), None);
+    assert_eq!(store.sweep(at(199), 100).await.unwrap().removed, 0);
+    assert!(store.session(id, at(199)).await.unwrap().is_some());
+    store.extend_session(id, at(300), at(200)).await.unwrap();
+    assert_eq!(store.session(id, at(200)).await.unwrap(), None);
+    assert_eq!(store.sweep(at(201), 100).await.unwrap().removed, 1);
 }
 
 pub(super) async fn a_session_replaces_another(subject: &mut impl Subject) {

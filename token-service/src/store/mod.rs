@@ -297,6 +297,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The live session with this id.
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
 
+    /// Lets a session live until `expires_at`, as it is used; a dead one stays dead.
+    async fn extend_session(
+        &self,
+        id: Digest,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
     /// Ends a session; ending an unknown one is no error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
 

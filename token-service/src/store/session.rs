@@ -26,6 +26,8 @@ pub struct Session {
     pub amr: Vec<String>,
     /// When the last method succeeded.
     pub authenticated_at: Timestamp,
-    /// From this second on the session is over.
+    /// From this second on the session is over, unless it is used before.
     pub expires_at: Timestamp,
+    /// From this second on it is over, however much it is used; never before `expires_at`.
+    pub ends_at: Timestamp,
 }

@@ -10,6 +10,7 @@ use super::failure::PageFailure;
 use super::journey::{Journey, found};
 use super::response;
 use super::templates::{Flow, SecondFactorPage, SelectAccountPage, SignInPage};
+use super::texts::Texts;
 use crate::oauth::authorize::Step;
 use crate::oauth::parameters::Parameters;
 use crate::service::Service;
@@ -49,10 +50,10 @@ async fn go_on(
         Some(id) => session::live(service, &id, now).await?,
         None => None,
     };
-    match journey.next_step(session, sign_in_again, &service.registry()) {
+    match journey.next_step(session, sign_in_again, &service.registry(), now) {
         Step::SignIn => show(http, service, journey, StatusCode::OK, |flow| SignInPage {
             flow,
-            username: "",
+            username: journey.login_hint().unwrap_or_default(),
             problem: None,
         }),
         Step::SecondFactor => show(http, service, journey, StatusCode::OK, |flow| {
@@ -87,7 +88,12 @@ pub(super) fn show<'a, Page: askama::Template>(
     page: impl FnOnce(Flow<'a>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     let csrf = BrowserToken::of(http, service)?;
-    let flow = Flow::new(journey, csrf.text(), &service.config.issuer);
+    let flow = Flow::new(
+        journey,
+        csrf.text(),
+        &service.config.issuer,
+        Texts::of(http),
+    );
     Ok(csrf.keep(response::page(
         status,
         &page(flow),

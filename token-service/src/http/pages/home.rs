@@ -9,6 +9,7 @@ use super::cookies::{Cookies, with_cookie};
 use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::templates::HomePage;
+use super::texts::Texts;
 use super::{form, response};
 use crate::audit::Entry;
 use crate::oauth::authorize::SignedIn;
@@ -28,6 +29,7 @@ pub(super) async fn home(
     let signed_in = session.and_then(|session| SignedIn::of(session, &service.registry()));
     let csrf = BrowserToken::of(&http, &service)?;
     let page = HomePage {
+        texts: Texts::of(&http),
         username: signed_in
             .as_ref()
             .map(|signed_in| signed_in.user().username.as_str()),

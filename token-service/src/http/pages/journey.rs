@@ -132,15 +132,27 @@ impl Journey {
         }
     }
 
+    /// The username that the person may mean to sign in with.
+    pub(super) fn login_hint(&self) -> Option<&str> {
+        match self {
+            Self::Current(request) => request.login_hint(),
+            Self::Legacy(_) => None,
+        }
+    }
+
     /// What the person has to do next; `sign_in_again` disregards the session.
     pub(super) fn next_step(
         &self,
         session: Option<Session>,
         sign_in_again: bool,
         registry: &Registry,
+        now: Timestamp,
     ) -> Step {
         match self {
-            Self::Current(request) => next_step(request.prompt(), session, registry),
+            Self::Current(request) => {
+                let session = session.filter(|session| request.accepts(session, now));
+                next_step(request.prompt(), session, registry)
+            }
             Self::Legacy(request) => {
                 let expected = request.expected_user();
                 let session = session.filter(|session| {

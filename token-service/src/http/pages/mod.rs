@@ -16,6 +16,7 @@ mod select_account;
 mod sign_in;
 mod stylesheet;
 mod templates;
+mod texts;
 
 use actix_web::http::header;
 use actix_web::web::{self, ServiceConfig};

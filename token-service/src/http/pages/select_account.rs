@@ -40,8 +40,8 @@ pub(super) async fn select(
     };
     let account = fields
         .get("account")
-        .and_then(|position| position.parse::<usize>().ok())
-        .and_then(|position| signed_in.user().accounts.get(position))
+        .and_then(|named| named.split_once(' '))
+        .and_then(|(site, user_id)| signed_in.account(user_id, site))
         .ok_or(PageFailure::Account)?;
     let location = journey
         .issue(&http, &service, &signed_in, account, now)

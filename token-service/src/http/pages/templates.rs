@@ -1,6 +1,5 @@
 //! The pages' data. The texts are in `templates/`.
 
-use std::fmt;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -10,10 +9,13 @@ use url::Url;
 use super::super::paths;
 use super::journey::Journey;
 use super::stylesheet;
+use super::texts::{self, Texts};
 use crate::registry::{LinkedAccount, RedirectUri};
 
 /// What the pages of one request have in common.
 pub(super) struct Flow<'a> {
+    /// The language.
+    pub texts: &'static Texts,
     /// The client's name.
     pub client: &'a str,
     /// Where the person will be sent, in words.
@@ -31,10 +33,16 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    pub(super) fn new(journey: &'a Journey, csrf: String, issuer: &str) -> Self {
+    pub(super) fn new(
+        journey: &'a Journey,
+        csrf: String,
+        issuer: &str,
+        texts: &'static Texts,
+    ) -> Self {
         Self {
+            texts,
             client: &journey.client().name,
-            destination: in_words(journey.redirect_uri()),
+            destination: in_words(journey.redirect_uri(), texts),
             request: journey.continuation(),
             csrf,
             cancel: journey.cancel(issuer),
@@ -42,10 +50,23 @@ impl<'a> Flow<'a> {
             expected_user: journey.expected_user(),
         }
     }
+
+    /// A text about this request, as HTML.
+    fn html(&self, text: &str) -> String {
+        texts::html(
+            text,
+            &[("client", self.client), ("destination", &self.destination)],
+        )
+    }
+
+    /// The same without markup.
+    fn plain(&self, text: &str) -> String {
+        texts::plain(text, &[("client", self.client)])
+    }
 }
 
 /// A redirect URI as people understand it: the host of a web address, else where the app is.
-fn in_words(redirect_uri: &RedirectUri) -> String {
+fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
     let Ok(url) = Url::parse(redirect_uri.as_str()) else {
         return redirect_uri.to_string();
     };
@@ -54,8 +75,8 @@ fn in_words(redirect_uri: &RedirectUri) -> String {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         },
-        ("http", Some(_)) => "an app on this device".to_owned(),
-        (scheme, _) => format!("the app on this device that opens {scheme}: links"),
+        ("http", Some(_)) => texts.app_on_this_device.to_owned(),
+        (scheme, _) => texts::plain(texts.app_that_opens, &[("scheme", scheme)]),
     }
 }
 
@@ -89,21 +110,15 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Problem {
+    pub(super) fn say(self, texts: &Texts) -> String {
         match self {
-            Self::PasswordRefused => {
-                formatter.write_str("Username or password is wrong. Check both and try again.")
+            Self::PasswordRefused => texts.password_refused.to_owned(),
+            Self::CodeWrong => texts.code_wrong.to_owned(),
+            Self::CodeUsed => texts.code_used.to_owned(),
+            Self::Wait(wait) => {
+                texts::plain(texts.wait, &[("seconds", &wait.as_secs().to_string())])
             }
-            Self::CodeWrong => formatter
-                .write_str("This code is not right. Enter the one that your app shows now."),
-            Self::CodeUsed => formatter
-                .write_str("This code has been used. Wait until your app shows the next one."),
-            Self::Wait(wait) => write!(
-                formatter,
-                "There were too many wrong attempts. Wait {} seconds, then try again.",
-                wait.as_secs()
-            ),
         }
     }
 }
@@ -134,10 +149,22 @@ pub(super) struct SelectAccountPage<'a> {
     pub accounts: &'a [LinkedAccount],
 }
 
+impl SelectAccountPage<'_> {
+    fn why(&self) -> String {
+        let values = [
+            ("username", self.username),
+            ("client", self.flow.client),
+            ("destination", &self.flow.destination),
+        ];
+        texts::html(self.flow.texts.choose_account_why, &values)
+    }
+}
+
 /// Who is signed in with this browser.
 #[derive(Template)]
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
+    pub texts: &'static Texts,
     pub username: Option<&'a str>,
     pub csrf: String,
 }

@@ -119,3 +119,15 @@ pub(super) fn prompt(parameters: &Parameters<'_>) -> Result<Prompt, RedirectErro
         })
         .ok_or(RedirectError::PromptUnsupported)
 }
+
+/// `max_age` is a number of seconds (OpenID Connect Core §3.1.2.1).
+pub(super) fn max_age(parameters: &Parameters<'_>) -> Result<Option<u64>, RedirectError> {
+    let Some(sent) = parameters.get("max_age") else {
+        return Ok(None);
+    };
+    Some(sent)
+        .filter(|sent| sent.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|sent| sent.parse().ok())
+        .map(Some)
+        .ok_or(RedirectError::MaxAgeMalformed)
+}

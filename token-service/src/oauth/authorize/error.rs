@@ -112,6 +112,8 @@ pub enum RedirectError {
     ScopeNotPermitted,
     /// `prompt` has an unknown value, or `none` with others.
     PromptUnsupported,
+    /// `max_age` is no number of seconds.
+    MaxAgeMalformed,
     /// `prompt=none` without a complete sign-in (OpenID Connect Core §3.1.2.6).
     LoginRequired,
     /// `prompt=none` with several linked accounts (OpenID Connect Core §3.1.2.6).
@@ -134,7 +136,8 @@ impl RedirectError {
             | Self::ChallengeMethodMissing
             | Self::ChallengeMethodUnsupported
             | Self::ChallengeMissingForMethod
-            | Self::PromptUnsupported => "invalid_request",
+            | Self::PromptUnsupported
+            | Self::MaxAgeMalformed => "invalid_request",
             Self::ResponseTypeUnsupported => "unsupported_response_type",
             Self::ScopeNotPermitted => "invalid_scope",
             Self::LoginRequired => "login_required",
@@ -167,6 +170,7 @@ impl RedirectError {
             Self::PromptUnsupported => {
                 "prompt must be none, or a list of login, consent and select_account"
             }
+            Self::MaxAgeMalformed => "max_age must be a whole number of seconds",
             Self::LoginRequired => "The user must sign in, and prompt=none forbids to ask",
             Self::AccountSelectionRequired => {
                 "The user must choose a linked account, and prompt=none forbids to ask"

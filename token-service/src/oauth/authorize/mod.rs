@@ -15,8 +15,10 @@ use std::sync::Arc;
 use url::form_urlencoded;
 
 use super::parameters::Parameters;
+use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{Client, Registry, Scope};
+use crate::store::Session;
 
 pub use destination::Destination;
 pub use error::{AuthorizeError, RedirectError, UnsafeRequest};
@@ -44,6 +46,8 @@ pub struct AuthorizationRequest {
     code_challenge: Option<Digest>,
     scope: Scope,
     prompt: Prompt,
+    max_age: Option<u64>,
+    login_hint: Option<String>,
     query: String,
 }
 
@@ -66,6 +70,7 @@ impl AuthorizationRequest {
         let code_challenge = checks::code_challenge(&parameters, &client).map_err(refuse)?;
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
+        let max_age = checks::max_age(&parameters).map_err(refuse)?;
         Ok(Self {
             query: canonical_query(&parameters),
             client,
@@ -73,6 +78,8 @@ impl AuthorizationRequest {
             code_challenge,
             scope,
             prompt,
+            max_age,
+            login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
         })
     }
 
@@ -94,8 +101,22 @@ impl AuthorizationRequest {
         self.prompt
     }
 
+    /// Whether the sign-in of `session` is recent enough for the client (`max_age`, OpenID Connect Core §3.1.2.1).
+    #[must_use]
+    pub fn accepts(&self, session: &Session, now: Timestamp) -> bool {
+        self.max_age.is_none_or(|max_age| {
+            max_age > 0 && now.since(session.authenticated_at).as_secs() <= max_age
+        })
+    }
+
+    /// The username that the client expects (`login_hint`, OpenID Connect Core §3.1.2.1).
+    #[must_use]
+    pub fn login_hint(&self) -> Option<&str> {
+        self.login_hint.as_deref()
+    }
+
     /// The query that pages carry on: the same request without `prompt`, which has had its effect once a page
-    /// shows. Otherwise `prompt=login` would ask again for ever.
+    /// shows. Otherwise `prompt=login`, or `max_age=0`, which means the same, would ask again for ever.
     #[must_use]
     pub fn continuation(&self) -> &str {
         &self.query
@@ -118,12 +139,15 @@ fn canonical_query(parameters: &Parameters<'_>) -> String {
         "state",
         "code_challenge",
         "code_challenge_method",
+        "max_age",
+        "login_hint",
     ];
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(
             carried
                 .into_iter()
-                .filter_map(|name| Some((name, parameters.get(name)?))),
+                .filter_map(|name| Some((name, parameters.get(name)?)))
+                .filter(|carried| *carried != ("max_age", "0")),
         )
         .finish()
 }

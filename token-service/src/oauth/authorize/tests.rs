@@ -361,6 +361,7 @@ fn session(username: &str, stage: SessionStage) -> Option<Session> {
         amr: vec!["USERNAME_PASSWORD".to_owned()],
         authenticated_at: Timestamp::from_seconds(1),
         expires_at: Timestamp::from_seconds(2),
+        ends_at: Timestamp::from_seconds(2),
     })
 }
 
@@ -427,4 +428,40 @@ fn a_code_stands_for_request_session_and_account() {
     assert_eq!(record.amr, session.amr);
     assert_eq!(record.authenticated_at, session.authenticated_at);
     assert_eq!(record.expires_at, Timestamp::from_seconds(60));
+}
+
+/// OpenID Connect Core §3.1.2.1.
+#[test]
+fn max_age_bounds_how_long_ago_the_sign_in_was() {
+    let request = |extra: &str| validate(&format!("{WEB}&response_type=code{extra}")).unwrap();
+    let signed_in = session("one", SessionStage::SignedIn).unwrap();
+    let later = |seconds| signed_in.authenticated_at + std::time::Duration::from_secs(seconds);
+    let accepts = |extra: &str, seconds| request(extra).accepts(&signed_in, later(seconds));
+    assert!(accepts("", 1_000_000));
+    assert!(accepts("&max_age=60", 60));
+    assert!(!accepts("&max_age=60", 61));
+    assert!(!accepts("&max_age=0", 0), "asks again, as prompt=login");
+    assert!(request("&max_age=60").continuation().contains("max_age=60"));
+    assert!(!request("&max_age=0").continuation().contains("max_age"));
+    for malformed in ["-1", "+1", "1.5", "x", "99999999999999999999"] {
+        let query = format!("{WEB}&response_type=code&max_age={malformed}").replace("=+", "=%2B");
+        assert!(
+            matches!(
+                validate(&query),
+                Err(AuthorizeError::Redirect(_, RedirectError::MaxAgeMalformed))
+            ),
+            "{malformed}"
+        );
+    }
+}
+
+#[test]
+fn a_login_hint_is_carried_on() {
+    let hinted = validate(&format!(
+        "{WEB}&response_type=code&login_hint=ada%40example.com"
+    ))
+    .unwrap();
+    assert_eq!(hinted.login_hint(), Some("ada@example.com"));
+    let carried = validate(hinted.continuation()).unwrap();
+    assert_eq!(carried.login_hint(), Some("ada@example.com"));
 }

@@ -325,6 +325,16 @@ impl Store for RedbStore {
         Ok(session.filter(|session| now < session.expires_at))
     }
 
+    async fn extend_session(
+        &self,
+        id: Digest,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| sessions::extend(tables, id.as_bytes(), expires_at, now))
+            .await
+    }
+
     async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
         self.write(move |tables, _| sessions::end(tables, id.as_bytes()))
             .await

@@ -4,6 +4,7 @@ use redb::ReadableTable as _;
 
 use super::fault::Fault;
 use super::tables::{Expiring, Tables, decode, encode};
+use crate::clock::Timestamp;
 use crate::store::Session;
 
 /// Starts a session and ends the one that it replaces.
@@ -23,6 +24,29 @@ pub(super) fn start(
         .open()?
         .insert((session.username.as_str(), id), ())?;
     tables.expire(Expiring::Session, id, session.expires_at)
+}
+
+/// Moves the expiry of a live session.
+pub(super) fn extend(
+    tables: &mut Tables<'_>,
+    id: &[u8; 32],
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let before: Session = match tables.sessions.open()?.get(id)? {
+        Some(row) => decode(row.value())?,
+        None => return Ok(()),
+    };
+    if before.expires_at <= now {
+        return Ok(());
+    }
+    tables.keep(Expiring::Session, id, before.expires_at)?;
+    let row = encode(&Session {
+        expires_at,
+        ..before
+    })?;
+    tables.sessions.open()?.insert(id, row.as_slice())?;
+    tables.expire(Expiring::Session, id, expires_at)
 }
 
 /// Ends a session, if there is one.

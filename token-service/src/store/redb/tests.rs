@@ -144,6 +144,7 @@ async fn no_code_and_no_session_id_is_in_the_file() {
         amr: vec![],
         authenticated_at: at(0),
         expires_at: at(10),
+        ends_at: at(10),
     };
     store
         .start_session(Digest::of(session_id.as_bytes()), session, None)
