@@ -92,7 +92,7 @@ impl Ports {
 
 /// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
 /// so that no connection takes one between the look and its use.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 10_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

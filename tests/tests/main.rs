@@ -9,6 +9,7 @@
 
 mod api;
 mod authorize;
+mod browser;
 mod client_libraries;
 mod discovery;
 mod early_access;
