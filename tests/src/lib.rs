@@ -3,12 +3,14 @@
 //! `make up` and the end-to-end tests share this code, so what the tests prove is what people run.
 
 mod artifacts;
+mod chromedriver;
 mod envoy;
 mod pair;
 mod ports;
 mod process;
 
 pub use artifacts::Artifacts;
+pub use chromedriver::Chromedriver;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
 pub use process::Process;

@@ -292,7 +292,7 @@ impl Drop for Pair {
 }
 
 /// The status of a GET, or `None` when nobody answers.
-fn status_of(url: &str) -> Option<u16> {
+pub(crate) fn status_of(url: &str) -> Option<u16> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .proxy(None)

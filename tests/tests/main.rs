@@ -9,6 +9,7 @@
 
 mod api;
 mod authorize;
+mod browser;
 mod client_libraries;
 mod discovery;
 mod early_access;
@@ -22,5 +23,6 @@ mod refresh;
 mod restart;
 mod revocation;
 mod second_host;
+mod sign_in;
 mod support;
 mod token;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use url::Url;
+use url::{Host, Url};
 
 /// Which client the pattern is registered for; each kind has its own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +99,15 @@ impl RedirectUri {
     }
 
     /// The source expression that a `form-action` directive needs so that a form's answer may redirect here:
-    /// the origin of an http(s) URI, the scheme of any other (CSP3 §2.3.1).
+    /// the origin of an http(s) URI, the scheme of any other (CSP3 §2.3.1). The grammar has no IPv6 addresses, and
+    /// browsers ignore a source that holds one, so that for these any host of the port has to do.
     #[must_use]
     pub fn form_action_source(&self) -> String {
         match Url::parse(&self.0) {
+            Ok(url) if matches!(url.host(), Some(Host::Ipv6(_))) => match url.port() {
+                Some(port) => format!("{}://*:{port}", url.scheme()),
+                None => format!("{}://*", url.scheme()),
+            },
             Ok(url) if url.origin().is_tuple() => url.origin().ascii_serialization(),
             Ok(url) => format!("{}:", url.scheme()),
             Err(_) => String::new(),
@@ -421,6 +426,8 @@ mod tests {
         };
         assert_eq!(source("https://a.example/cb"), "https://a.example");
         assert_eq!(source("http://127.0.0.1:8000/cb"), "http://127.0.0.1:8000");
+        assert_eq!(source("http://[::1]:8000/cb"), "http://*:8000");
+        assert_eq!(source("http://[::1]/cb"), "http://*");
         assert_eq!(source("com.example.app:/cb"), "com.example.app:");
     }
 }

@@ -1,0 +1,89 @@
+//! Choosing among linked accounts (spec §4.1).
+
+use super::sign_in::{sign_in, sign_in_as_ada};
+use super::{App, Chromium};
+
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+
+#[test]
+fn several_accounts_are_listed_with_their_sites() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    window.expect_heading("Choose an account");
+    window.expect_text("grace@example.com");
+    let accounts = "//fieldset[legend]//button";
+    assert_eq!(window.count(accounts), 3);
+    for (position, name, site) in [
+        (1, "ghopper", "https://us1.example.com"),
+        (2, "ghopper-navy", "https://us1.example.com"),
+        (3, "grace.hopper", "https://eu1.example.com"),
+    ] {
+        let account = window.expect(&format!("({accounts})[{position}]")).text();
+        let words: Vec<&str> = account.split_whitespace().collect();
+        assert_eq!(words, [name, site]);
+    }
+    window.press("grace.hopper");
+    window.expect_heading("Back in the app");
+}
+
+/// Nothing but Tab, Enter and letters, from the first page to the application.
+#[test]
+fn the_keyboard_alone_is_enough() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+    // The focus starts in the first field.
+    window.type_at_focus("grace@example.com");
+    window.type_at_focus(TAB);
+    window.type_at_focus("demo-password-of-grace");
+    window.type_at_focus(TAB);
+    assert_eq!(window.focused(), "Sign in");
+    assert!(window.shows_focus(), "the focus is visible");
+    window.type_at_focus(ENTER);
+    window.expect_heading("Choose an account");
+    let mut order = vec![];
+    for _ in 0..3 {
+        window.type_at_focus(TAB);
+        assert!(window.shows_focus(), "the focus is visible");
+        order.push(window.focused());
+    }
+    let names: Vec<&str> = order
+        .iter()
+        .filter_map(|text| text.split_whitespace().next())
+        .collect();
+    assert_eq!(names, ["ghopper", "ghopper-navy", "grace.hopper"]);
+    window.type_at_focus(ENTER);
+    window.expect_heading("Back in the app");
+}
+
+/// Starting again shows the selector, and somebody else may sign in.
+#[test]
+fn accounts_are_switched_by_starting_again() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    window.press("ghopper-navy");
+    window.expect_heading("Back in the app");
+    window.visit(&app.authorize());
+    window.expect_heading("Choose an account");
+    window.press("grace.hopper");
+    window.expect_heading("Back in the app");
+    window.visit(&app.authorize());
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+}
+
+/// D-7.
+#[test]
+fn a_person_without_account_is_told_at_the_application() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "mary@example.com", "demo-password-of-mary");
+    window.expect_heading("Back in the app");
+    let address = window.address();
+    assert!(address.as_str().contains("error=access_denied"));
+}

@@ -1,0 +1,107 @@
+//! An application on this machine: a small web server that people are sent back to.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use url::form_urlencoded;
+
+use super::lobby;
+use crate::support::Pkce;
+
+/// A page or file of an application, by its path.
+type File = (&'static str, &'static str, String);
+
+/// A running application. It serves until the tests are over.
+pub(super) struct App {
+    /// Its origin, such as `http://127.0.0.1:40123`.
+    pub(super) origin: String,
+    port: u16,
+}
+
+impl App {
+    /// The Installed Application of the demo, which only says that the person is back.
+    pub(super) fn start() -> Self {
+        Self::serving("127.0.0.1", vec![])
+    }
+
+    /// An application at `host` with these files, each a path, a content type and a content.
+    pub(super) fn serving(host: &str, mut files: Vec<File>) -> Self {
+        files.push((
+            "/callback",
+            "text/html",
+            "<!doctype html><title>App</title><h1>Back in the app</h1>".to_owned(),
+        ));
+        let listener = TcpListener::bind(format!("{host}:0")).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let files = Arc::new(files);
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let (connection, files) = (connection.unwrap(), Arc::clone(&files));
+                // Browsers open connections that they may use later.
+                std::thread::spawn(move || answer(connection, &files));
+            }
+        });
+        Self {
+            origin: format!("http://{host}:{port}"),
+            port,
+        }
+    }
+
+    /// The same application under another name of this machine, which to browsers is another site.
+    pub(super) fn other_site(&self) -> String {
+        format!("http://localhost:{}", self.port)
+    }
+
+    /// Its redirect URI.
+    pub(super) fn callback(&self) -> String {
+        format!("{}/callback", self.origin)
+    }
+
+    /// The address that starts signing in to it.
+    pub(super) fn authorize(&self) -> String {
+        self.authorize_with(&[])
+    }
+
+    /// Likewise, with further parameters.
+    pub(super) fn authorize_with(&self, parameters: &[(&str, &str)]) -> String {
+        authorize("installed-demo", &self.callback(), parameters)
+    }
+}
+
+/// The address that starts signing in to this public client.
+pub(super) fn authorize(client: &str, redirect_uri: &str, parameters: &[(&str, &str)]) -> String {
+    let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", client),
+            ("redirect_uri", redirect_uri),
+            ("code_challenge", &pkce.challenge),
+            ("code_challenge_method", "S256"),
+        ])
+        .extend_pairs(parameters)
+        .finish();
+    format!("{}/auth/authorize?{query}", lobby())
+}
+
+fn answer(mut connection: TcpStream, files: &[File]) {
+    let mut lines = BufReader::new(&connection).lines().map_while(Result::ok);
+    let Some(request) = lines.next() else { return };
+    // The headers, to their end.
+    lines.by_ref().take_while(|line| !line.is_empty()).count();
+    let target = request.split(' ').nth(1).unwrap_or_default();
+    let path = target.split('?').next().unwrap_or_default();
+    let (status, kind, content) = files
+        .iter()
+        .find(|(name, ..)| *name == path)
+        .map_or(("404 Not Found", "text/plain", ""), |(_, kind, content)| {
+            ("200 OK", kind, content)
+        });
+    let length = content.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    // A browser that has gone away misses nothing.
+    let _gone = connection.write_all(format!("{head}{content}").as_bytes());
+}

@@ -1,0 +1,146 @@
+//! What the pages look like: light, dark, narrow; and whether everybody can use them (axe-core).
+//!
+//! Leaves a picture of each in `target/screenshots`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::sign_in::sign_in;
+use super::{App, Chromium, lobby, pair};
+
+/// Shows each page to `look`, with its name.
+fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
+    let app = App::start();
+    let mut see = |name: &str, heading: &str| {
+        window.expect_heading(heading);
+        look(name);
+    };
+    window.visit(&super::app::authorize("nobody", &app.callback(), &[]));
+    see("error", "This did not work");
+    window.visit(&app.authorize());
+    see("sign-in", "Sign in");
+    sign_in(window, "nobody@example.com", "not-the-password");
+    window.expect("//*[@role='alert']");
+    see("sign-in-refused", "Sign in");
+    sign_in(window, "joan@example.com", "demo-password-of-joan");
+    see("second-factor", "Enter your code");
+    window.fill("Six-digit code", "00000");
+    window.press("Continue");
+    window.expect("//*[@role='alert']");
+    see("second-factor-refused", "Enter your code");
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
+    sign_in(window, "grace@example.com", "demo-password-of-grace");
+    see("choose-an-account", "Choose an account");
+    window.visit(&format!("{}/auth/", lobby()));
+    see("signed-in", "You are signed in");
+    window.press("Sign out");
+    see("signed-out", "You are not signed in");
+}
+
+fn keep_picture(window: &Chromium, name: &str) {
+    let folder = pair()
+        .pair
+        .artifacts()
+        .filter
+        .ancestors()
+        .nth(3)
+        .unwrap()
+        .join("screenshots");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("{name}.png")), window.screenshot()).unwrap();
+}
+
+/// What axe-core finds wrong with the page.
+fn violations(window: &Chromium) -> Vec<String> {
+    let axe =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node_modules/axe-core/axe.min.js");
+    window.inspect(&std::fs::read_to_string(axe).unwrap());
+    let report = window.inspect_later(
+        "const done = arguments[arguments.length - 1];
+         axe.run(document, {resultTypes: ['violations', 'incomplete']})
+            .then(done, error => done({error: String(error)}))",
+    );
+    let list = |kind: &str| -> Vec<Value> {
+        let list = report[kind].as_array();
+        list.unwrap_or_else(|| panic!("axe-core: {report}")).clone()
+    };
+    assert!(list("passes").len() > 10, "axe-core looked at the page");
+    list("violations")
+        .into_iter()
+        .chain(list("incomplete"))
+        .map(|finding| format!("{}: {}", finding["help"], finding["nodes"]))
+        .collect()
+}
+
+fn is_accessible(scheme: &str) {
+    let window = Chromium::open();
+    window.prefer(scheme);
+    window.resize(1024, 768);
+    every_page(&window, |name| {
+        let none: [String; 0] = [];
+        assert_eq!(violations(&window), none, "{name}, {scheme}");
+        keep_picture(&window, &format!("{name}-{scheme}"));
+    });
+}
+
+#[test]
+fn every_light_page_is_accessible() {
+    is_accessible("light");
+}
+
+#[test]
+fn every_dark_page_is_accessible() {
+    is_accessible("dark");
+}
+
+/// WCAG 2.2, success criterion 1.4.10.
+#[test]
+fn no_page_scrolls_sideways_at_320_pixels() {
+    let window = Chromium::open();
+    window.resize(320, 640);
+    every_page(&window, |name| {
+        let widths = window.inspect(
+            "return [innerWidth, document.documentElement.scrollWidth, document.body.scrollWidth]",
+        );
+        assert_eq!(widths, serde_json::json!([320, 320, 320]), "{name}");
+        keep_picture(&window, &format!("{name}-320"));
+    });
+}
+
+/// The page and its card are bright or dark as a whole, by what the person prefers.
+#[test]
+fn pages_are_dark_for_who_prefers_dark_pages() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+    let brightness = |element: &str, property: &str| {
+        let script =
+            format!("return getComputedStyle(document.querySelector('{element}')).{property}");
+        let color = window.inspect(&script).as_str().unwrap().to_owned();
+        let parts = color.trim_start_matches("rgb(").trim_end_matches(')');
+        let sum: u32 = parts
+            .split(", ")
+            .map(|part| part.parse::<u32>().unwrap())
+            .sum();
+        sum / 3
+    };
+    for (scheme, is_dark) in [("light", false), ("dark", true), ("light", false)] {
+        window.prefer(scheme);
+        for (element, property, is_ground) in [
+            ("body", "backgroundColor", true),
+            ("main", "backgroundColor", true),
+            ("input[name=username]", "backgroundColor", true),
+            ("h1", "color", false),
+            ("label", "color", false),
+        ] {
+            let brightness = brightness(element, property);
+            assert_eq!(
+                brightness < 128,
+                is_dark == is_ground,
+                "{scheme} {element} {property}: {brightness}"
+            );
+        }
+    }
+}

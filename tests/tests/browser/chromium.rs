@@ -1,0 +1,385 @@
+//! A window of Chromium with a profile of its own.
+//!
+//! Pages are read as people read them: headings, labels, buttons, links. Everything that is looked for is waited for.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tests::Chromedriver;
+use tokio::runtime::Runtime;
+use url::Url;
+
+use super::pair;
+
+/// How long something may take to appear: a debug build on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One window; it closes when it is dropped.
+pub(super) struct Chromium {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Chromium {
+    /// Opens a window of a person who reads English and prefers light pages.
+    pub(super) fn open() -> Self {
+        static DRIVER: LazyLock<Chromedriver> =
+            LazyLock::new(|| Chromedriver::start(pair().pair.log_directory()).unwrap());
+
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let client = runtime
+            .block_on(
+                ClientBuilder::new(HttpConnector::new())
+                    .capabilities(capabilities())
+                    .connect(&DRIVER.url()),
+            )
+            .unwrap();
+        let window = Self { runtime, client };
+        window.prefer("light");
+        window
+    }
+
+    /// Opens `address`. That the address cannot be shown is no failure: redirects to apps end so.
+    pub(super) fn visit(&self, address: &str) {
+        if let Err(error) = self.runtime.block_on(self.client.goto(address)) {
+            assert!(error.to_string().contains("net::ERR_"), "{error}");
+        }
+    }
+
+    /// Waits until the page's heading is `heading`.
+    #[track_caller]
+    pub(super) fn expect_heading(&self, heading: &str) {
+        self.expect(&format!("//h1[normalize-space()={}]", quoted(heading)));
+    }
+
+    /// Waits until the page says `text` somewhere, in one element.
+    #[track_caller]
+    pub(super) fn expect_text(&self, text: &str) {
+        self.expect(&format!(
+            "//body//*[contains(normalize-space(), {})]",
+            quoted(text)
+        ));
+    }
+
+    /// Waits until an element is there.
+    #[track_caller]
+    pub(super) fn expect(&self, xpath: &str) -> Element<'_> {
+        let found = self.runtime.block_on(
+            self.client
+                .wait()
+                .at_most(PATIENCE)
+                .for_element(Locator::XPath(xpath)),
+        );
+        match found {
+            Ok(element) => Element {
+                window: self,
+                element,
+            },
+            Err(error) => panic!(
+                "no {xpath} at {}: {error}\n{}",
+                self.address(),
+                self.runtime
+                    .block_on(self.client.source())
+                    .unwrap_or_default()
+            ),
+        }
+    }
+
+    /// Whether an element is on the page now.
+    pub(super) fn has(&self, xpath: &str) -> bool {
+        self.count(xpath) > 0
+    }
+
+    /// How many such elements are on the page now.
+    pub(super) fn count(&self, xpath: &str) -> usize {
+        self.runtime
+            .block_on(self.client.find_all(Locator::XPath(xpath)))
+            .unwrap()
+            .len()
+    }
+
+    /// The field that this label names.
+    #[track_caller]
+    pub(super) fn field(&self, label: &str) -> Element<'_> {
+        self.expect(&format!(
+            "//input[@id=//label[normalize-space()={}]/@for]",
+            quoted(label)
+        ))
+    }
+
+    /// Types into the field that this label names, in place of what it holds.
+    #[track_caller]
+    pub(super) fn fill(&self, label: &str, text: &str) {
+        let field = self.field(label);
+        self.runtime.block_on(field.element.clear()).unwrap();
+        field.type_text(text);
+    }
+
+    /// Presses the button that begins with this text.
+    #[track_caller]
+    pub(super) fn press(&self, text: &str) {
+        self.expect(&format!(
+            "//button[starts-with(normalize-space(), {})]",
+            quoted(text)
+        ))
+        .click();
+    }
+
+    /// Follows the link with this text.
+    #[track_caller]
+    pub(super) fn follow(&self, text: &str) {
+        self.expect(&format!(
+            "//a[starts-with(normalize-space(), {})]",
+            quoted(text)
+        ))
+        .click();
+    }
+
+    /// Presses a key, or types, where the focus is.
+    pub(super) fn type_at_focus(&self, keys: &str) {
+        let focused = self.runtime.block_on(self.client.active_element()).unwrap();
+        self.runtime.block_on(focused.send_keys(keys)).unwrap();
+    }
+
+    /// The text of what has the focus.
+    pub(super) fn focused(&self) -> String {
+        let focused = self.runtime.block_on(self.client.active_element()).unwrap();
+        self.runtime.block_on(focused.text()).unwrap()
+    }
+
+    /// Whether what has the focus is marked by a line around it.
+    pub(super) fn shows_focus(&self) -> bool {
+        let style = "const style = getComputedStyle(document.activeElement);
+            return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2";
+        self.inspect(style) == true
+    }
+
+    /// Goes back in the history.
+    pub(super) fn back(&self) {
+        self.runtime.block_on(self.client.back()).unwrap();
+    }
+
+    /// The address that the window shows.
+    pub(super) fn address(&self) -> Url {
+        self.runtime.block_on(self.client.current_url()).unwrap()
+    }
+
+    /// The page's title.
+    pub(super) fn title(&self) -> String {
+        self.runtime.block_on(self.client.title()).unwrap()
+    }
+
+    /// The names and values of the cookies that the window would send to the page's server.
+    pub(super) fn cookies(&self) -> Vec<(String, String)> {
+        let cookies = self.runtime.block_on(self.client.get_all_cookies());
+        cookies
+            .unwrap()
+            .into_iter()
+            .map(|cookie| (cookie.name().to_owned(), cookie.value().to_owned()))
+            .collect()
+    }
+
+    /// Gives the window a cookie of the page's server.
+    pub(super) fn set_cookie(&self, name: &str, value: &str) {
+        let cookie = fantoccini::cookies::Cookie::new(name.to_owned(), value.to_owned());
+        self.runtime
+            .block_on(self.client.add_cookie(cookie))
+            .unwrap();
+    }
+
+    /// Looks into the frame in place of the page around it.
+    pub(super) fn enter_frame(&self, xpath: &str) {
+        let frame = self.expect(xpath).element;
+        self.runtime.block_on(frame.enter_frame()).unwrap();
+    }
+
+    /// Looks at the page around the frame again.
+    pub(super) fn leave_frame(&self) {
+        self.runtime
+            .block_on(self.client.enter_parent_frame())
+            .unwrap();
+    }
+
+    /// What a script returns that looks at the page from outside; the page's own policy is no matter.
+    pub(super) fn inspect(&self, script: &str) -> Value {
+        self.runtime
+            .block_on(self.client.execute(script, vec![]))
+            .unwrap()
+    }
+
+    /// What a script hands to its last argument, later.
+    pub(super) fn inspect_later(&self, script: &str) -> Value {
+        self.runtime
+            .block_on(self.client.execute_async(script, vec![]))
+            .unwrap()
+    }
+
+    /// A picture of the page, as PNG.
+    pub(super) fn screenshot(&self) -> Vec<u8> {
+        self.runtime.block_on(self.client.screenshot()).unwrap()
+    }
+
+    /// The person prefers `light` or `dark` pages.
+    pub(super) fn prefer(&self, scheme: &str) {
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            &json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
+        );
+    }
+
+    /// Makes the window `width` pixels wide, as on a small telephone.
+    pub(super) fn resize(&self, width: u32, height: u32) {
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            &json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
+        );
+    }
+
+    /// Pages that are opened from now on run no script.
+    pub(super) fn disable_scripts(&self) {
+        self.devtools(
+            "Emulation.setScriptExecutionDisabled",
+            &json!({"value": true}),
+        );
+    }
+
+    /// Waits until `found` finds something in what the network did, event by event (Chrome DevTools Protocol).
+    #[track_caller]
+    pub(super) fn network_event<T>(&self, found: impl Fn(&Value) -> Option<T>) -> T {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        let mut seen = vec![];
+        while std::time::Instant::now() < deadline {
+            let log = self.issue("se/log", &json!({"type": "performance"}));
+            for entry in log.as_array().unwrap() {
+                let entry: Value =
+                    serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
+                let event = &entry["message"];
+                if let Some(found) = found(event) {
+                    return found;
+                }
+                seen.push(format!("{} {}", event["method"], event["params"]));
+            }
+        }
+        panic!("not among the events:\n{}", seen.join("\n"));
+    }
+
+    fn devtools(&self, command: &str, parameters: &Value) {
+        self.issue(
+            "goog/cdp/execute",
+            &json!({"cmd": command, "params": parameters}),
+        );
+    }
+
+    fn issue(&self, path: &'static str, body: &Value) -> Value {
+        let command = Vendor {
+            path,
+            body: body.to_string(),
+        };
+        self.runtime
+            .block_on(self.client.issue_cmd(command))
+            .unwrap()
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        if let Err(error) = self.runtime.block_on(self.client.clone().close()) {
+            eprintln!("a window did not close: {error}");
+        }
+    }
+}
+
+/// Something on a page.
+pub(super) struct Element<'w> {
+    window: &'w Chromium,
+    element: fantoccini::elements::Element,
+}
+
+impl Element<'_> {
+    pub(super) fn click(&self) {
+        self.window.runtime.block_on(self.element.click()).unwrap();
+    }
+
+    pub(super) fn type_text(&self, text: &str) {
+        let typing = self.element.send_keys(text);
+        self.window.runtime.block_on(typing).unwrap();
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Option<String> {
+        let value = self.element.attr(name);
+        self.window.runtime.block_on(value).unwrap()
+    }
+
+    /// What a field holds.
+    pub(super) fn value(&self) -> String {
+        let value = self.element.prop("value");
+        self.window.runtime.block_on(value).unwrap().unwrap()
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.window.runtime.block_on(self.element.text()).unwrap()
+    }
+}
+
+fn capabilities() -> Capabilities {
+    let mut arguments = vec![
+        "--headless=new".to_owned(),
+        // Containers have a small /dev/shm.
+        "--disable-dev-shm-usage".to_owned(),
+        "--no-proxy-server".to_owned(),
+        "--accept-lang=en-GB".to_owned(),
+    ];
+    // Chromium refuses to run as root in its sandbox.
+    if is_root() {
+        arguments.push("--no-sandbox".to_owned());
+    }
+    let capabilities = json!({
+        "browserName": "chrome",
+        "goog:chromeOptions": {"args": arguments},
+        "goog:loggingPrefs": {"performance": "ALL"},
+    });
+    let Value::Object(capabilities) = capabilities else {
+        panic!("capabilities are an object")
+    };
+    capabilities
+}
+
+fn is_root() -> bool {
+    let id = std::process::Command::new("id").arg("-u").output().unwrap();
+    id.stdout.trim_ascii() == b"0"
+}
+
+/// A text as an XPath literal.
+fn quoted(text: &str) -> String {
+    assert!(!text.contains('"'), "{text}");
+    format!("\"{text}\"")
+}
+
+/// A command of Chromium's own.
+#[derive(Debug)]
+struct Vendor {
+    path: &'static str,
+    body: String,
+}
+
+impl WebDriverCompatibleCommand for Vendor {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
+        base.join(&format!(
+            "session/{}/{}",
+            session.unwrap_or_default(),
+            self.path
+        ))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (ureq::http::Method, Option<String>) {
+        (ureq::http::Method::POST, Some(self.body.clone()))
+    }
+}

@@ -1,0 +1,35 @@
+//! The pages in a real Chromium, driven over WebDriver: what people see, reach and are protected from.
+
+mod accounts;
+mod app;
+mod appearance;
+mod attacks;
+mod chromium;
+mod return_to_app;
+mod sign_in;
+
+use std::sync::LazyLock;
+
+use app::App;
+use chromium::Chromium;
+
+use crate::support::OwnPair;
+
+/// The pair of the browser tests, with people of their own: who signs in slowly or wrongly is in nobody's way.
+fn pair() -> &'static OwnPair {
+    static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
+        let pair = OwnPair::start(&[]);
+        let registrations = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/browser/registrations.toml"
+        );
+        pair.operate(&["apply", registrations], "").done();
+        pair
+    });
+    &PAIR
+}
+
+/// {lobby_url} of the browser tests.
+fn lobby() -> String {
+    pair().pair.lobby_url()
+}

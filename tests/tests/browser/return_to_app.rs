@@ -1,0 +1,83 @@
+//! Native and single-page apps (spec §5.4, §5.5; RFC 8252; D-12, D-20).
+
+use serde_json::Value;
+
+use super::app::authorize;
+use super::sign_in::sign_in_as_ada;
+use super::{App, Chromium, lobby};
+
+/// The address of an app that does not exist here: Chromium asks the system for it, which is as far as it goes.
+#[test]
+fn a_private_use_scheme_is_followed() {
+    let window = Chromium::open();
+    window.visit(&authorize(
+        "installed-demo",
+        "com.example.fieldnotes:/callback",
+        &[("state", "s")],
+    ));
+    window.expect_text("com.example.fieldnotes: links");
+    sign_in_as_ada(&window);
+    let address = window.network_event(|event| {
+        assert_ne!(event["params"]["blockedReason"], "csp", "{event}");
+        let address = event["params"]["request"]["url"].as_str()?;
+        let is_app = address.starts_with("com.example.fieldnotes:/callback?");
+        is_app.then(|| address.to_owned())
+    });
+    assert!(
+        address.contains("code=") && address.contains("state=s"),
+        "{address}"
+    );
+}
+
+#[test]
+fn a_loopback_address_of_version_6_is_followed() {
+    let (app, window) = (App::serving("[::1]", vec![]), Chromium::open());
+    window.visit(&authorize("ipv6-demo", &app.callback(), &[]));
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    assert!(window.address().as_str().starts_with(&app.callback()));
+}
+
+/// A single-page app of the demo's Installed Application.
+fn single_page_app() -> App {
+    let settings = format!("const lobby = {};\n", Value::from(lobby()));
+    let html = include_str!("single_page_app/index.html");
+    let script = settings + include_str!("single_page_app/app.js");
+    App::serving(
+        "127.0.0.1",
+        vec![
+            ("/", "text/html", html.to_owned()),
+            ("/callback", "text/html", html.to_owned()),
+            ("/app.js", "text/javascript", script),
+        ],
+    )
+}
+
+/// PKCE, the exchange and a refresh, all from script in the page, across origins.
+#[test]
+fn a_single_page_app_gets_its_tokens() {
+    let (app, window) = (single_page_app(), Chromium::open());
+    window.visit(&app.origin);
+    window.press("Sign in");
+    window.expect_heading("Sign in");
+    sign_in_as_ada(&window);
+    window.expect_heading("Single-page app");
+    window.expect_text("Signed in: Bearer for 3600 seconds");
+    window.press("Refresh");
+    window.expect_text("Refreshed: Bearer for 3600 seconds");
+    // The used refresh token belongs to the page alone: nothing of the sign-in went along.
+    window.press("Use a wrong verifier");
+    window.expect_text("Refused: invalid_grant");
+}
+
+/// Its page may ask, but does not get to read an answer.
+#[test]
+fn a_page_of_an_unregistered_origin_is_refused() {
+    let (app, window) = (single_page_app(), Chromium::open());
+    window.visit(&app.origin);
+    window.press("Use a wrong verifier");
+    window.expect_text("Refused: invalid_grant");
+    window.visit(&app.other_site());
+    window.press("Use a wrong verifier");
+    window.expect_text("No answer: TypeError");
+}

@@ -1,0 +1,209 @@
+//! Signing in and out, and what cannot be shown.
+
+use super::{App, Chromium, lobby};
+use crate::support::now;
+
+/// Types username and password, and sends them.
+pub(super) fn sign_in(window: &Chromium, username: &str, password: &str) {
+    window.fill("Username", username);
+    window.fill("Password", password);
+    window.press("Sign in");
+}
+
+pub(super) fn sign_in_as_ada(window: &Chromium) {
+    sign_in(window, "ada@example.com", "demo-password-of-ada");
+}
+
+/// A parameter of the answer that the application got.
+fn answered(window: &Chromium, name: &str) -> Option<String> {
+    let address = window.address();
+    let mut pairs = address.query_pairs();
+    let (_, value) = pairs.find(|(key, _)| key == name)?;
+    Some(value.into_owned())
+}
+
+#[test]
+fn the_right_password_leads_back_to_the_application() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize_with(&[("state", "s p&c")]));
+    window.expect_heading("Sign in");
+    window.expect_text("Field Notes");
+    window.expect_text("an app on this device");
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    let address = window.address();
+    assert!(address.as_str().starts_with(&app.callback()), "{address}");
+    assert_eq!(answered(&window, "state").as_deref(), Some("s p&c"));
+    assert_eq!(answered(&window, "iss"), Some(lobby()));
+    assert!(answered(&window, "code").unwrap().len() >= 22);
+}
+
+#[test]
+fn password_managers_know_the_fields() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    let kind = |label: &str| {
+        let field = window.field(label);
+        (field.attribute("type"), field.attribute("autocomplete"))
+    };
+    let pair = |kind: &str, autocomplete: &str| (Some(kind.into()), Some(autocomplete.into()));
+    assert_eq!(kind("Username"), pair("text", "username"));
+    assert_eq!(kind("Password"), pair("password", "current-password"));
+    sign_in(&window, "joan@example.com", "demo-password-of-joan");
+    window.expect_heading("Enter your code");
+    assert_eq!(kind("Six-digit code"), pair("text", "one-time-code"));
+}
+
+/// The problem is announced, tied to its fields, and what was typed is kept; never the password.
+#[test]
+fn a_wrong_password_and_an_unknown_user_can_try_again() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    for username in ["nobody@example.com", "katherine@example.com"] {
+        sign_in(&window, username, "not-the-password");
+        let problem = window.expect("//*[@role='alert']");
+        assert!(problem.text().contains("Username or password is wrong"));
+        assert!(window.title().starts_with("Not signed in"));
+        assert_eq!(window.field("Username").value(), username);
+        assert_eq!(window.field("Password").value(), "");
+        for label in ["Username", "Password"] {
+            let field = window.field(label);
+            assert_eq!(field.attribute("aria-invalid").as_deref(), Some("true"));
+            assert_eq!(
+                field.attribute("aria-describedby"),
+                problem.attribute("id"),
+                "{label}"
+            );
+        }
+        // A page without a problem, so that the next one is seen to appear.
+        window.visit(&app.authorize());
+    }
+    sign_in(
+        &window,
+        "katherine@example.com",
+        "demo-password-of-katherine",
+    );
+    window.expect_heading("Back in the app");
+}
+
+#[test]
+fn a_second_factor_is_asked_for() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "dorothy@example.com", "demo-password-of-dorothy");
+    window.expect_heading("Enter your code");
+    window.fill("Six-digit code", "00000");
+    window.press("Continue");
+    let problem = window.expect("//*[@role='alert']");
+    assert!(problem.text().contains("not right"), "{}", problem.text());
+    window.fill("Six-digit code", &totp());
+    window.press("Continue");
+    window.expect_heading("Back in the app");
+}
+
+fn totp() -> String {
+    let secret = totp_rs::Secret::try_from_base32("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP").unwrap();
+    let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
+    totp.generate(now()).to_string()
+}
+
+#[test]
+fn cancelling_tells_the_application() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize_with(&[("state", "s")]));
+    window.follow("Cancel and return to Field Notes");
+    window.expect_heading("Back in the app");
+    assert_eq!(answered(&window, "error").as_deref(), Some("access_denied"));
+    assert_eq!(answered(&window, "state").as_deref(), Some("s"));
+}
+
+/// After signing out, neither the history nor a copied cookie shows anything of the person.
+#[test]
+fn signing_out_leaves_nothing_behind() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    let home = format!("{}/auth/", lobby());
+    window.visit(&home);
+    window.expect_heading("You are signed in");
+    window.expect_text("ada@example.com");
+    let copied = window.cookies();
+    window.press("Sign out");
+    window.expect_heading("You are not signed in");
+    window.back();
+    window.expect_heading("You are not signed in");
+    assert!(!window.has("//*[contains(text(), 'ada@example.com')]"));
+    for (name, value) in copied {
+        window.set_cookie(&name, &value);
+    }
+    window.visit(&home);
+    window.expect_heading("You are not signed in");
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+}
+
+/// Fixation: what a browser held before somebody signed in opens nothing afterwards.
+#[test]
+fn signing_in_renews_the_session() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+    let before = window.cookies();
+    sign_in(&window, "joan@example.com", "demo-password-of-joan");
+    window.expect_heading("Enter your code");
+    let between = window.cookies();
+    let thief = Chromium::open();
+    thief.visit(&format!("{}/auth/", lobby()));
+    for (name, value) in before.iter().chain(&between) {
+        thief.set_cookie(name, value);
+    }
+    thief.visit(&format!("{}/auth/", lobby()));
+    thief.expect_heading("You are not signed in");
+    // A new session for each person.
+    window.visit(&app.authorize());
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    window.visit(&format!("{}/auth/", lobby()));
+    let after = window.cookies();
+    for (name, value) in &between {
+        if !before.iter().any(|(known, _)| known == name) {
+            assert!(!after.contains(&(name.clone(), value.clone())), "{name}");
+        }
+    }
+}
+
+/// D-5: nobody is sent to an address that is not registered.
+#[test]
+fn an_unsafe_request_is_explained_and_goes_nowhere() {
+    let window = Chromium::open();
+    let foreign = App::serving("127.0.0.1", vec![]);
+    let redirect = foreign.other_site() + "/callback";
+    for (client, redirect_uri, word) in [
+        ("nobody", foreign.callback(), "client_id"),
+        ("installed-demo", redirect, "redirect_uri"),
+    ] {
+        window.visit(&super::app::authorize(client, &redirect_uri, &[]));
+        window.expect_heading("This did not work");
+        window.expect_text(word);
+        assert!(window.address().as_str().starts_with(&lobby()));
+    }
+}
+
+#[test]
+fn every_page_works_without_scripts() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.disable_scripts();
+    window.visit("data:text/html,<title>off</title><script>document.title='on'</script>");
+    assert_eq!(window.title(), "off");
+    window.visit(&app.authorize());
+    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    window.expect_heading("Choose an account");
+    window.press("ghopper-navy");
+    window.expect_heading("Back in the app");
+    window.visit(&format!("{}/auth/", lobby()));
+    window.press("Sign out");
+    window.expect_heading("You are not signed in");
+}
