@@ -1,0 +1,23 @@
+//! JWK sets: what is read can be read again, and every key survives a set that still has it.
+
+#![no_main]
+
+use claims::Algorithm;
+use filter::keys::KeySet;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let algorithms = Algorithm::ALL.into();
+    let Ok((keys, remarks)) = KeySet::parse(input, &algorithms) else {
+        return;
+    };
+    assert!(remarks.len() <= input.len());
+    let (again, _) = KeySet::parse(input, &algorithms).expect("it was read before");
+    let again = again.succeeding(&keys);
+    assert_eq!(again.is_empty(), keys.is_empty());
+    for kid in ["a", "EdDSA", "ES256", "RS256"] {
+        if let Some(key) = keys.get(kid) {
+            assert!(again.trusts(key));
+        }
+    }
+});
