@@ -38,7 +38,8 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries
+tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries, PostgreSQL
+	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
 prerequisites:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks what the build needs of the machine. Installs the toolchain of rust-toolchain.toml when it is
-# missing, and on Debian the packages of a C compiler and of Python's venv. Quick when all is there.
+# missing, and on Debian the packages of a C compiler and of Python's venv; with the argument `tests` also
+# that of the PostgreSQL server that they start. Quick when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -36,4 +37,7 @@ if ! rustup "+$channel" target list --installed 2>/dev/null | grep --quiet '^was
     echo "== installing Rust $channel with rustup"
     rustup toolchain install "$channel" --profile minimal \
         --component clippy --component rustfmt --target wasm32-wasip1
+fi
+if [ "${1:-}" = tests ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    package postgresql
 fi

@@ -1,7 +1,7 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
@@ -38,6 +38,7 @@ pub struct Service {
     pub metrics: Metrics,
     admin_token: Digest,
     registry: ArcSwap<Registry>,
+    registry_version: AtomicU64,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
     draining: AtomicBool,
@@ -72,6 +73,7 @@ impl Service {
             random,
             encryption_key,
             registry: ArcSwap::default(),
+            registry_version: AtomicU64::default(),
             keys: ArcSwap::from_pointee(keys),
         };
         service.reload_registry().await?;
@@ -164,8 +166,23 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
+        // Before the registry itself: a change in between is taken up by the next look, rather than never.
+        let version = self.store.registry_version().await?;
         let (clients, users) = self.store.registry().await?;
         self.registry.store(Arc::new(Registry::new(clients, users)));
+        self.registry_version.store(version, Ordering::Release);
         Ok(())
+    }
+
+    /// Reads the registry anew if another replica changed it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read; the old one stays.
+    pub async fn follow_registry(&self) -> Result<(), StoreError> {
+        if self.store.registry_version().await? == self.registry_version.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _turn = self.registry_turn().await;
+        self.reload_registry().await
     }
 }

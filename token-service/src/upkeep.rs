@@ -1,4 +1,4 @@
-//! What the service does on its own: rotating keys, writing the audit log, removing expired rows.
+//! What the service does on its own: rotating keys, following other replicas, writing the audit log, removing expired rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,9 @@ const SWEEP_BATCH: usize = 500;
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the registry is compared with the store's: bounds for how long a replica serves by an older one.
+const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -23,6 +26,7 @@ const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
+        follow_registry(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service)
     );
@@ -52,6 +56,22 @@ async fn maintain_keys(service: &Service) {
             Err(error) if !failing => {
                 failing = true;
                 tracing::error!(%error, "the signing keys cannot be maintained");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn follow_registry(service: &Service) {
+    let mut ticks = every(FOLLOW_REGISTRY_EVERY);
+    let mut failing = false;
+    loop {
+        ticks.tick().await;
+        match service.follow_registry().await {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                tracing::error!(%error, "the registry cannot be read; it stays as it was");
             }
             Err(_) => {}
         }

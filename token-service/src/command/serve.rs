@@ -23,6 +23,7 @@ use crate::sealing::EncryptionKey;
 use crate::service::Service;
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
+use crate::store::postgres::PostgresStore;
 use crate::store::redb::RedbStore;
 
 /// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
@@ -73,7 +74,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
     let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
     let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
-    let store = open_store(&config)?;
+    let store = open_store(&config).await?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
         key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
@@ -88,14 +89,16 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
 }
 
-fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    let StoreUrl::Redb(path) = &config.store;
+async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     // Revocations stay in the feed for as long as any token that they may concern.
     let longest = config
         .lifetimes
         .access_token
         .max(config.lifetimes.legacy_access_token);
-    Ok(Arc::new(RedbStore::open(path, longest)?))
+    Ok(match &config.store {
+        StoreUrl::Redb(path) => Arc::new(RedbStore::open(path, longest)?),
+        StoreUrl::Postgres(settings) => Arc::new(PostgresStore::open(settings, longest).await?),
+    })
 }
 
 async fn apply_registrations(

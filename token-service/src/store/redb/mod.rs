@@ -122,6 +122,10 @@ impl Store for RedbStore {
         })
     }
 
+    async fn registry_version(&self) -> Result<u64, StoreError> {
+        self.read(registry::version)
+    }
+
     async fn change_registry(
         &self,
         change: RegistryChange,
