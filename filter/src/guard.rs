@@ -44,10 +44,12 @@ pub enum Decision {
     Answer(Answer),
     /// It is refused.
     Deny(Denial),
-    /// It waits until the keys or revocations of this issuer have been fetched.
+    /// It waits until this has been fetched.
     Wait {
         /// Index of the issuer.
         issuer: usize,
+        /// What of the issuer.
+        subject: Subject,
     },
 }
 
@@ -231,7 +233,10 @@ impl Guard {
             patience,
             now,
         ) {
-            Err(Check::Wait) => Decision::Wait { issuer: index },
+            Err(Check::Wait(subject)) => Decision::Wait {
+                issuer: index,
+                subject,
+            },
             Err(Check::Deny(denial)) => Decision::Deny(denial),
             Ok(verified) => {
                 let not_revoked_up_to = state.revocations.position();
@@ -408,7 +413,7 @@ fn oldest(times: impl Iterator<Item = Option<u64>>, now: u64) -> Option<u64> {
 }
 
 enum Check {
-    Wait,
+    Wait(Subject),
     Deny(Denial),
 }
 
@@ -470,15 +475,20 @@ impl IssuerState {
         patience: Patience,
         now: u64,
     ) -> Result<VerifiedToken, Check> {
-        let wait_or = |schedule: &mut Option<Schedule>, denial| match (schedule, patience) {
+        let wait_or = |schedule: &mut Option<Schedule>, subject, denial| match (schedule, patience)
+        {
             (Some(schedule), Patience::Left) => {
                 schedule.hurry(now);
-                Check::Wait
+                Check::Wait(subject)
             }
             _ => Check::Deny(denial),
         };
         if self.keys.is_empty() {
-            return Err(wait_or(&mut self.key_schedule, Denial::KeysUnavailable));
+            return Err(wait_or(
+                &mut self.key_schedule,
+                Subject::Keys,
+                Denial::KeysUnavailable,
+            ));
         }
         let verified = match parsed.verify(&self.keys, config, now, skew) {
             Ok(verified) => verified,
@@ -490,13 +500,17 @@ impl IssuerState {
                 } else {
                     Denial::Token(Refusal::KeyUnknown)
                 };
-                return Err(wait_or(&mut self.key_schedule, denial));
+                return Err(wait_or(&mut self.key_schedule, Subject::Keys, denial));
             }
             Err(refusal) => return Err(Check::Deny(Denial::Token(refusal))),
         };
         if !self.revocations_usable(config, now) {
             let denial = Denial::RevocationsUnavailable;
-            return Err(wait_or(&mut self.revocation_schedule, denial));
+            return Err(wait_or(
+                &mut self.revocation_schedule,
+                Subject::Revocations,
+                denial,
+            ));
         }
         if self.is_revoked(&verified.reference) {
             return Err(Check::Deny(Denial::Token(Refusal::Revoked)));

@@ -148,6 +148,17 @@ impl Pair {
         self.token_service = None;
     }
 
+    /// The token service's process id, while it runs.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn token_service_pid(&self) -> Result<u32> {
+        self.token_service
+            .as_ref()
+            .context("the token service does not run")?
+            .pid()
+    }
+
     /// Ends the token service as a crash would (SIGKILL).
     ///
     /// # Errors

@@ -89,6 +89,15 @@ impl Process {
         Ok(self.guardian.try_wait()?.is_none())
     }
 
+    /// The id of the process itself: the guardian's first child.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        let guardian = self.guardian.id();
+        let children = format!("/proc/{guardian}/task/{guardian}/children");
+        let children = std::fs::read_to_string(&children).context(children)?;
+        let first = children.split(' ').next().unwrap_or_default();
+        first.parse().context("the guardian has no child")
+    }
+
     /// Ends the process without a chance to clean up, as a crash would.
     pub(crate) fn kill(mut self) -> Result<()> {
         if let Some(stdin) = &mut self.guardian.stdin {

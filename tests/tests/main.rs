@@ -15,6 +15,7 @@ mod early_access;
 mod filter;
 mod legacy;
 mod nonsense;
+mod operations;
 mod readme;
 mod refresh;
 mod restart;

@@ -23,14 +23,17 @@ touch "$log" && chmod a+rw "$log"
 
 # Nothing here has to outlast the machine, so nothing waits for the disk. What kills clients is tested, not the disk
 # of the server.
-options="-c listen_addresses= -c unix_socket_directories=$folder -c fsync=off -c max_connections=400"
+options="-c unix_socket_directories=$folder -c fsync=off -c max_connections=400"
 options+=" -c shared_buffers=64MB -c log_min_messages=warning"
 if [ $# = 3 ]; then
+    # The server reads them as its own user.
     install --mode=600 "$2" "$folder/server.crt"
     install --mode=600 "$3" "$folder/server.key"
     [ "$(id -u)" != 0 ] || chown postgres: "$folder"/server.*
     options+=" -c listen_addresses=127.0.0.1 -c port=$1 -c ssl=on"
     options+=" -c ssl_cert_file=$folder/server.crt -c ssl_key_file=$folder/server.key"
+else
+    options+=" -c listen_addresses="
 fi
 
 start() { pg pg_ctl start --wait --pgdata="$folder/data" --options="$options"; }

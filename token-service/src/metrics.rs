@@ -264,7 +264,11 @@ impl Metrics {
 
     fn keys(&self, service: &Service, now: Timestamp) {
         let keys = service.keys();
-        let signers = Signers::at(keys.sealed(), &Policy::of(&service.config), now);
+        let signers = Signers::at(
+            keys.sealed(),
+            &Policy::of(&service.config, &service.registry()),
+            now,
+        );
         self.key_age.clear();
         let signing = [signers.current, signers.legacy].into_iter().flatten();
         let announced = keys.sealed().iter().filter(|key| now < key.signs_from);

@@ -57,11 +57,13 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_token: Digest,
     ) -> Result<Self, KeyRingError> {
-        let policy = Policy::of(&config);
+        let version = store.registry_version().await?;
+        let registry = read_registry(&*store).await?;
+        let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
         let metrics = Metrics::new(&*store, clock.now());
-        let service = Self {
+        Ok(Self {
             config,
             audit,
             metrics,
@@ -72,12 +74,10 @@ impl Service {
             clock,
             random,
             encryption_key,
-            registry: ArcSwap::default(),
-            registry_version: AtomicU64::default(),
+            registry: ArcSwap::from_pointee(registry),
+            registry_version: AtomicU64::new(version),
             keys: ArcSwap::from_pointee(keys),
-        };
-        service.reload_registry().await?;
-        Ok(service)
+        })
     }
 
     /// The signing keys as they are now.
@@ -86,12 +86,16 @@ impl Service {
         self.keys.load_full()
     }
 
+    fn key_policy(&self) -> Policy {
+        Policy::of(&self.config, &self.registry())
+    }
+
     /// Does what is due about the signing keys, and takes up those that changed.
     ///
     /// # Errors
     /// A [`KeyRingError`]; the keys stay as they are.
     pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
-        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.keys();
         if let Some(keys) = keys
             .refreshed(&*self.store, &self.encryption_key, &policy, now)
@@ -107,7 +111,7 @@ impl Service {
     /// # Errors
     /// A [`KeyRingError`].
     pub async fn rotate_keys(&self, announced: bool) -> Result<(), KeyRingError> {
-        let (policy, now) = (Policy::of(&self.config), self.clock.now());
+        let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.store.signing_keys().await?;
         let steps = rotation::on_demand(&keys, &policy, announced, now);
         carry_out(steps, &*self.store, &self.encryption_key, now).await?;
@@ -168,8 +172,8 @@ impl Service {
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
         // Before the registry itself: a change in between is taken up by the next look, rather than never.
         let version = self.store.registry_version().await?;
-        let (clients, users) = self.store.registry().await?;
-        self.registry.store(Arc::new(Registry::new(clients, users)));
+        let registry = read_registry(&*self.store).await?;
+        self.registry.store(Arc::new(registry));
         self.registry_version.store(version, Ordering::Release);
         Ok(())
     }
@@ -185,4 +189,14 @@ impl Service {
         let _turn = self.registry_turn().await;
         self.reload_registry().await
     }
+}
+
+/// What the store has registered.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be read.
+pub async fn read_registry(store: &dyn Store) -> Result<Registry, StoreError> {
+    let (clients, users) = store.registry().await?;
+    let legacy_instances = store.legacy_instances().await?;
+    Ok(Registry::new(clients, users).with_legacy_instances(legacy_instances))
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::admin::views::rfc3339;
+use crate::registry::certificate::CertificateState;
 use crate::service::Service;
 
 /// How often a sweep starts.
@@ -19,6 +21,9 @@ const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 /// How often the registry is compared with the store's: bounds for how long a replica serves by an older one.
 const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
 
+/// How often certificates are warned of.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -28,7 +33,8 @@ pub async fn run(service: Arc<Service>) {
         maintain_keys(&service),
         follow_registry(&service),
         sweep_on_and_on(&service),
-        write_audit_log(&service)
+        write_audit_log(&service),
+        warn_of_certificates(&service)
     );
 }
 
@@ -41,6 +47,31 @@ async fn write_audit_log(service: &Service) {
             service.audit.write(&*service.store).await
         } {
             tracing::error!(%error, "the audit log cannot be written; its entries wait");
+        }
+    }
+}
+
+async fn warn_of_certificates(service: &Service) {
+    let mut ticks = every(WARN_EVERY);
+    loop {
+        ticks.tick().await;
+        let now = service.clock.now();
+        for client in service.registry().clients() {
+            for certificate in client.certificates() {
+                let state = certificate.state(now);
+                if matches!(
+                    state,
+                    CertificateState::ExpiresSoon | CertificateState::Expired
+                ) {
+                    tracing::warn!(
+                        client_id = %client.client_id,
+                        alias = certificate.alias,
+                        not_after = rfc3339(certificate.not_after),
+                        state = state.name(),
+                        "a certificate needs a successor"
+                    );
+                }
+            }
         }
     }
 }

@@ -140,7 +140,10 @@ fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
     let token = issuer.token(&claims());
     assert_eq!(
         decide(&mut guard, "/api/x", Some(&token)),
-        Decision::Wait { issuer: 0 }
+        Decision::Wait {
+            issuer: 0,
+            subject: Subject::Keys
+        }
     );
     assert_eq!(guard.due(NOW).len(), 1);
     guard.failed(0, Subject::Keys, NOW);
@@ -185,7 +188,13 @@ fn a_rotation_refuses_nothing() {
         Patience::Left,
         NOW + 10,
     );
-    assert_eq!(waits, Decision::Wait { issuer: 0 });
+    assert_eq!(
+        waits,
+        Decision::Wait {
+            issuer: 0,
+            subject: Subject::Keys
+        }
+    );
     assert_eq!(
         guard.due(NOW + 10).len(),
         1,

@@ -10,7 +10,7 @@ use super::shared::{MAX_WAITING, Shared, Waiting, now};
 use crate::answers::{Answer, Denial};
 use crate::fetch::TIMEOUT_SECONDS;
 use crate::forward::Header;
-use crate::guard::{Decision, Patience, Request};
+use crate::guard::{Decision, Patience, Request, Subject};
 
 const AUTHORIZATION: &str = "authorization";
 
@@ -43,7 +43,9 @@ impl HttpContext for RequestContext {
             now,
         );
         match decision {
-            Decision::Wait { issuer } => wait(self.context_id, &self.shared, issuer, &request),
+            Decision::Wait { issuer, subject } => {
+                wait(self.context_id, &self.shared, (issuer, subject), &request)
+            }
             other => execute(&self.shared, other),
         }
     }
@@ -101,8 +103,8 @@ fn strip(shared: &Shared, headers: &[(String, Bytes)]) {
     }
 }
 
-/// Holds the request until the next fetch of its issuer has ended.
-fn wait(context_id: u32, shared: &Shared, issuer: usize, request: &Parts<'_>) -> Action {
+/// Holds the request until the next fetch from this source has ended.
+fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Parts<'_>) -> Action {
     let mut waiting = shared.waiting.borrow_mut();
     if waiting.len() >= MAX_WAITING {
         drop(waiting);
@@ -111,7 +113,7 @@ fn wait(context_id: u32, shared: &Shared, issuer: usize, request: &Parts<'_>) ->
     waiting.insert(
         context_id,
         Waiting {
-            issuer,
+            source,
             method: request.method.to_vec(),
             target: request.target.to_vec(),
             authorization: request

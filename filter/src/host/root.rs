@@ -142,7 +142,7 @@ impl Running {
                         &format!("the answer cannot be used: {why}"),
                     ),
                 }
-                self.release(|waiting| waiting.issuer == fetch.issuer);
+                self.release(|waiting| waiting.source == (fetch.issuer, fetch.subject));
             }
             Err(why) => {
                 self.metrics.fetch(false);
@@ -159,7 +159,7 @@ impl Running {
         self.remark(fetch, LogLevel::Error, why);
         // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
         if known {
-            self.release(|waiting| waiting.issuer == fetch.issuer);
+            self.release(|waiting| waiting.source == (fetch.issuer, fetch.subject));
         }
     }
 

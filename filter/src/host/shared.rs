@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use proxy_wasm::hostcalls;
 
 use super::log::Log;
-use crate::guard::Guard;
+use crate::guard::{Guard, Subject};
 
 /// Requests that may wait at the same time; further ones are answered 503.
 pub(super) const MAX_WAITING: usize = 1024;
@@ -22,7 +22,8 @@ const SOON: Duration = Duration::from_millis(1);
 /// A request that waits for a fetch, with what deciding needs.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) issuer: usize,
+    /// A fetch of this issuer's keys or revocations.
+    pub(super) source: (usize, Subject),
     pub(super) method: Vec<u8>,
     pub(super) target: Vec<u8>,
     pub(super) authorization: Vec<Vec<u8>>,

@@ -63,13 +63,24 @@ impl Assertion {
         static KEY: LazyLock<RS256KeyPair> = LazyLock::new(|| {
             RS256KeyPair::from_pem(&demo_file("non-interactive-demo.key.pem")).unwrap()
         });
-        let input = format!(
+        let input = self.signing_input();
+        let signature = rs256(&KEY.to_der().unwrap(), &input);
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// Signs it with another RSA key, PKCS#8 DER.
+    pub(crate) fn sign_with(&self, pkcs8: &[u8]) -> String {
+        let input = self.signing_input();
+        let signature = rs256(pkcs8, &input);
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn signing_input(&self) -> String {
+        format!(
             "{}.{}",
             URL_SAFE_NO_PAD.encode(self.header.to_string()),
             URL_SAFE_NO_PAD.encode(self.body.to_string())
-        );
-        let signature = sign(&KEY, &input);
-        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+        )
     }
 
     /// The thumbprint of the demo certificate.
@@ -83,10 +94,9 @@ impl Assertion {
     }
 }
 
-fn sign(key: &RS256KeyPair, input: &str) -> Vec<u8> {
-    let pkcs8 = key.to_der().unwrap();
-    let pair = aws_lc_rs::rsa::KeyPair::from_der(&pkcs8)
-        .or_else(|_| aws_lc_rs::rsa::KeyPair::from_pkcs8(&pkcs8))
+fn rs256(key: &[u8], input: &str) -> Vec<u8> {
+    let pair = aws_lc_rs::rsa::KeyPair::from_der(key)
+        .or_else(|_| aws_lc_rs::rsa::KeyPair::from_pkcs8(key))
         .unwrap();
     let mut signature = vec![0; pair.public_modulus_len()];
     pair.sign(

@@ -3,6 +3,7 @@
 mod assertion;
 mod browser;
 mod client;
+mod command;
 mod http;
 
 use std::path::Path;
@@ -14,12 +15,13 @@ use tests::{Artifacts, Pair, Ports, Setup};
 pub(crate) use assertion::{Assertion, now};
 pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
+pub(crate) use command::{Load, Outcome};
 pub(crate) use http::{Reply, agent, form_body, get, send};
 
 /// A pair with state of its own.
 pub(crate) struct OwnPair {
     pub(crate) pair: Pair,
-    _state: TempDir,
+    state: TempDir,
 }
 
 impl OwnPair {
@@ -49,10 +51,43 @@ impl OwnPair {
             directory: repository,
         })
         .unwrap();
-        Self {
-            pair,
-            _state: state,
-        }
+        Self { pair, state }
+    }
+
+    /// Where its state is.
+    pub(crate) fn state(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// Sends a signal to its token service.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.pair.token_service_pid().unwrap();
+        let status = std::process::Command::new("kill")
+            .args(["-s", signal, &pid.to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Runs the program with these arguments as an operator of this service, with `input` on standard input.
+    pub(crate) fn operate(&self, arguments: &[&str], input: &str) -> Outcome {
+        command::run(&self.pair, self.state.path(), arguments, input)
+    }
+
+    /// What an operator's command prints as JSON.
+    #[track_caller]
+    pub(crate) fn operate_json(&self, arguments: &[&str]) -> serde_json::Value {
+        let outcome = self.operate(&[arguments, &["--json"]].concat(), "");
+        serde_json::from_str(&outcome.done()).unwrap()
+    }
+
+    /// A request of the administration, with its token.
+    pub(crate) fn administrate(&self, method: &str, path: &str, body: &str) -> Reply {
+        let token = std::fs::read_to_string(self.state.path().join("admin-token")).unwrap();
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}/admin{path}", self.pair.internal_url()))
+            .header("authorization", format!("Bearer {}", token.trim()));
+        send(&agent(), request.body(body).unwrap())
     }
 }
 
@@ -71,6 +106,8 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
             "TOKEN_SERVICE__ADMIN_TOKEN_FILE".to_owned(),
             at("admin-token"),
         ),
+        // Tests that stop a service wait for its end.
+        ("TOKEN_SERVICE__DRAIN_FOR".to_owned(), "0s".to_owned()),
     ]
 }
 

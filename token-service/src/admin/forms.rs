@@ -101,3 +101,13 @@ pub struct RotationRequest {
     #[serde(default)]
     pub immediate: bool,
 }
+
+/// A host of the legacy flow.
+#[derive(Clone, Default, Serialize, ToSchema)]
+pub struct LegacyInstanceRegistration {
+    /// The host of `/as/token.oauth2`, served by `/OAuthStatus` as it is.
+    pub auth_server_hostname: String,
+    /// Whether OAuth2 is enabled on the host; `true` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+}

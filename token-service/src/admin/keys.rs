@@ -19,7 +19,7 @@ impl Administration<'_> {
     /// All signing keys, oldest first.
     #[must_use]
     pub fn keys(&self) -> Vec<KeyView> {
-        let policy = Policy::of(&self.service.config);
+        let policy = Policy::of(&self.service.config, &self.service.registry());
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let signers = Signers::at(ring.sealed(), &policy, now);
         ring.sealed()
@@ -47,7 +47,7 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] while it signs.
     pub async fn delete_key(&self, kid: &str) -> Result<(), AdminError> {
-        let policy = Policy::of(&self.service.config);
+        let policy = Policy::of(&self.service.config, &self.service.registry());
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let Some(key) = ring.sealed().iter().find(|key| key.kid == kid) else {
             return Err(AdminError::not_found("signing key", kid));

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod forms;
 pub mod grants;
 pub mod keys;
+pub mod legacy_instances;
 pub mod registrations;
 pub mod service;
 pub mod users;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
 use crate::audit::Entry;
-use crate::legacy::access_token;
 use crate::registry::Registry;
 use crate::registry::apply::{Difference, DifferenceKind, Kept, Plan};
 use crate::registry::registrations::{Completeness, Registrations};
@@ -102,15 +101,8 @@ impl Administration<'_> {
         Ok(plan.differences)
     }
 
-    /// Spec §2.5: a legacy access token has 481 characters, whatever it has to say.
     fn refuse_misfits(&self, plan: &Plan, stored: &Registry) -> Result<(), AdminError> {
-        let clients = stored.clients().map(|client| &**client);
-        let users = stored.users().map(|user| &**user);
-        let misfits = access_token::misfits(
-            &self.service.config,
-            clients.chain(&plan.change.put_clients),
-            users.chain(&plan.change.put_users),
-        );
+        let misfits = plan.legacy_misfits(&self.service.config.api_audience, stored);
         if misfits.is_empty() {
             return Ok(());
         }
@@ -120,23 +112,40 @@ impl Administration<'_> {
 }
 
 fn entry(difference: &Difference) -> Entry {
-    let is_client = difference.what == "client";
-    let action = match (&difference.kind, is_client) {
-        (DifferenceKind::Added, true) => AuditAction::ClientCreated,
-        (DifferenceKind::Added, false) => AuditAction::UserCreated,
-        (DifferenceKind::Changed(_), true) => AuditAction::ClientUpdated,
-        (DifferenceKind::Changed(_), false) => AuditAction::UserUpdated,
-        (DifferenceKind::Removed, true) => AuditAction::ClientDeleted,
-        (DifferenceKind::Removed, false) => AuditAction::UserDeleted,
+    let (added, changed, removed) = match difference.what {
+        "client" => (
+            AuditAction::ClientCreated,
+            AuditAction::ClientUpdated,
+            AuditAction::ClientDeleted,
+        ),
+        "user" => (
+            AuditAction::UserCreated,
+            AuditAction::UserUpdated,
+            AuditAction::UserDeleted,
+        ),
+        _ => (
+            AuditAction::LegacyInstanceCreated,
+            AuditAction::LegacyInstanceUpdated,
+            AuditAction::LegacyInstanceDeleted,
+        ),
+    };
+    let action = match &difference.kind {
+        DifferenceKind::Added => added,
+        DifferenceKind::Changed(_) => changed,
+        DifferenceKind::Removed => removed,
     };
     let entry = Entry::new(action).by_administrator();
-    let entry = if is_client {
-        entry.client(&difference.name)
-    } else {
-        entry.user(&difference.name)
+    let fields = match &difference.kind {
+        DifferenceKind::Changed(fields) => fields.join(", "),
+        DifferenceKind::Added | DifferenceKind::Removed => String::new(),
     };
-    match &difference.kind {
-        DifferenceKind::Changed(fields) => entry.detail(fields.join(", ")),
-        DifferenceKind::Added | DifferenceKind::Removed => entry,
+    let name = &difference.name;
+    match (difference.what, fields.is_empty()) {
+        ("client", true) => entry.client(name),
+        ("client", false) => entry.client(name).detail(fields),
+        ("user", true) => entry.user(name),
+        ("user", false) => entry.user(name).detail(fields),
+        (_, true) => entry.detail(name),
+        (_, false) => entry.detail(format!("{name}: {fields}")),
     }
 }

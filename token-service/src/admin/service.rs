@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::views::LegacyInstanceView;
 use super::{AdminError, Administration};
 use crate::audit::Entry;
 use crate::config::StoreUrl;
@@ -46,18 +45,5 @@ impl Administration<'_> {
         let entry = Entry::new(AuditAction::BackupTaken).by_administrator();
         self.service.record(self.origin, entry);
         Ok(backup)
-    }
-
-    /// The configured hosts of the legacy flow.
-    #[must_use]
-    pub fn legacy_instances(&self) -> Vec<LegacyInstanceView> {
-        let instances = self.service.config.legacy_instances.iter();
-        instances
-            .map(|instance| LegacyInstanceView {
-                hostname: instance.hostname.clone(),
-                auth_server_hostname: instance.auth_server_hostname.clone(),
-                enabled: instance.enabled,
-            })
-            .collect()
     }
 }

@@ -294,7 +294,7 @@ impl KeyView {
     }
 }
 
-/// A host of the legacy flow. Its registration is the configuration's `legacy_instances`.
+/// A host of the legacy flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LegacyInstanceView {
     /// The host of `/OAuthStatus` and `/Logon`.
@@ -303,6 +303,16 @@ pub struct LegacyInstanceView {
     pub auth_server_hostname: String,
     /// Whether OAuth2 is enabled on the host.
     pub enabled: bool,
+}
+
+impl From<&registry::LegacyInstance> for LegacyInstanceView {
+    fn from(instance: &registry::LegacyInstance) -> Self {
+        Self {
+            hostname: instance.hostname.clone(),
+            auth_server_hostname: instance.auth_server_hostname.clone(),
+            enabled: instance.enabled,
+        }
+    }
 }
 
 /// An entry of the audit log.

@@ -30,7 +30,12 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
                 .users
                 .iter()
                 .map(|registration| &registration.user);
-            let misfits = access_token::misfits(&config, &registrations.clients, users);
+            let misfits = access_token::misfits(
+                &config.api_audience,
+                &config.legacy_instances,
+                &registrations.clients,
+                users,
+            );
             if !misfits.is_empty() {
                 for misfit in misfits {
                     println!("{misfit}");

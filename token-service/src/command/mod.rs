@@ -5,6 +5,7 @@ mod assertion;
 mod check;
 mod health;
 mod serve;
+mod telemetry;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,36 +1,25 @@
 //! `token-service serve`.
 
-use std::io::IsTerminal as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use tracing_subscriber::EnvFilter;
-
 use super::ConfigFile;
+use super::telemetry::Telemetry;
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{Config, LogFormat, StoreUrl};
+use crate::config::{Config, StoreUrl};
 use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
-use crate::legacy::access_token;
 use crate::random::OsRandom;
-use crate::registry::Registry;
 use crate::registry::apply::Plan;
 use crate::registry::registrations::Registrations;
 use crate::sealing::EncryptionKey;
-use crate::service::Service;
+use crate::service::{Service, read_registry};
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
 use crate::store::postgres::PostgresStore;
 use crate::store::redb::RedbStore;
-
-/// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
-const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
-
-/// The server's own notes of each worker's start are of no use to operators.
-const LOG_DEFAULT: &str = "info,actix_server=warn";
+use anyhow::Context as _;
 
 const DEVELOPMENT_BANNER: &str = "
   ************************************************************************
@@ -42,7 +31,7 @@ const DEVELOPMENT_BANNER: &str = "
 
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = arguments.load()?;
-    start_log(config.log_format)?;
+    let telemetry = Telemetry::start(&config)?;
     if arguments.path().is_none() {
         eprintln!("{DEVELOPMENT_BANNER}");
     }
@@ -52,7 +41,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             "the issuer is plain http: for development only"
         );
     }
-    actix_web::rt::System::new().block_on(serve(config))?;
+    let served = actix_web::rt::System::new().block_on(serve(config));
+    telemetry.finish();
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -82,9 +73,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
         key_file::load(&config.encryption_key_file)?
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
-    if let Some(path) = &config.registrations {
-        apply_registrations(path, &config, &*store, &encryption_key).await?;
-    }
+    register(&config, &*store, &encryption_key).await?;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
     Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
 }
@@ -101,23 +90,32 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-async fn apply_registrations(
-    path: &Path,
+/// Makes the registry what configuration and registrations file say.
+async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
 ) -> anyhow::Result<()> {
     let now = SystemClock.now();
-    let (clients, users) = store.registry().await?;
-    let stored = Registry::new(clients, users);
-    let registrations = Registrations::load(path, &stored, now)?;
-    for warning in &registrations.warnings {
-        tracing::warn!("{warning}");
+    let stored = read_registry(store).await?;
+    let mut plan = match &config.registrations {
+        None => Plan::default(),
+        Some(path) => {
+            let registrations = Registrations::load(path, &stored, now)?;
+            for warning in &registrations.warnings {
+                tracing::warn!("{warning}");
+            }
+            Plan::new(registrations, &stored, &AtRest(encryption_key))?
+        }
+    };
+    plan.put_legacy_instances(config.legacy_instances.iter().cloned(), &stored);
+    let misfits = plan.legacy_misfits(&config.api_audience, &stored);
+    if !misfits.is_empty() {
+        let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        anyhow::bail!("{}", lines.join("\n"));
     }
-    let plan = Plan::new(registrations, &stored, &AtRest(encryption_key))?;
-    refuse_misfits(config, &stored, &plan)?;
     if plan.differences.is_empty() {
-        tracing::info!(path = %path.display(), "registrations are up to date");
+        tracing::info!("registrations are up to date");
         return Ok(());
     }
     store.change_registry(plan.change, now).await?;
@@ -127,40 +125,10 @@ async fn apply_registrations(
     Ok(())
 }
 
-/// Spec §2.5: a legacy access token has 481 characters, whatever it has to say.
-fn refuse_misfits(config: &Config, stored: &Registry, plan: &Plan) -> anyhow::Result<()> {
-    let clients = stored.clients().map(|client| &**client);
-    let users = stored.users().map(|user| &**user);
-    let misfits = access_token::misfits(
-        config,
-        clients.chain(&plan.change.put_clients),
-        users.chain(&plan.change.put_users),
-    );
-    if misfits.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
-    anyhow::bail!("{}", lines.join("\n"))
-}
-
-fn start_log(format: LogFormat) -> anyhow::Result<()> {
-    let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        // Standard output belongs to the audit log.
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let started = match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
-    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::Path;
 
     use tempfile::TempDir;
 

@@ -11,10 +11,9 @@ use claims::Algorithm;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::{
-    Audit, Config, DAY, HOUR, LegacyInstance, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl,
-};
+use super::{Audit, Config, DAY, HOUR, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl};
 use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
+use crate::registry::LegacyInstance;
 use crate::store::postgres::{PostgresSettings, PostgresUrl};
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -91,6 +90,9 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
             defaults.drain_for,
             Duration::ZERO..=10 * MINUTE,
         ),
+        otlp_endpoint: root
+            .parsed("otlp_endpoint", otlp_endpoint)
+            .map(|endpoint| endpoint.value),
         log_format: root
             .parsed("log_format", log_format)
             .map_or(defaults.log_format, |format| format.value),
@@ -205,6 +207,16 @@ fn is_loopback(url: &str) -> bool {
         Ok(Some(Host::Ipv6(address))) => address.is_loopback(),
         Ok(Some(Host::Domain(name))) => name == "localhost",
         Ok(None) | Err(_) => false,
+    }
+}
+
+fn otlp_endpoint(text: &str) -> Result<String, &'static str> {
+    const EXPECTED: &str = "expected an http URL, such as http://127.0.0.1:4318";
+    let url = Url::parse(text).map_err(|_| EXPECTED)?;
+    if url.scheme() == "http" && url.host().is_some() {
+        Ok(text.to_owned())
+    } else {
+        Err(EXPECTED)
     }
 }
 
@@ -376,44 +388,10 @@ fn spell(limit: Duration) -> String {
 
 fn legacy_instances(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     let mut seen = BTreeSet::new();
-    let mut instances = Vec::new();
-    for mut section in root.sections("legacy_instances") {
-        let hostname = section.required_text("hostname");
-        let auth_server_hostname = section.required_text("auth_server_hostname");
-        let enabled = section.flag("enabled").is_none_or(|flag| flag.value);
-        if let Some(Located { value, place }) = &hostname {
-            if !is_host(value) {
-                let message =
-                    "hostname: expected a host name, with a port where it has one, in lower case";
-                section.report(place, message);
-            } else if !seen.insert(value.clone()) {
-                section.report(place, format!("hostname: {value} is there twice"));
-            }
-        }
-        if let Some(Located { value, place }) = &auth_server_hostname
-            && !value.bytes().all(|byte| byte.is_ascii_graphic())
-        {
-            let message = "auth_server_hostname: must be printable ASCII without spaces";
-            section.report(place, message);
-        }
-        if let (Some(hostname), Some(auth_server_hostname)) = (hostname, auth_server_hostname) {
-            instances.push(LegacyInstance {
-                hostname: hostname.value,
-                auth_server_hostname: auth_server_hostname.value,
-                enabled,
-            });
-        }
-        section.finish();
-    }
-    instances
-}
-
-/// Whether `text` is a host as a `Host` header names it, in the normal form that the header is compared in.
-fn is_host(text: &str) -> bool {
-    let url = Url::parse(&format!("https://{text}/"));
-    url.is_ok_and(|url| {
-        url.as_str() == format!("https://{text}/") && !text.contains(['/', '@', '?', '#'])
-    })
+    root.sections("legacy_instances")
+        .into_iter()
+        .filter_map(|section| LegacyInstance::read(section, &mut seen))
+        .collect()
 }
 
 fn log_format(text: &str) -> Result<LogFormat, &'static str> {
@@ -592,6 +570,7 @@ enabled = false
             ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
             ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
             ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
+            ("TOKEN_SERVICE__OTLP_ENDPOINT", "http://otel:4318"),
             ("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "2s"),
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_TOKEN", "3s"),
             ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "4s"),
@@ -631,6 +610,7 @@ enabled = false
                 standard_output: false,
             },
             drain_for: seconds(20),
+            otlp_endpoint: Some("http://otel:4318".into()),
             lifetimes: Lifetimes {
                 access_token: seconds(2),
                 refresh_token: seconds(3),

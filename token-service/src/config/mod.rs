@@ -11,6 +11,8 @@ use std::time::Duration;
 use claims::Algorithm;
 use ipnet::IpNet;
 
+use crate::registry::LegacyInstance;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -44,12 +46,14 @@ pub struct Config {
     pub signing: Signing,
     /// How long things live.
     pub lifetimes: Lifetimes,
-    /// Instances of the legacy flow.
+    /// Instances of the legacy flow that are registered at start.
     pub legacy_instances: Vec<LegacyInstance>,
     /// The audit log.
     pub audit: Audit,
     /// How long the service goes on serving after it was told to stop.
     pub drain_for: Duration,
+    /// An OpenTelemetry collector that gets traces by OTLP over HTTP, such as `http://127.0.0.1:4318`.
+    pub otlp_endpoint: Option<String>,
     /// How the log is written.
     pub log_format: LogFormat,
 }
@@ -130,6 +134,7 @@ impl Config {
                 standard_output: true,
             },
             drain_for: Duration::from_secs(1),
+            otlp_endpoint: None,
             log_format: LogFormat::Text,
         }
     }
@@ -154,15 +159,4 @@ pub struct Lifetimes {
     pub assertion_max: Duration,
     /// Tolerated difference between this clock and a client's.
     pub clock_skew: Duration,
-}
-
-/// `[[legacy_instances]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LegacyInstance {
-    /// {hostname}.
-    pub hostname: String,
-    /// {auth_server_hostname}.
-    pub auth_server_hostname: String,
-    /// Whether OAuth2 authentication is enabled on the host.
-    pub enabled: bool,
 }

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
-use super::{body, error, host, origin, paths};
+use super::{body, error, host, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
 use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
@@ -29,7 +29,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    match service.config.legacy_instance(host::of(&request)) {
+    match service.registry().legacy_instance(host::of(&request)) {
         None => error::not_found().await,
         Some(instance) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -46,11 +46,11 @@ async fn token(
         Ok(body) => body,
         Err(error) => return error::unreadable_body(error),
     };
-    let Some(instance) = service.config.legacy_auth_server(host::of(&request)) else {
+    let (registry, keys) = (service.registry(), service.keys());
+    let Some(instance) = registry.legacy_auth_server(host::of(&request)) else {
         return error::not_found().await;
     };
     let authorization = authorization(&request);
-    let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,
@@ -61,10 +61,7 @@ async fn token(
     let answer = token_endpoint::answer(&context, instance, key, legacy_request).await;
     report(&service, &origin::of(&request), &instance.hostname, &answer);
     match answer {
-        Ok(response) => HttpResponse::Ok()
-            .insert_header((header::CACHE_CONTROL, "no-store"))
-            .insert_header((header::PRAGMA, "no-cache"))
-            .json(response),
+        Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
     }
 }

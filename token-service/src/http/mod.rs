@@ -18,6 +18,7 @@ pub mod paths;
 mod revocation;
 mod revocation_feed;
 mod token;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! `POST /auth/token`.
 
-use actix_web::http::header;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
-use super::{body, cors, error, origin, paths};
+use super::{body, cors, error, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::oauth::error::{ErrorCode, TokenError};
 use crate::oauth::grants::GrantType;
@@ -46,10 +45,7 @@ async fn token(
     .await;
     report(&service, &origin::of(&request), &trace, &answer);
     match answer {
-        Ok(response) => HttpResponse::Ok()
-            .insert_header((header::CACHE_CONTROL, "no-store"))
-            .insert_header((header::PRAGMA, "no-cache"))
-            .json(response),
+        Ok(response) => tokens::answer(response),
         Err(error) => error::token_error(&error),
     }
 }

@@ -9,8 +9,7 @@ use claims::token::ACCESS_TOKEN_TYPE;
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::config::Config;
-use crate::registry::{Client, IntegrationType, User};
+use crate::registry::{Client, IntegrationType, LegacyInstance, User};
 use crate::store::{GrantId, TokenId};
 use crate::token::{KeyError, SigningKey, header, sign};
 
@@ -169,7 +168,8 @@ pub fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
 /// Every instance and client whose tokens would not fit for the longest user ID. Registration refuses those.
 #[must_use]
 pub fn misfits<'a>(
-    config: &Config,
+    api_audience: &str,
+    instances: impl IntoIterator<Item = &'a LegacyInstance> + Clone,
     clients: impl IntoIterator<Item = &'a Client>,
     users: impl IntoIterator<Item = &'a User>,
 ) -> Vec<DoesNotFit> {
@@ -184,7 +184,7 @@ pub fn misfits<'a>(
         let IntegrationType::Legacy { hostname, .. } = &client.integration else {
             continue;
         };
-        for instance in &config.legacy_instances {
+        for instance in instances.clone() {
             if hostname
                 .as_ref()
                 .is_some_and(|only| *only != instance.hostname)
@@ -193,7 +193,7 @@ pub fn misfits<'a>(
             }
             let subject = Subject {
                 hostname: &instance.hostname,
-                audience: &config.api_audience,
+                audience: api_audience,
                 client_id: client.client_id.as_str(),
                 user_id: longest,
             };

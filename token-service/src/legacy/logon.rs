@@ -8,13 +8,12 @@ use url::form_urlencoded;
 
 use super::redirect_template::RedirectTemplate;
 use crate::clock::Timestamp;
-use crate::config::LegacyInstance;
 use crate::digest::Digest;
 use crate::oauth::authorize::{IssueError, SignedIn};
 use crate::oauth::parameters::{ParameterError, Parameters};
 use crate::random::{self, Random};
 use crate::registry::{
-    Client, IntegrationType, LinkedAccount, RedirectUri, Registry, Scope, Username,
+    Client, IntegrationType, LegacyInstance, LinkedAccount, RedirectUri, Registry, Scope, Username,
 };
 use crate::store::{CodeRecord, Store};
 

@@ -3,7 +3,6 @@
 
 pub mod access_token;
 pub mod error;
-pub mod instance;
 pub mod logon;
 pub mod redirect_template;
 pub mod refresh_token;

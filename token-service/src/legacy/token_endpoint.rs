@@ -9,12 +9,11 @@ use super::access_token::{self, Subject};
 use super::error::LegacyTokenError;
 use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
-use crate::config::LegacyInstance;
 use crate::oauth::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
 use crate::oauth::parameters::{Merged, Parameters};
 use crate::oauth::token_response::Authorization;
-use crate::registry::{Client, Scope};
+use crate::registry::{Client, LegacyInstance, Scope};
 use crate::sealing::EncryptionKey;
 use crate::store::{
     Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, Rotation, TokenId,

@@ -6,9 +6,11 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use super::client::{Client, ClientId, IntegrationType};
+use super::legacy_instance::LegacyInstance;
 use super::registrations::{PasswordRegistration, Registrations, UserRegistration};
 use super::snapshot::Registry;
 use super::user::{User, Username};
+use crate::legacy::access_token::{self, DoesNotFit};
 use crate::store::RegistryChange;
 
 /// How the secrets of users are kept at rest. Applying a file again must not make them anew, or the users would
@@ -46,7 +48,7 @@ pub trait Protection {
 /// One difference between file and registry, for people to read. It names fields, never their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// `client` or `user`.
+    /// `client`, `user` or `legacy instance`.
     pub what: &'static str,
     /// Its name.
     pub name: String,
@@ -158,6 +160,56 @@ impl Plan {
         }
         self.differences
             .sort_by(|one, other| (one.what, &one.name).cmp(&(other.what, &other.name)));
+    }
+
+    /// What would not fit a legacy access token after the change (spec §2.5): it is refused.
+    #[must_use]
+    pub fn legacy_misfits(&self, api_audience: &str, stored: &Registry) -> Vec<DoesNotFit> {
+        access_token::misfits(
+            api_audience,
+            stored
+                .legacy_instances()
+                .iter()
+                .chain(&self.change.put_legacy_instances),
+            stored
+                .clients()
+                .map(|client| &**client)
+                .chain(&self.change.put_clients),
+            stored
+                .users()
+                .map(|user| &**user)
+                .chain(&self.change.put_users),
+        )
+    }
+
+    /// Adds or changes legacy instances.
+    pub fn put_legacy_instances(
+        &mut self,
+        instances: impl IntoIterator<Item = LegacyInstance>,
+        stored: &Registry,
+    ) {
+        for instance in instances {
+            let mut all = stored.legacy_instances().iter();
+            let before = all.find(|before| before.hostname == instance.hostname);
+            let fields = before.map(|before| {
+                names_of([
+                    (
+                        "auth_server_hostname",
+                        before.auth_server_hostname != instance.auth_server_hostname,
+                    ),
+                    ("enabled", before.enabled != instance.enabled),
+                ])
+            });
+            if self.differs("legacy instance", &instance.hostname, fields) {
+                self.change.put_legacy_instances.push(instance);
+            }
+        }
+    }
+
+    /// Removes a legacy instance.
+    pub fn remove_legacy_instance(&mut self, hostname: String) {
+        self.removed("legacy instance", &hostname);
+        self.change.remove_legacy_instances.push(hostname);
     }
 
     /// Removes a client.

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod certificate;
 pub mod client;
+pub mod legacy_instance;
 pub mod redirect_uri;
 pub mod registrations;
 pub mod scope;
@@ -11,6 +12,7 @@ pub mod user;
 
 pub use certificate::Certificate;
 pub use client::{Client, ClientId, IntegrationType};
+pub use legacy_instance::LegacyInstance;
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use scope::Scope;
 pub use snapshot::Registry;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::client::{Client, ClientId, IntegrationType};
+use super::legacy_instance::LegacyInstance;
 use super::redirect_uri::RedirectUriPattern;
 use super::user::{User, Username};
 
@@ -15,6 +16,7 @@ pub struct Registry {
     single_sign_on: HashMap<String, Vec<Username>>,
     app_origins: HashSet<String>,
     app_loopbacks: Vec<RedirectUriPattern>,
+    legacy_instances: Vec<LegacyInstance>,
 }
 
 impl Registry {
@@ -57,7 +59,39 @@ impl Registry {
             clients,
             users,
             single_sign_on,
+            legacy_instances: Vec::new(),
         }
+    }
+
+    /// With these hosts of the legacy flow.
+    #[must_use]
+    pub fn with_legacy_instances(self, legacy_instances: Vec<LegacyInstance>) -> Self {
+        Self {
+            legacy_instances,
+            ..self
+        }
+    }
+
+    /// The hosts of the legacy flow, in the order of their names.
+    #[must_use]
+    pub fn legacy_instances(&self) -> &[LegacyInstance] {
+        &self.legacy_instances
+    }
+
+    /// The instance whose host a `Host` header names; its port does not count.
+    #[must_use]
+    pub fn legacy_instance(&self, host: &str) -> Option<&LegacyInstance> {
+        self.legacy_instances
+            .iter()
+            .find(|instance| instance.is_at(host))
+    }
+
+    /// The instance whose authorization server a `Host` header names.
+    #[must_use]
+    pub fn legacy_auth_server(&self, host: &str) -> Option<&LegacyInstance> {
+        self.legacy_instances
+            .iter()
+            .find(|instance| instance.has_auth_server_at(host))
     }
 
     /// The enabled client of the current flows with this id; legacy clients are unknown here.

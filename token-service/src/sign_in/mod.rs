@@ -43,7 +43,7 @@ pub enum SignInError {
 #[must_use]
 pub enum PasswordOutcome {
     /// Right: this session is begun, and may still owe a second factor.
-    Begun(SessionId),
+    Begun(SessionId, SessionStage),
     /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all.
     Refused,
 }
@@ -52,11 +52,11 @@ pub enum PasswordOutcome {
 #[must_use]
 pub enum SecondFactorOutcome {
     /// Right: signed in, with a new session.
-    SignedIn(SessionId),
+    SignedIn(SessionId, Username),
     /// The code is wrong.
-    Wrong,
+    Wrong(Username),
     /// The code was right, but used before (RFC 6238 §5.2).
-    Used,
+    Used(Username),
     /// There is no sign-in that waits for a code.
     NotOwed,
 }
@@ -95,7 +95,7 @@ pub async fn with_password(
         expires_at: now + lifetime,
     };
     let id = session::start(service, session, replaces).await?;
-    Ok(PasswordOutcome::Begun(id))
+    Ok(PasswordOutcome::Begun(id, stage))
 }
 
 /// Completes the sign-in of the session `id` with a one-time code. A right code is used up whatever follows.
@@ -129,7 +129,7 @@ pub async fn with_second_factor(
         .map_err(|totp::Unusable| SignInError::SecretUnusable(user.username.clone()))?;
     let Some(step) = step else {
         tracing::info!(username = %user.username, "second factor refused");
-        return Ok(SecondFactorOutcome::Wrong);
+        return Ok(SecondFactorOutcome::Wrong(session.username));
     };
     match service
         .store
@@ -137,19 +137,19 @@ pub async fn with_second_factor(
         .await?
     {
         Claim::Claimed => {}
-        Claim::AlreadyClaimed => return Ok(SecondFactorOutcome::Used),
+        Claim::AlreadyClaimed => return Ok(SecondFactorOutcome::Used(session.username)),
     }
     let mut amr = session.amr;
     amr.push(AMR_TOTP.to_owned());
     let complete = Session {
-        username: session.username,
+        username: session.username.clone(),
         stage: SessionStage::SignedIn,
         amr,
         authenticated_at: now,
         expires_at: now + service.config.lifetimes.session,
     };
     let id = session::start(service, complete, Some(id)).await?;
-    Ok(SecondFactorOutcome::SignedIn(id))
+    Ok(SecondFactorOutcome::SignedIn(id, session.username))
 }
 
 /// Ends the session `id`.

@@ -65,6 +65,12 @@ pub enum AuditAction {
     BackupTaken,
     /// Somebody called the administration without its token.
     AdministrationRefused,
+    /// A host of the legacy flow was registered.
+    LegacyInstanceCreated,
+    /// A host of the legacy flow changed.
+    LegacyInstanceUpdated,
+    /// A host of the legacy flow was removed.
+    LegacyInstanceDeleted,
 }
 
 impl AuditAction {
@@ -94,6 +100,9 @@ impl AuditAction {
             Self::KeyDeleted => "key_deleted",
             Self::BackupTaken => "backup_taken",
             Self::AdministrationRefused => "administration_refused",
+            Self::LegacyInstanceCreated => "legacy_instance_created",
+            Self::LegacyInstanceUpdated => "legacy_instance_updated",
+            Self::LegacyInstanceDeleted => "legacy_instance_deleted",
         }
     }
 }

@@ -51,6 +51,9 @@ macro_rules! conformance {
             refresh_expires_at_the_second,
             parallel_refreshes_have_one_successor,
             revoking_a_grant,
+            grants_are_listed_by_client_and_user_and_paged,
+            the_audit_log_is_appended_listed_and_swept,
+            rows_are_counted,
             the_revocation_feed_rises_and_pages,
             a_token_is_revoked_by_itself_its_grant_its_client_or_its_user,
             an_assertion_id_is_claimed_once_per_client,
@@ -101,6 +104,14 @@ fn client(id: &str) -> Client {
             redirect_uris: vec![],
         },
         scopes: Scope::parse("projects").unwrap(),
+        enabled: true,
+    }
+}
+
+fn legacy_instance(hostname: &str) -> LegacyInstance {
+    LegacyInstance {
+        hostname: hostname.into(),
+        auth_server_hostname: format!("sso-{hostname}"),
         enabled: true,
     }
 }
@@ -235,10 +246,16 @@ fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
 }
 
 pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
-    let change = put(
-        vec![client("web"), client("other")],
-        vec![user("ada"), user("grace")],
-    );
+    let change = RegistryChange {
+        put_legacy_instances: vec![
+            legacy_instance("us2.example"),
+            legacy_instance("us1.example"),
+        ],
+        ..put(
+            vec![client("web"), client("other")],
+            vec![user("ada"), user("grace")],
+        )
+    };
     subject
         .store()
         .change_registry(change, at(0))
@@ -255,6 +272,8 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         remove_clients: vec![client_id("other"), client_id("never-there")],
         put_users: vec![],
         remove_users: vec![username("grace")],
+        put_legacy_instances: vec![legacy_instance("us3.example")],
+        remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
     };
     subject
         .store()
@@ -272,6 +291,10 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         }]
     );
     assert_eq!(users, [user("ada")]);
+    assert_eq!(
+        subject.store().legacy_instances().await.unwrap(),
+        ["us1.example", "us3.example"].map(legacy_instance)
+    );
     assert_eq!(
         feed(&*subject.store()).await,
         [
@@ -766,6 +789,133 @@ pub(super) async fn revoking_a_grant(subject: &mut impl Subject) {
     assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
     let never = GrantId::generate(&OsRandom, at(0)).unwrap();
     assert!(!store.revoke_grant(never, at(6)).await.unwrap());
+}
+
+pub(super) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut impl Subject) {
+    let mut ids = Vec::new();
+    for number in 0..6_u32 {
+        let record = CodeRecord {
+            username: username(if number % 2 == 0 { "ada" } else { "grace" }),
+            ..code()
+        };
+        ids.push(grant_of(&*subject.store(), record).await.grant_id);
+    }
+    ids.sort();
+    subject.restart().await;
+    let store = subject.store();
+    let list = async |client: Option<&str>, user: Option<&str>, after, limit| {
+        let filter = GrantFilter {
+            client_id: client.map(client_id),
+            username: user.map(username),
+        };
+        let grants = store.grants(filter, after, limit).await.unwrap();
+        grants
+            .into_iter()
+            .map(|grant| (grant.grant_id, grant.username.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let id = |(id, _): &(GrantId, String)| *id;
+    let all = list(None, None, None, 100).await;
+    assert_eq!(all.iter().map(id).collect::<Vec<_>>(), ids);
+    let adas = list(None, Some("ada"), None, 100).await;
+    assert_eq!(adas.len(), 3);
+    assert!(adas.iter().all(|(_, username)| username == "ada"));
+    assert_eq!(list(Some("web"), Some("ada"), None, 100).await, adas);
+    assert_eq!(list(Some("other"), Some("ada"), None, 100).await, []);
+    assert_eq!(list(Some("web"), None, None, 100).await, all);
+    for (client, user, whole) in [
+        (None, None, &all),
+        (Some("web"), None, &all),
+        (None, Some("ada"), &adas),
+    ] {
+        let mut paged = Vec::new();
+        loop {
+            let page = list(client, user, paged.last().map(id), 2).await;
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= 2);
+            paged.extend(page);
+        }
+        assert_eq!(&paged, whole);
+    }
+}
+
+fn audit_event(number: u64) -> AuditEvent {
+    AuditEvent {
+        at: at(number),
+        action: AuditAction::SignIn,
+        actor: Some("ada".into()),
+        client_id: None,
+        username: Some("ada".into()),
+        grant_id: None,
+        detail: Some(number.to_string()),
+        address: Some("192.0.2.1".into()),
+        request_id: None,
+        expires_at: at(number + 100),
+    }
+}
+
+pub(super) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
+    let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
+    subject.store().append_audit(events(0..3)).await.unwrap();
+    subject.restart().await;
+    subject.store().append_audit(events(3..5)).await.unwrap();
+    let store = subject.store();
+    let numbers = async |range, limit| {
+        let records = store.audit(range, limit).await.unwrap();
+        records
+            .into_iter()
+            .map(|record| (record.sequence, record.event.at))
+            .collect::<Vec<_>>()
+    };
+    let all = numbers(AuditRange::After(0), 100).await;
+    assert_eq!(
+        all.iter().map(|(_, at)| *at).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4].map(at)
+    );
+    assert!(all.is_sorted_by(|one, other| one.0 < other.0));
+    let mut newest_first = all.clone();
+    newest_first.reverse();
+    assert_eq!(numbers(AuditRange::Before(None), 100).await, newest_first);
+    assert_eq!(
+        numbers(AuditRange::Before(None), 2).await,
+        newest_first[..2]
+    );
+    let second = newest_first[1].0;
+    assert_eq!(
+        numbers(AuditRange::Before(Some(second)), 2).await,
+        newest_first[2..4]
+    );
+    assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
+    store.sweep(at(102), 100).await.unwrap();
+    assert_eq!(
+        numbers(AuditRange::After(0), 100).await,
+        all[2..],
+        "kept up to its last second"
+    );
+    store.sweep(at(500), 100).await.unwrap();
+    store.append_audit(events(5..6)).await.unwrap();
+    let rest = numbers(AuditRange::After(0), 100).await;
+    assert_eq!(rest.len(), 1);
+    assert!(all[4].0 < rest[0].0, "a sequence is never used again");
+}
+
+pub(super) async fn rows_are_counted(subject: &mut impl Subject) {
+    assert_eq!(subject.store().counts().await.unwrap(), Counts::default());
+    let grant = grant_of(&*subject.store(), code()).await;
+    let store = subject.store();
+    store.revoke_grant(grant.grant_id, at(1)).await.unwrap();
+    store.append_audit(vec![audit_event(0)]).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let expected = Counts {
+        grants: 1,
+        sessions: 0,
+        revocations: 1,
+        audit_entries: 1,
+    };
+    assert_eq!(subject.store().counts().await.unwrap(), expected);
 }
 
 pub(super) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subject) {

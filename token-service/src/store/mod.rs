@@ -22,7 +22,7 @@ use async_trait::async_trait;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
@@ -94,6 +94,10 @@ pub struct RegistryChange {
     pub put_users: Vec<User>,
     /// Users to remove; their grants are revoked and their sessions end in the same transaction.
     pub remove_users: Vec<Username>,
+    /// Legacy instances to add or replace, by hostname.
+    pub put_legacy_instances: Vec<LegacyInstance>,
+    /// Hostnames of legacy instances to remove.
+    pub remove_legacy_instances: Vec<String>,
 }
 
 /// What a sweep removed, in rows.
@@ -154,6 +158,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// All clients and users.
     async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError>;
+
+    /// All hosts of the legacy flow, in the order of their names.
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError>;
 
     /// A number that moves with every change of the registry, so that replicas notice each other's changes.
     async fn registry_version(&self) -> Result<u64, StoreError>;

@@ -9,6 +9,7 @@ use claims::Algorithm;
 
 use crate::clock::Timestamp;
 use crate::config::Config;
+use crate::registry::Registry;
 use crate::store::SealedSigningKey;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,13 +30,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy of this configuration.
+    /// The policy of this configuration and registry.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub fn of(config: &Config, registry: &Registry) -> Self {
         let lifetimes = &config.lifetimes;
         Self {
             algorithm: config.signing.algorithm,
-            legacy: !config.legacy_instances.is_empty(),
+            legacy: !registry.legacy_instances().is_empty(),
             rotate_every: config.signing.rotate_every,
             announce_for: config.signing.announce_for,
             longest_token: lifetimes

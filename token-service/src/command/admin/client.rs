@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
-use super::connection::{Answer, query, segment};
+use super::connection::{Answer, Paging, segment};
 use super::{Connected, table};
 use crate::admin::forms::{CertificateRegistration, ClientRegistration};
 use crate::admin::views::{ClientView, ClientWithSecret, Page};
@@ -24,7 +24,7 @@ pub(in crate::command) enum Command {
     /// Register a client. A client secret is generated and shown this once.
     Add(Connected<Add>),
     /// List clients.
-    List(Connected<List>),
+    List(Connected<Paging>),
     /// Show a client.
     Show(Connected<Named>),
     /// Change a client; what is not named stays.
@@ -74,16 +74,6 @@ pub(in crate::command) struct Add {
     /// A certificate (PEM) of a non_interactive client; may be repeated.
     #[arg(long = "certificate", value_name = "ALIAS=FILE")]
     certificates: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct List {
-    /// Behind this Client ID.
-    #[arg(long, value_name = "CLIENT_ID")]
-    after: Option<String>,
-    /// Entries at most.
-    #[arg(long)]
-    limit: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -216,36 +206,27 @@ fn add(arguments: &Connected<Add>) -> anyhow::Result<()> {
         .print(with_secret)
 }
 
-fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
-    let (own, administration) = arguments.open()?;
-    let query = query(&[
-        ("after", own.after.clone()),
-        ("limit", own.limit.map(|limit| limit.to_string())),
-    ]);
-    let page: Answer<Page<ClientView>> = administration.get(&format!("/clients{query}"))?;
-    page.print(|page| {
-        let rows = page.items.iter().map(|client| {
-            let warnings = client.certificates.iter();
-            let warnings = warnings.filter(|certificate| certificate.state != "valid");
-            [
-                client.client_id.clone(),
-                client.integration_type.clone(),
-                client.name.clone(),
-                table::yes(client.enabled),
-                client.secrets.to_string(),
-                table::lines(warnings.map(|certificate| {
-                    format!("certificate {} {}", certificate.alias, certificate.state)
-                }))
-                .unwrap_or_default(),
-            ]
-        });
-        let heads = ["CLIENT ID", "TYPE", "NAME", "ENABLED", "SECRETS", ""];
-        let mut text = table::list(heads, rows);
-        if let Some(next) = &page.next {
-            text.push_str(&format!("\n... --after {next}"));
-        }
-        text
-    })
+fn list(arguments: &Connected<Paging>) -> anyhow::Result<()> {
+    let (paging, administration) = arguments.open()?;
+    let page: Answer<Page<ClientView>> =
+        administration.get(&format!("/clients{}", paging.query(&[])))?;
+    let heads = ["CLIENT ID", "TYPE", "NAME", "ENABLED", "SECRETS", ""];
+    page.print(|page| table::page(page, heads, row))
+}
+
+fn row(client: &ClientView) -> [String; 6] {
+    let certificates = client.certificates.iter();
+    let warnings = certificates
+        .filter(|certificate| certificate.state != "valid")
+        .map(|certificate| format!("certificate {} {}", certificate.alias, certificate.state));
+    [
+        client.client_id.clone(),
+        client.integration_type.clone(),
+        client.name.clone(),
+        table::yes(client.enabled),
+        client.secrets.to_string(),
+        table::lines(warnings).unwrap_or_default(),
+    ]
 }
 
 fn update(arguments: &Connected<Update>) -> anyhow::Result<()> {

@@ -260,3 +260,25 @@ pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
         format!("?{query}")
     }
 }
+
+/// Which page of a list.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Paging {
+    /// Behind this entry: what the last line of the page before says.
+    #[arg(long, value_name = "ENTRY", allow_hyphen_values = true)]
+    after: Option<String>,
+    /// Entries at most, 1 to 500; 50 when absent.
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+impl Paging {
+    /// The query for this page, with `more` parameters.
+    pub(super) fn query(&self, more: &[(&str, Option<String>)]) -> String {
+        let page = [
+            ("after", self.after.clone()),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ];
+        query(&[&page, more].concat())
+    }
+}

@@ -1,6 +1,6 @@
 //! `token-service grant`.
 
-use super::connection::{Answer, query, segment};
+use super::connection::{Answer, Paging, segment};
 use super::{Connected, table};
 use crate::admin::views::{GrantView, Page};
 
@@ -33,12 +33,8 @@ pub(in crate::command) struct List {
     /// Only those of this user.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
-    /// Behind this grant.
-    #[arg(long, value_name = "GRANT_ID", allow_hyphen_values = true)]
-    after: Option<String>,
-    /// Entries at most.
-    #[arg(long)]
-    limit: Option<usize>,
+    #[command(flatten)]
+    paging: Paging,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -63,15 +59,16 @@ fn path(grant_id: &str) -> String {
 
 fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let query = query(&[
+    let query = own.paging.query(&[
         ("client_id", own.client.clone()),
         ("username", own.user.clone()),
-        ("after", own.after.clone()),
-        ("limit", own.limit.map(|limit| limit.to_string())),
     ]);
     let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
+    let heads = [
+        "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "REVOKED",
+    ];
     page.print(|page| {
-        let rows = page.items.iter().map(|grant| {
+        table::page(page, heads, |grant| {
             [
                 grant.grant_id.clone(),
                 grant.client_id.clone(),
@@ -81,15 +78,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 grant.expires_at.clone(),
                 grant.revoked_at.clone().unwrap_or_default(),
             ]
-        });
-        let heads = [
-            "GRANT", "CLIENT", "USER", "ACCOUNT", "ISSUED", "EXPIRES", "REVOKED",
-        ];
-        let mut text = table::list(heads, rows);
-        if let Some(next) = &page.next {
-            text.push_str(&format!("\n... --after {next}"));
-        }
-        text
+        })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use ureq::http::Method;
 
-use super::connection::segment;
+use super::connection::{Answer, segment};
 use super::{Connected, table};
 use crate::admin::forms::RotationRequest;
 use crate::admin::views::KeyView;
@@ -43,16 +43,17 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::List(arguments) => {
             let (_, administration) = arguments.open()?;
-            administration.get("/keys")?.print(keys)
+            let answer: Answer<Vec<KeyView>> = administration.get("/keys")?;
+            answer.print(|answer| keys(answer))
         }
         Command::Rotate(arguments) => {
             let (own, administration) = arguments.open()?;
             let request = RotationRequest {
                 immediate: own.immediate,
             };
-            administration
-                .send(Method::POST, "/keys/rotate", &request)?
-                .print(keys)
+            let answer: Answer<Vec<KeyView>> =
+                administration.send(Method::POST, "/keys/rotate", &request)?;
+            answer.print(|answer| keys(answer))
         }
         Command::Remove(arguments) => {
             let (own, administration) = arguments.open()?;
@@ -61,8 +62,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "what the answer holds")]
-fn keys(keys: &Vec<KeyView>) -> String {
+fn keys(keys: &[KeyView]) -> String {
     let rows = keys.iter().map(|key| {
         [
             key.kid.clone(),

@@ -9,6 +9,7 @@ mod connection;
 mod explain;
 mod grant;
 mod key;
+mod legacy_instance;
 mod table;
 mod user;
 
@@ -25,16 +26,19 @@ pub(super) enum Command {
     #[command(after_help = apply::EXAMPLES)]
     Apply(Connected<apply::Arguments>),
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
-    #[command(subcommand, after_help = client::EXAMPLES)]
+    #[command(subcommand, visible_alias = "clients", after_help = client::EXAMPLES)]
     Client(client::Command),
     /// Users and their linked accounts: add, list, show, update, remove.
-    #[command(subcommand, after_help = user::EXAMPLES)]
+    #[command(subcommand, visible_alias = "users", after_help = user::EXAMPLES)]
     User(user::Command),
     /// Signing keys: list, rotate, remove.
-    #[command(subcommand, after_help = key::EXAMPLES)]
+    #[command(subcommand, visible_alias = "keys", after_help = key::EXAMPLES)]
     Key(key::Command),
+    /// Hosts of the legacy flow: list, put, remove.
+    #[command(subcommand, after_help = legacy_instance::EXAMPLES)]
+    LegacyInstance(legacy_instance::Command),
     /// What users authorized: list, show, revoke.
-    #[command(subcommand, after_help = grant::EXAMPLES)]
+    #[command(subcommand, visible_alias = "grants", after_help = grant::EXAMPLES)]
     Grant(grant::Command),
     /// The audit log: list or follow.
     #[command(after_help = audit::EXAMPLES)]
@@ -71,6 +75,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,
+        Command::LegacyInstance(command) => legacy_instance::run(command)?,
         Command::Grant(command) => grant::run(command)?,
         Command::Audit(arguments) => audit::run(arguments)?,
         Command::Backup(arguments) => backup::take(arguments)?,

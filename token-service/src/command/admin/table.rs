@@ -3,6 +3,8 @@
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
+use crate::admin::views::Page;
+
 /// A list as a table.
 pub(super) fn list<const N: usize>(
     heads: [&str; N],
@@ -14,6 +16,19 @@ pub(super) fn list<const N: usize>(
         table.add_row(row);
     }
     trimmed(&table)
+}
+
+/// A page of a list as a table, with the way to the next.
+pub(super) fn page<T, const N: usize>(
+    page: &Page<T>,
+    heads: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+) -> String {
+    let table = list(heads, page.items.iter().map(row));
+    match &page.next {
+        Some(next) => format!("{table}\n... --after {next}"),
+        None => table,
+    }
 }
 
 /// One thing as lines of name and value; what it has not is left out.

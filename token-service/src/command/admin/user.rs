@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Method;
 use zeroize::Zeroizing;
 
-use super::connection::{Answer, query, segment};
+use super::connection::{Answer, Paging, query, segment};
 use super::{Connected, table};
 use crate::admin::forms::UserRegistration;
 use crate::admin::views::{AccountView, Page, UserView};
@@ -24,7 +24,7 @@ pub(in crate::command) enum Command {
     /// Register a user.
     Add(Connected<Add>),
     /// List users.
-    List(Connected<List>),
+    List(Connected<Paging>),
     /// Show a user.
     Show(Connected<Named>),
     /// Change a user; what is not named stays.
@@ -65,16 +65,6 @@ pub(in crate::command) struct Add {
     /// A linked account; may be repeated.
     #[arg(long = "account", value_name = "USER_ID,USERNAME,SITE", value_parser = account)]
     accounts: Vec<AccountView>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(in crate::command) struct List {
-    /// Behind this username.
-    #[arg(long, value_name = "USERNAME")]
-    after: Option<String>,
-    /// Entries at most.
-    #[arg(long)]
-    limit: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -207,15 +197,20 @@ fn add(arguments: &Connected<Add>) -> anyhow::Result<()> {
         .print(card)
 }
 
-fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
-    let (own, administration) = arguments.open()?;
-    let query = query(&[
-        ("after", own.after.clone()),
-        ("limit", own.limit.map(|limit| limit.to_string())),
-    ]);
-    let page: Answer<Page<UserView>> = administration.get(&format!("/users{query}"))?;
+fn list(arguments: &Connected<Paging>) -> anyhow::Result<()> {
+    let (paging, administration) = arguments.open()?;
+    let page: Answer<Page<UserView>> =
+        administration.get(&format!("/users{}", paging.query(&[])))?;
+    let heads = [
+        "USERNAME",
+        "E-MAIL",
+        "ORGANIZATION",
+        "ENABLED",
+        "TOTP",
+        "ACCOUNTS",
+    ];
     page.print(|page| {
-        let rows = page.items.iter().map(|user| {
+        table::page(page, heads, |user| {
             [
                 user.username.clone(),
                 user.email.clone().unwrap_or_default(),
@@ -224,20 +219,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 table::yes(user.has_totp),
                 user.accounts.len().to_string(),
             ]
-        });
-        let heads = [
-            "USERNAME",
-            "E-MAIL",
-            "ORGANIZATION",
-            "ENABLED",
-            "TOTP",
-            "ACCOUNTS",
-        ];
-        let mut text = table::list(heads, rows);
-        if let Some(next) = &page.next {
-            text.push_str(&format!("\n... --after {next}"));
-        }
-        text
+        })
     })
 }
 

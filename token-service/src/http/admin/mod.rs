@@ -7,6 +7,7 @@ mod body;
 mod clients;
 mod grants;
 mod keys;
+mod legacy_instances;
 mod service;
 mod users;
 
@@ -52,9 +53,11 @@ use crate::admin::AdminError;
         keys::list,
         keys::rotate,
         keys::delete,
+        legacy_instances::list,
+        legacy_instances::put,
+        legacy_instances::delete,
         audit::list,
         service::apply,
-        service::legacy_instances,
         service::backup,
         service::explain,
     )
@@ -81,6 +84,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             .configure(users::routes)
             .configure(grants::routes)
             .configure(keys::routes)
+            .configure(legacy_instances::routes)
             .configure(audit::routes)
             .configure(service::routes)
             .default_service(web::to(error::not_found)),

@@ -1,4 +1,4 @@
-//! What concerns the service as a whole: registrations, legacy instances, backup, explanations.
+//! What concerns the service as a whole: registrations, backup, explanations.
 
 use actix_files::NamedFile;
 use actix_web::http::StatusCode;
@@ -15,12 +15,11 @@ use crate::admin::AdminError;
 use crate::admin::explain::Explanation;
 use crate::admin::forms::RegistrationsDocument;
 use crate::admin::registrations::{Run, Unlisted};
-use crate::admin::views::{Applied, LegacyInstanceView};
+use crate::admin::views::Applied;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
         .service(web::resource("/registrations").route(web::put().to(apply)))
-        .service(web::resource("/legacy-instances").route(web::get().to(legacy_instances)))
         .service(web::resource("/backup").route(web::get().to(backup)))
         .service(web::resource("/explain").route(web::post().to(explain)));
 }
@@ -64,14 +63,6 @@ async fn apply(
     let administration = administrator.administration();
     let applied = administration.apply(document, unlisted, run).await;
     Ok(answer::json(StatusCode::OK, applied?))
-}
-
-/// Lists the hosts of the legacy flow. Their registration is the configuration's `legacy_instances`.
-#[utoipa::path(get, path = "/admin/legacy-instances", tag = "service",
-    responses((status = 200, body = Vec<LegacyInstanceView>), (status = 401, body = ErrorBody)))]
-async fn legacy_instances(administrator: Administrator) -> Result<HttpResponse, AdminError> {
-    let instances = administrator.administration().legacy_instances();
-    Ok(answer::json(StatusCode::OK, instances))
 }
 
 /// A consistent copy of the store, while it serves. It opens only with the encryption key, which is not in it.

@@ -30,7 +30,7 @@ pub(super) async fn logon(
 ) -> Result<HttpResponse, PageFailure> {
     let registry = service.registry();
     let query = http.query_string();
-    let journey = Journey::legacy(query, &http, &service, &registry, StatusCode::FOUND)?;
+    let journey = Journey::legacy(query, &http, &registry, StatusCode::FOUND)?;
     let sign_in_again = Parameters::parse(query.as_bytes())
         .is_ok_and(|parameters| parameters.get("prompt") == Some("login"));
     go_on(&http, &service, &journey, sign_in_again).await
@@ -66,7 +66,9 @@ async fn go_on(
             }
         }),
         Step::Issue(signed_in, account) => {
-            let location = journey.issue(service, &signed_in, &account, now).await?;
+            let location = journey
+                .issue(http, service, &signed_in, &account, now)
+                .await?;
             Ok(found(&location))
         }
         Step::Refuse(error) => Err(journey.refuse(error, issuer)),

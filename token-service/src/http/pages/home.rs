@@ -4,15 +4,17 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::super::paths;
+use super::super::{origin, paths};
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::templates::HomePage;
 use super::{form, response};
+use crate::audit::Entry;
 use crate::oauth::authorize::SignedIn;
 use crate::service::Service;
 use crate::sign_in::{self, session};
+use crate::store::AuditAction;
 
 /// `GET /auth/`.
 pub(super) async fn home(
@@ -44,6 +46,10 @@ pub(super) async fn sign_out(
     let body = form::read(&http, payload).await?;
     form::fields(&body, &http, cookies)?;
     if let Some(id) = cookies.session(&http) {
+        if let Some(session) = session::live(&service, &id, service.clock.now()).await? {
+            let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
+            service.record(&origin::of(&http), entry);
+        }
         sign_in::sign_out(&service, &id).await?;
     }
     Ok(with_cookie(

@@ -5,16 +5,17 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::failure::PageFailure;
+use crate::audit::Entry;
 use crate::clock::Timestamp;
-use crate::http::{host, paths};
+use crate::http::{host, origin, paths};
 use crate::legacy::logon::{Logon, LogonError, LogonRequest};
 use crate::oauth::authorize::{
     AuthorizationRequest, AuthorizeError, RedirectError, SignedIn, Step, code_record, issue_code,
     next_step,
 };
-use crate::registry::{LinkedAccount, RedirectUri, Registry};
+use crate::registry::{Client, LinkedAccount, RedirectUri, Registry};
 use crate::service::Service;
-use crate::store::Session;
+use crate::store::{AuditAction, Session};
 
 /// A validated request.
 pub(super) enum Journey {
@@ -35,7 +36,7 @@ impl Journey {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let status = StatusCode::SEE_OTHER;
         if path == paths::LOGON {
-            Self::legacy(query, http, service, registry, status)
+            Self::legacy(query, http, registry, status)
         } else {
             Self::current(query, service, registry, status)
         }
@@ -63,12 +64,10 @@ impl Journey {
     pub(super) fn legacy(
         query: &str,
         http: &HttpRequest,
-        service: &Service,
         registry: &Registry,
         status: StatusCode,
     ) -> Result<Self, PageFailure> {
-        let instance = service
-            .config
+        let instance = registry
             .legacy_instance(host::of(http))
             .ok_or(PageFailure::UnknownHost)?;
         match LogonRequest::validate(query.as_bytes(), instance, registry) {
@@ -78,11 +77,11 @@ impl Journey {
         }
     }
 
-    /// The client's name.
-    pub(super) fn client(&self) -> &str {
+    /// The client.
+    pub(super) fn client(&self) -> &Client {
         match self {
-            Self::Current(request) => &request.client().name,
-            Self::Legacy(request) => &request.client().name,
+            Self::Current(request) => request.client(),
+            Self::Legacy(request) => request.client(),
         }
     }
 
@@ -168,25 +167,34 @@ impl Journey {
     /// Issues a code; the answer is the address that delivers it.
     pub(super) async fn issue(
         &self,
+        http: &HttpRequest,
         service: &Service,
         signed_in: &SignedIn,
         account: &LinkedAccount,
         now: Timestamp,
     ) -> Result<String, PageFailure> {
         let (store, random) = (service.store.as_ref(), service.random.as_ref());
-        match self {
+        let location = match self {
             Self::Current(request) => {
                 let expires_at = now + service.config.lifetimes.authorization_code;
                 let record = code_record(request, signed_in, account, expires_at);
                 let code = issue_code(record, store, random).await?;
-                Ok(request
+                request
                     .destination()
-                    .with_code(&code, &service.config.issuer))
+                    .with_code(&code, &service.config.issuer)
             }
-            Self::Legacy(request) => Ok(request
-                .issue_code(signed_in, account, store, random, now)
-                .await?),
-        }
+            Self::Legacy(request) => {
+                request
+                    .issue_code(signed_in, account, store, random, now)
+                    .await?
+            }
+        };
+        let entry = Entry::new(AuditAction::CodeIssued)
+            .by_user(signed_in.user().username.as_str())
+            .client(self.client().client_id.as_str())
+            .detail(format!("account {} at {}", account.user_id, account.site));
+        service.record(&origin::of(http), entry);
+        Ok(location)
     }
 }
 

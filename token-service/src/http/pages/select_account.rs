@@ -43,6 +43,8 @@ pub(super) async fn select(
         .and_then(|position| position.parse::<usize>().ok())
         .and_then(|position| signed_in.user().accounts.get(position))
         .ok_or(PageFailure::Account)?;
-    let location = journey.issue(&service, &signed_in, account, now).await?;
+    let location = journey
+        .issue(&http, &service, &signed_in, account, now)
+        .await?;
     Ok(response::redirect(StatusCode::SEE_OTHER, &location))
 }

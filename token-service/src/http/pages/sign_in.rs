@@ -4,13 +4,16 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
+use super::super::origin;
 use super::authorize::show;
 use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
 use super::templates::{SecondFactorPage, SignInPage};
 use super::{form, response};
+use crate::audit::Entry;
 use crate::service::Service;
 use crate::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
+use crate::store::{AuditAction, SessionStage};
 
 /// `POST /auth/sign-in`.
 pub(super) async fn password(
@@ -30,8 +33,11 @@ pub(super) async fn password(
     let password = fields.get("password").unwrap_or_default().to_owned();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
-    match sign_in::with_password(&service, username, password, replaces.as_ref(), now).await? {
-        PasswordOutcome::Begun(id) => Ok(go_on(&journey.continuation(), cookies, &id)),
+    let outcome =
+        sign_in::with_password(&service, username, password, replaces.as_ref(), now).await?;
+    record(&service, &http, username, &outcome);
+    match outcome {
+        PasswordOutcome::Begun(id, _) => Ok(go_on(&journey.continuation(), cookies, &id)),
         PasswordOutcome::Refused => {
             show(&http, &service, &journey, StatusCode::FORBIDDEN, |flow| {
                 SignInPage {
@@ -60,7 +66,9 @@ pub(super) async fn second_factor(
         None => SecondFactorOutcome::NotOwed,
     };
     let error = match outcome {
-        SecondFactorOutcome::SignedIn(id) => {
+        SecondFactorOutcome::SignedIn(id, username) => {
+            let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
+            service.record(&origin::of(&http), entry.detail("password, one-time code"));
             return Ok(go_on(&journey.continuation(), cookies, &id));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
@@ -70,10 +78,14 @@ pub(super) async fn second_factor(
                 &journey.continuation(),
             ));
         }
-        SecondFactorOutcome::Wrong => {
+        SecondFactorOutcome::Wrong(username) => {
+            let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
+            service.record(&origin::of(&http), entry);
             "This code is not right. Enter the one that your app shows now."
         }
-        SecondFactorOutcome::Used => {
+        SecondFactorOutcome::Used(username) => {
+            let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
+            service.record(&origin::of(&http), entry.detail("used before"));
             "This code has been used. Wait until your app shows the next one."
         }
     };
@@ -83,6 +95,25 @@ pub(super) async fn second_factor(
             error: Some(error),
         }
     })
+}
+
+fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
+    let entry = match outcome {
+        PasswordOutcome::Begun(_, SessionStage::SignedIn) => {
+            Entry::new(AuditAction::SignIn).by_user(username)
+        }
+        // Signed in when the second factor is right.
+        PasswordOutcome::Begun(_, SessionStage::SecondFactorOwed) => return,
+        PasswordOutcome::Refused => {
+            let entry = Entry::new(AuditAction::SignInRefused);
+            // What nobody registered may be a password in the wrong field.
+            match service.registry().user(username) {
+                Some(user) => entry.by_user(user.username.as_str()),
+                None => entry.detail("unknown user"),
+            }
+        }
+    };
+    service.record(&origin::of(http), entry);
 }
 
 fn go_on(location: &str, cookies: Cookies, id: &SessionId) -> HttpResponse {

@@ -29,7 +29,7 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     pub(super) fn new(journey: &'a Journey, csrf: String, issuer: &str) -> Self {
         Self {
-            client: journey.client(),
+            client: &journey.client().name,
             destination: in_words(journey.redirect_uri()),
             request: journey.continuation(),
             csrf,

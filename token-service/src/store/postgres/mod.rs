@@ -36,7 +36,7 @@ use self::schema::SchemaError;
 use self::value::unsigned;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::grant::RotationDecision;
 use crate::store::{
     AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
@@ -116,6 +116,10 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
         self.statement(registry::All).await
+    }
+
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.statement(registry::LegacyInstances).await
     }
 
     async fn registry_version(&self) -> Result<u64, StoreError> {

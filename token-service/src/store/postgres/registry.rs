@@ -9,7 +9,7 @@ use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
 use super::{grants, sessions};
 use crate::clock::Timestamp;
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::row::{decode_json, encode_json};
 use crate::store::{RegistryChange, Revoked};
 
@@ -31,6 +31,22 @@ impl Operation for All {
             }
         }
         Ok((clients, users))
+    }
+}
+
+/// All hosts of the legacy flow, in the order of their names.
+pub(super) struct LegacyInstances;
+
+impl Operation for LegacyInstances {
+    type Outcome = Vec<LegacyInstance>;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<Vec<LegacyInstance>, Fault> {
+        let sql = "SELECT body FROM legacy_instances ORDER BY hostname";
+        let found = query(client, sql, &[]).await?;
+        found
+            .iter()
+            .map(|row| Ok(decode_json(row.try_get(0)?)?))
+            .collect()
     }
 }
 
@@ -75,6 +91,15 @@ impl Operation for Change {
         }
         for user in &self.change.put_users {
             changing.put_user(user).await?;
+        }
+        for hostname in &self.change.remove_legacy_instances {
+            let sql = "DELETE FROM legacy_instances WHERE hostname = $1";
+            execute(client, sql, &[hostname]).await?;
+        }
+        for instance in &self.change.put_legacy_instances {
+            let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)
+                ON CONFLICT (hostname) DO UPDATE SET body = excluded.body";
+            execute(client, sql, &[&instance.hostname, &encode_json(instance)?]).await?;
         }
         for revoked in changing.announced {
             let entry = Announce {

@@ -18,6 +18,10 @@ const MIGRATIONS: &[&str] = &["
         username TEXT PRIMARY KEY,
         body BYTEA NOT NULL
     );
+    CREATE TABLE IF NOT EXISTS legacy_instances (
+        hostname TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
     CREATE TABLE IF NOT EXISTS signing_keys (
         kid TEXT PRIMARY KEY,
         algorithm TEXT NOT NULL,

@@ -34,12 +34,13 @@ use redb::{
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    AUDIT, CLIENTS, GRANTS, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS, decode, decode_json,
+    AUDIT, CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS,
+    decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::{
     AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
     GrantFilter, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
@@ -74,6 +75,18 @@ impl RedbStore {
     pub fn open(path: &Path, access_token_lifetime: Duration) -> Result<Self, OpenError> {
         let path = path.to_owned();
         Self::open_with(Box::new(move || open::open(&path)), access_token_lifetime)
+    }
+
+    /// Opens a store on what `backend` gives, such as a file whose disk is slow: for measurements.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_on<B: redb::StorageBackend>(
+        backend: impl Fn() -> std::io::Result<B> + Send + 'static,
+        access_token_lifetime: Duration,
+    ) -> Result<Self, OpenError> {
+        let opener = move || open::open_on(Path::new("the backend"), backend());
+        Self::open_with(Box::new(opener), access_token_lifetime)
     }
 
     fn open_with(opener: Opener, access_token_lifetime: Duration) -> Result<Self, OpenError> {
@@ -124,6 +137,10 @@ impl Store for RedbStore {
 
     async fn registry_version(&self) -> Result<u64, StoreError> {
         self.read(registry::version)
+    }
+
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.read(|transaction| all_json(transaction, LEGACY_INSTANCES))
     }
 
     async fn change_registry(

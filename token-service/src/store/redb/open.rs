@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, ReadableDatabase as _, StorageError};
+use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
 
 use super::fault::Fault;
 use super::tables::{META, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
@@ -72,6 +72,22 @@ pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
         owners_alone(OpenOptions::new().create(true).truncate(false), path).map_err(file_error)?;
     let database = builder()
         .create_file(file)
+        .map_err(|error| database_error(path, error))?;
+    prepare(path, &database)?;
+    Ok(database)
+}
+
+/// Opens or creates a store on `backend`; `path` stands for it in messages.
+pub(super) fn open_on(
+    path: &Path,
+    backend: io::Result<impl StorageBackend>,
+) -> Result<Database, OpenError> {
+    let backend = backend.map_err(|error| OpenError::File {
+        path: path.to_owned(),
+        error,
+    })?;
+    let database = builder()
+        .create_with_backend(backend)
         .map_err(|error| database_error(path, error))?;
     prepare(path, &database)?;
     Ok(database)

@@ -41,6 +41,16 @@ pub(super) fn change(
     for user in &change.put_users {
         changing.put_user(user)?;
     }
+    for hostname in &change.remove_legacy_instances {
+        tables.legacy_instances.open()?.remove(hostname.as_str())?;
+    }
+    for instance in &change.put_legacy_instances {
+        let row = encode_json(instance)?;
+        tables
+            .legacy_instances
+            .open()?
+            .insert(instance.hostname.as_str(), row.as_slice())?;
+    }
     Ok(())
 }
 

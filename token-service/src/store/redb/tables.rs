@@ -30,6 +30,9 @@ pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
 /// Username to user, JSON.
 pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("users");
+/// Hostname to legacy instance, JSON.
+pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
+    TableDefinition::new("legacy_instances");
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
@@ -167,6 +170,7 @@ tables! {
     meta: META<&'static str, u64>,
     clients: CLIENTS<&'static str, &'static [u8]>,
     users: USERS<&'static str, &'static [u8]>,
+    legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
     used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,

@@ -146,6 +146,48 @@ async fn a_follower_of_the_feed_misses_nothing() {
     writers.join_all().await;
 }
 
+/// The server is believed only with a certificate that leads to the configured one and names its host.
+#[tokio::test]
+async fn the_connection_is_encrypted_and_the_server_verified() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let certificate = |name: &str, host: &str| {
+        let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+        std::fs::write(at(name), made.cert.pem()).unwrap();
+        made.signing_key.serialize_pem()
+    };
+    certificate("other.pem", "127.0.0.1");
+    std::fs::write(at("key.pem"), certificate("server.pem", "127.0.0.1")).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
+    let text = |name: &str| at(name).display().to_string();
+    let _server = Server::start(&[&port.to_string(), &text("server.pem"), &text("key.pem")]);
+    let open = async |host: &str, ca_file: Option<&str>| {
+        let url = format!("postgres://postgres@{host}:{port}/postgres?sslmode=verify-full");
+        let settings = PostgresSettings {
+            url: PostgresUrl::parse(&url).unwrap(),
+            ca_file: ca_file.map(at),
+        };
+        PostgresStore::open(&settings, ACCESS).await
+    };
+    let store = open("127.0.0.1", Some("server.pem")).await.unwrap();
+    let client = store.pool.get().await.unwrap();
+    let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let encrypted: bool = client.query_one(sql, &[]).await.unwrap().get(0);
+    assert!(encrypted);
+    for (host, ca_file) in [
+        ("127.0.0.1", Some("other.pem")),
+        ("127.0.0.1", None),
+        ("localhost", Some("server.pem")),
+        ("127.0.0.1", Some("key.pem")),
+    ] {
+        let refused = open(host, ca_file).await;
+        assert!(refused.is_err(), "{host} {ca_file:?}");
+    }
+}
+
 /// What clients hold is in the database as its digest only.
 #[tokio::test]
 async fn no_table_holds_what_a_client_presents() {

@@ -1,0 +1,121 @@
+//! The audit log: what happened is listed, once, without secrets.
+
+use serde_json::Value;
+
+use crate::api::until;
+use crate::support::{Browser, OwnPair, WEB};
+
+fn entries(pair: &OwnPair, arguments: &[&str]) -> Vec<Value> {
+    let listed = pair.operate_json(&[&["audit", "--limit", "500"], arguments].concat());
+    listed["items"].as_array().unwrap().clone()
+}
+
+fn actions(entries: &[Value]) -> Vec<&str> {
+    let mut actions: Vec<_> = entries
+        .iter()
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    actions.reverse();
+    actions.dedup();
+    actions
+}
+
+#[test]
+fn a_flow_leaves_its_trail() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);
+    let lobby = pair.pair.lobby_url();
+    let browser = Browser::new(&lobby);
+    let code = browser.code_for(&WEB, None);
+    let first = WEB.exchange(&lobby, &code, None).text("refresh_token");
+    let second = WEB.refresh(&lobby, &first).text("refresh_token");
+    // Within the second of its first use it gets the same answer again.
+    until("the grace is over", || {
+        WEB.refresh(&lobby, &first).status == 400
+    });
+    WEB.refresh(&lobby, &second)
+        .assert_error(400, "invalid_grant");
+    WEB.exchange(&lobby, &code, None)
+        .assert_error(400, "invalid_grant");
+    let expected = [
+        "sign_in",
+        "code_issued",
+        "tokens_issued",
+        "tokens_refreshed",
+        "refresh_token_reused",
+        "token_request_refused",
+        "code_replayed",
+    ];
+    until("the log has it", || {
+        actions(&entries(&pair, &[])) == expected
+    });
+    let all = entries(&pair, &[]);
+    let issued = all
+        .iter()
+        .find(|entry| entry["action"] == "tokens_issued")
+        .unwrap();
+    assert_eq!(issued["client_id"], "web-demo");
+    assert_eq!(issued["username"], "ada@example.com");
+    let address: Result<std::net::IpAddr, _> = issued["address"].as_str().unwrap().parse();
+    assert!(address.is_ok(), "{issued}");
+    assert_eq!(
+        issued["request_id"].as_str().unwrap().len(),
+        36,
+        "Envoy's x-request-id"
+    );
+    let reused = all
+        .iter()
+        .find(|entry| entry["action"] == "refresh_token_reused")
+        .unwrap();
+    assert_eq!(reused["grant_id"], issued["grant_id"]);
+
+    let of_ada = entries(
+        &pair,
+        &["--user", "ada@example.com", "--action", "tokens_refreshed"],
+    );
+    assert_eq!(actions(&of_ada), ["tokens_refreshed"]);
+    let log = pair.pair.logs();
+    let lines: Vec<Value> = log
+        .lines()
+        .filter(|line| line.starts_with("{\"audit\""))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for action in expected {
+        let mut found = lines.iter().map(|line| &line["audit"]["action"]);
+        assert!(
+            found.any(|found| found == action),
+            "{action} on standard output"
+        );
+    }
+    assert_eq!(lines.len(), all.len());
+}
+
+#[test]
+fn refused_sign_ins_are_in_the_log_without_the_password() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let browser = Browser::new(&lobby);
+    let page = browser.authorize(&[
+        ("response_type", "code"),
+        ("client_id", WEB.id),
+        ("redirect_uri", WEB.redirect_uri),
+    ]);
+    let form = crate::support::Form::of(&page);
+    let fields = [
+        ("username", "ada@example.com"),
+        ("password", "a-wrong-password"),
+    ];
+    assert_eq!(browser.submit(&form, &fields).status, 403);
+    until("the log has it", || {
+        actions(&entries(&pair, &["--user", "ada@example.com"])) == ["sign_in_refused"]
+    });
+    assert!(!pair.pair.logs().contains("a-wrong-password"));
+}
+
+#[test]
+fn the_log_survives_a_restart() {
+    let mut pair = OwnPair::start(&[]);
+    pair.operate(&["key", "rotate"], "").done();
+    pair.pair.stop_token_service();
+    pair.pair.start_token_service().unwrap();
+    assert_eq!(actions(&entries(&pair, &[])), ["keys_rotated"]);
+}

@@ -1,0 +1,90 @@
+//! A copy taken under load, restored, and served from.
+
+use crate::support::{Browser, Load, OwnPair, USER_BOUND, WEB};
+
+const FORM: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+#[test]
+fn a_copy_taken_under_load_is_whole_and_serves() {
+    let mut pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    let refresh = WEB.exchange(&lobby, &code, None).text("refresh_token");
+    let load = {
+        let lobby = lobby.clone();
+        Load::start(2, move || {
+            assert_eq!(USER_BOUND.token(&lobby, &FORM).status, 200);
+            let code = Browser::new(&lobby).code_for(&WEB, None);
+            assert_eq!(WEB.exchange(&lobby, &code, None).status, 200);
+        })
+    };
+    let copies: Vec<_> = (0..3)
+        .map(|number| pair.state().join(format!("copy-{number}")))
+        .collect();
+    for copy in &copies {
+        pair.operate(&["backup", copy.to_str().unwrap()], "").done();
+    }
+    load.stop();
+    let copy = copies.last().unwrap().to_str().unwrap().to_owned();
+    let exists = pair.operate(&["backup", &copy], "").failed(1);
+    assert!(exists.contains("exists already"), "{exists}");
+
+    pair.pair.stop_token_service();
+    let store = pair.state().join("restored.redb");
+    let url = format!("redb:{}", store.display());
+    let config = pair.state().join("restore.toml");
+    std::fs::write(&config, format!("[store]\nurl = \"{url}\"\n")).unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    let restore = ["restore", &copy, "--config", &config];
+    pair.operate(&restore, "").done();
+    let again = pair.operate(&restore, "").failed(1);
+    assert!(again.contains("exists already"), "{again}");
+    pair.pair.set_environment("TOKEN_SERVICE__STORE__URL", &url);
+    pair.pair.start_token_service().unwrap();
+    assert_eq!(WEB.refresh(&lobby, &refresh).status, 200);
+}
+
+#[test]
+fn a_torn_copy_is_refused() {
+    let pair = OwnPair::start(&[]);
+    let copy = pair.state().join("copy");
+    pair.operate(&["backup", copy.to_str().unwrap()], "").done();
+    let config = pair.state().join("restore.toml");
+    let store = pair.state().join("restored.redb");
+    std::fs::write(
+        &config,
+        format!("[store]\nurl = \"redb:{}\"\n", store.display()),
+    )
+    .unwrap();
+    let whole = std::fs::read(&copy).unwrap();
+    let half = &whole[..whole.len() / 2];
+    let mut changed = whole.clone();
+    let ada = b"ada@example.com";
+    let used = whole
+        .windows(ada.len())
+        .position(|bytes| bytes == ada)
+        .unwrap();
+    changed[used] ^= 0x55;
+    for (name, bytes) in [
+        ("half", half),
+        ("changed", &changed),
+        ("empty", &[]),
+        ("text", b"hello"),
+    ] {
+        let torn = pair.state().join(name);
+        std::fs::write(&torn, bytes).unwrap();
+        let restore = [
+            "restore",
+            torn.to_str().unwrap(),
+            "--config",
+            config.to_str().unwrap(),
+        ];
+        let refusal = pair.operate(&restore, "");
+        assert_eq!(refusal.code, 1, "{name}: {}", refusal.errors);
+        assert!(!store.exists(), "{name}");
+    }
+}

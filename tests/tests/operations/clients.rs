@@ -1,0 +1,319 @@
+//! Clients and their secrets, registered while the service runs.
+
+use serde_json::json;
+
+use crate::api::until;
+use crate::support::{Browser, OwnPair, Reply, get, post};
+
+fn token(pair: &OwnPair, client_id: &str, secret: &str) -> Reply {
+    use base64::Engine as _;
+    let credentials =
+        base64::engine::general_purpose::STANDARD.encode(format!("{client_id}:{secret}"));
+    let headers = [("authorization", format!("Basic {credentials}"))];
+    let url = format!("{}/auth/token", pair.pair.lobby_url());
+    post(&url, &headers, "grant_type=client_credentials")
+}
+
+fn call(pair: &OwnPair, token: &str) -> u16 {
+    let url = format!("{}/api/projects", pair.pair.api_url());
+    get(&url, &[("authorization", &format!("Bearer {token}"))]).status
+}
+
+/// The secret in the output of a command.
+fn secret(output: &str) -> String {
+    let secret = output.lines().last().unwrap().to_owned();
+    assert!(secret.starts_with("tscs_"), "{output}");
+    assert_eq!(secret.len(), 5 + 43, "256 bits in base64url");
+    secret
+}
+
+#[test]
+fn a_client_lives_from_registration_to_removal() {
+    let pair = OwnPair::start(&[]);
+    let add = pair.operate(
+        &[
+            "client",
+            "add",
+            "--type",
+            "user_bound",
+            "--id",
+            "meter",
+            "--scope",
+            "projects",
+            "--bound-user",
+            "ada@example.com",
+        ],
+        "",
+    );
+    let first = secret(&add.done());
+    let issued = token(&pair, "meter", &first);
+    assert_eq!(issued.status, 200, "{}", issued.body);
+
+    let second = secret(
+        &pair
+            .operate(&["client", "rotate-secret", "meter"], "")
+            .done(),
+    );
+    assert_eq!(
+        token(&pair, "meter", &first).status,
+        200,
+        "two are live during a rotation"
+    );
+    assert_eq!(token(&pair, "meter", &second).status, 200);
+    let third = pair.operate(&["client", "rotate-secret", "meter"], "");
+    assert!(third.failed(1).contains("2 live secrets"));
+    pair.operate(&["client", "rotate-secret", "meter", "--end-old"], "")
+        .done();
+    token(&pair, "meter", &first).assert_error(401, "invalid_client");
+    assert_eq!(token(&pair, "meter", &second).status, 200);
+
+    let access = issued.text("access_token");
+    assert_eq!(call(&pair, &access), 200);
+    pair.operate(&["client", "update", "meter", "--disable"], "")
+        .done();
+    token(&pair, "meter", &second).assert_error(401, "invalid_client");
+    until("the gateway knows", || call(&pair, &access) == 401);
+    pair.operate(&["client", "update", "meter", "--enable"], "")
+        .done();
+    assert_eq!(token(&pair, "meter", &second).status, 200);
+
+    pair.operate(&["client", "remove", "meter"], "").done();
+    token(&pair, "meter", &second).assert_error(401, "invalid_client");
+    let gone = pair.operate(&["client", "show", "meter"], "");
+    assert!(gone.failed(1).contains("there is no client meter"));
+}
+
+#[test]
+fn a_removed_clients_refresh_tokens_and_access_tokens_are_dead() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let client = crate::support::WEB;
+    let code = Browser::new(&lobby).code_for(&client, None);
+    let tokens = client.exchange(&lobby, &code, None);
+    let access = tokens.text("access_token");
+    assert_eq!(call(&pair, &access), 200);
+    assert_eq!(
+        pair.administrate("DELETE", "/clients/web-demo", "").status,
+        204
+    );
+    until("the gateway knows", || call(&pair, &access) == 401);
+    client
+        .refresh(&lobby, &tokens.text("refresh_token"))
+        .assert_error(401, "invalid_client");
+}
+
+#[test]
+fn certificates_are_added_and_removed_while_the_service_runs() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["sync".to_owned()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
+    let file = pair.state().join("cert.der");
+    std::fs::write(&file, certificate.der()).unwrap();
+    let assert_with = |alias: &str| {
+        let mut assertion = crate::support::Assertion::of("ada@example.com");
+        assertion.header["kid"] = json!(alias);
+        crate::support::NON_INTERACTIVE.token(
+            &lobby,
+            &[
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                ("assertion", &assertion.sign_with(&key.serialize_der())),
+            ],
+        )
+    };
+    assert_with("new").assert_error(400, "invalid_grant");
+    let add = ["client", "add-certificate", "non-interactive-demo", "new"];
+    let add = [&add[..], &[file.to_str().unwrap()]].concat();
+    let shown = pair.operate(&add, "").done();
+    assert!(
+        shown.contains("demo-2020") && shown.contains("new"),
+        "{shown}"
+    );
+    let again = pair.operate(&add, "");
+    assert!(again.failed(1).contains("already"));
+    assert_eq!(assert_with("new").status, 200);
+    pair.operate(
+        &[
+            "client",
+            "remove-certificate",
+            "non-interactive-demo",
+            "new",
+        ],
+        "",
+    )
+    .done();
+    assert_with("new").assert_error(400, "invalid_grant");
+    let wrong = pair.administrate(
+        "PUT",
+        "/clients/non-interactive-demo/certificates/x",
+        "not a certificate",
+    );
+    assert_eq!(wrong.status, 400);
+    assert_eq!(wrong.json()["error"], "invalid_request");
+}
+
+#[test]
+fn every_problem_of_a_registration_is_told_and_nothing_changes() {
+    let pair = OwnPair::start(&[]);
+    let before = pair.administrate("GET", "/clients", "").body;
+    let body = json!({
+        "client_id": "a b",
+        "type": "web_server",
+        "redirect_uris": ["http://shop.example.com/cb", "https://shop.example.com/*"],
+        "bound_user": "ada@example.com",
+        "colour": "red",
+    });
+    let reply = pair.administrate("POST", "/clients", &body.to_string());
+    assert_eq!(reply.status, 400);
+    let problems = reply.json()["problems"].to_string();
+    for problem in [
+        "client_id: must have",
+        "redirect_uris.0",
+        "redirect_uris.1",
+        "bound_user: not for a client of type web_server",
+        "unknown key colour",
+    ] {
+        assert!(problems.contains(problem), "{problem} in {problems}");
+    }
+    let file = json!({"client_id": "x", "type": "non_interactive", "certificates": [{"alias": "a", "file": "/etc/passwd"}]});
+    let reply = pair.administrate("POST", "/clients", &file.to_string());
+    assert_eq!(reply.status, 400, "files of the machine cannot be named");
+    for (body, status) in [("", 400), ("[]", 400), ("{", 400)] {
+        assert_eq!(pair.administrate("POST", "/clients", body).status, status);
+    }
+    let taken = json!({"client_id": "web-demo", "type": "installed", "redirect_uris": ["https://a.example/cb"]});
+    let reply = pair.administrate("POST", "/clients", &taken.to_string());
+    assert_eq!(
+        (reply.status, reply.text("error").as_str()),
+        (409, "conflict")
+    );
+    let other_type = json!({"type": "installed"});
+    let reply = pair.administrate("PATCH", "/clients/web-demo", &other_type.to_string());
+    assert_eq!(reply.status, 409, "{}", reply.body);
+    assert_eq!(pair.administrate("GET", "/clients", "").body, before);
+}
+
+#[test]
+fn lists_are_paged() {
+    let pair = OwnPair::start(&[]);
+    let (mut after, mut seen) = (String::new(), Vec::new());
+    loop {
+        let page = pair
+            .administrate("GET", &format!("/clients?limit=2{after}"), "")
+            .json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 2);
+        seen.extend(
+            items
+                .iter()
+                .map(|item| item["client_id"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    let mut sorted = seen.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(seen, sorted);
+    assert_eq!(seen.len(), 6, "{seen:?}");
+}
+
+#[test]
+fn nobody_administrates_without_the_token() {
+    let pair = OwnPair::start(&[]);
+    let url = format!("{}/admin/clients", pair.pair.internal_url());
+    for authorization in [
+        None,
+        Some("Bearer wrong"),
+        Some("Basic YTpi"),
+        Some("Bearer "),
+    ] {
+        let headers: Vec<_> = authorization
+            .map(|value| ("authorization", value))
+            .into_iter()
+            .collect();
+        let reply = get(&url, &headers);
+        reply.assert_error(401, "invalid_token");
+        assert!(
+            reply
+                .header("www-authenticate")
+                .unwrap()
+                .starts_with("Bearer")
+        );
+    }
+    let public = format!("{}/admin/clients", pair.pair.lobby_url());
+    assert_eq!(get(&public, &[]).status, 404, "not on the public listener");
+    let openapi = get(
+        &format!("{}/admin/openapi.json", pair.pair.internal_url()),
+        &[],
+    );
+    let description = openapi.json();
+    for path in [
+        "/admin/clients",
+        "/admin/users/{username}",
+        "/admin/keys/rotate",
+        "/admin/audit",
+    ] {
+        assert!(description["paths"].get(path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
+    let pair = OwnPair::start(&[]);
+    let demo = pair
+        .pair
+        .artifacts()
+        .repository
+        .join("demo/registrations.toml");
+    let demo = demo.to_str().unwrap();
+    let nothing = pair.operate(&["apply", demo], "").done();
+    assert!(nothing.contains("Nothing differs."), "{nothing}");
+
+    let file = pair.state().join("more.toml");
+    let text = "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\"]\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let dry = pair.operate(&["apply", file, "--dry-run"], "").done();
+    assert!(dry.contains("+ client spa"), "{dry}");
+    pair.operate(&["client", "show", "spa"], "").failed(1);
+    pair.operate(&["apply", file], "").done();
+    pair.operate(&["client", "show", "spa"], "").done();
+
+    let dry = pair
+        .operate(&["apply", demo, "--prune", "--dry-run"], "")
+        .done();
+    assert!(
+        dry.contains("- client spa") && !dry.contains("- user"),
+        "{dry}"
+    );
+    pair.operate(&["apply", demo, "--prune"], "").done();
+    pair.operate(&["client", "show", "spa"], "").failed(1);
+
+    std::fs::write(
+        pair.state().join("more.toml"),
+        "[[clients]]\nclient_id = 5\n",
+    )
+    .unwrap();
+    let problems = pair.operate(&["apply", file], "").failed(1);
+    assert!(
+        problems.contains("clients.0.client_id: client_id: expected a string"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn no_service_and_wrong_arguments_have_exit_codes_of_their_own() {
+    let mut pair = OwnPair::start(&[]);
+    pair.operate(&["client", "frobnicate"], "").failed(2);
+    pair.pair.stop_token_service();
+    let gone = pair.operate(&["client", "list"], "").failed(69);
+    assert!(gone.contains("no token service answers at"), "{gone}");
+    let completions = pair.operate(&["completions", "bash"], "").done();
+    assert!(completions.contains("rotate-secret"));
+}

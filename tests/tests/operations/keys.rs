@@ -1,0 +1,125 @@
+//! Signing keys, rotated under load through the gateway.
+
+use serde_json::Value;
+
+use crate::api::until;
+use crate::support::{Load, OwnPair, USER_BOUND, get};
+
+const FORM: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+fn states(pair: &OwnPair) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let keys = pair.operate_json(&["key", "list"]);
+    keys.as_array()
+        .unwrap()
+        .iter()
+        .map(|key| {
+            (
+                text(&key["kid"]),
+                text(&key["algorithm"]),
+                text(&key["state"]),
+            )
+        })
+        .collect()
+}
+
+fn signing(pair: &OwnPair) -> (String, String) {
+    let signing: Vec<_> = states(pair)
+        .into_iter()
+        .filter(|(_, _, state)| state == "signing")
+        .collect();
+    let [(kid, algorithm, _)] = signing.as_slice() else {
+        panic!("{signing:?}");
+    };
+    (kid.clone(), algorithm.clone())
+}
+
+fn issue(lobby: &str) -> String {
+    let reply = USER_BOUND.token(lobby, &FORM);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.text("access_token")
+}
+
+fn accepted(api: &str, token: &str) {
+    let url = format!("{api}/api/projects");
+    let reply = get(&url, &[("authorization", &format!("Bearer {token}"))]);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+#[test]
+fn three_rotations_under_load_refuse_no_request() {
+    // Longer than the pause between two fetches of unknown keys by the gateway.
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "4s")]);
+    let (lobby, api) = (pair.pair.lobby_url(), pair.pair.api_url());
+    let old = issue(&lobby);
+    let load = {
+        let (lobby, api, old) = (lobby.clone(), api.clone(), old.clone());
+        Load::start(3, move || {
+            accepted(&api, &issue(&lobby));
+            accepted(&api, &old);
+        })
+    };
+    for _ in 0..3 {
+        let (before, _) = signing(&pair);
+        pair.operate(&["key", "rotate"], "").done();
+        let announced = states(&pair);
+        assert_eq!(announced.last().unwrap().2, "announced", "{announced:?}");
+        assert_eq!(
+            signing(&pair).0,
+            before,
+            "a key is announced before it signs"
+        );
+        until("the successor signs", || signing(&pair).0 != before);
+    }
+    let requests = load.stop();
+    assert!(requests > 10, "{requests}");
+    let states: Vec<_> = states(&pair)
+        .into_iter()
+        .map(|(_, _, state)| state)
+        .collect();
+    assert_eq!(states, ["retired", "retired", "retired", "signing"]);
+    accepted(&api, &old);
+}
+
+#[test]
+fn another_algorithm_is_a_rotation_that_refuses_nothing() {
+    let mut pair = OwnPair::start(&[("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "2s")]);
+    let (lobby, api) = (pair.pair.lobby_url(), pair.pair.api_url());
+    let mut tokens = vec![issue(&lobby)];
+    for algorithm in ["ES256", "RS256", "EdDSA"] {
+        pair.pair.stop_token_service();
+        pair.pair
+            .set_environment("TOKEN_SERVICE__SIGNING__ALGORITHM", algorithm);
+        pair.pair.start_token_service().unwrap();
+        until("the algorithm signs", || {
+            let mut keys = states(&pair).into_iter();
+            keys.any(|(_, found, state)| found == algorithm && state == "signing")
+        });
+        tokens.push(issue(&lobby));
+        for token in &tokens {
+            accepted(&api, token);
+        }
+    }
+}
+
+#[test]
+fn a_key_in_wrong_hands_is_replaced_at_once_and_removed() {
+    let pair = OwnPair::start(&[]);
+    let (lobby, api) = (pair.pair.lobby_url(), pair.pair.api_url());
+    let (stolen, _) = signing(&pair);
+    let token = issue(&lobby);
+    let signs = pair.operate(&["key", "remove", &stolen], "").failed(1);
+    assert!(signs.contains("rotate the keys immediately"), "{signs}");
+    pair.operate(&["key", "rotate", "--immediate"], "").done();
+    until("the successor signs", || signing(&pair).0 != stolen);
+    accepted(&api, &issue(&lobby));
+    pair.operate(&["key", "remove", &stolen], "").done();
+    let introspected = USER_BOUND.post(&lobby, "/auth/introspect", &[("token", &token)]);
+    assert_eq!(introspected.json()["active"], false);
+    let published = get(&format!("{lobby}/auth/jwks"), &[]);
+    assert!(!published.body.contains(&stolen));
+}

@@ -1,0 +1,234 @@
+//! Starting and stopping.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::api::until;
+use crate::support::{Load, OwnPair, USER_BOUND, get};
+
+const FORM: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+/// Requests straight to the service, so that nobody repeats them, by clients that look at its readiness as load
+/// balancers do: whoever found it ready gets an answer.
+#[test]
+fn sigterm_drops_no_request() {
+    let mut pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "3s")]);
+    let service = format!("http://127.0.0.1:{}", pair.pair.ports().public);
+    let ready = format!("{}/readyz", pair.pair.internal_url());
+    let (answered, turned_away) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let load = {
+        let (answered, turned_away) = (Arc::clone(&answered), Arc::clone(&turned_away));
+        Load::start(4, move || {
+            if turned_away.load(Ordering::Relaxed) > 0 || get(&ready, &[]).status == 503 {
+                turned_away.fetch_add(1, Ordering::Relaxed);
+                std::thread::yield_now();
+                return;
+            }
+            let token = USER_BOUND.token(&service, &FORM);
+            assert_eq!(token.status, 200, "{}", token.body);
+            answered.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    until("the service is under load", || {
+        answered.load(Ordering::Relaxed) > 20
+    });
+    pair.pair.stop_token_service();
+    load.stop();
+    assert!(
+        turned_away.load(Ordering::Relaxed) > 0,
+        "its end was announced"
+    );
+    let log = pair.pair.logs();
+    assert!(
+        log.contains("token_service::command::serve: stopped"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "10m")]);
+    let ready = format!("{}/readyz", pair.pair.internal_url());
+    assert_eq!(get(&ready, &[]).status, 200);
+    pair.signal("TERM");
+    until("it is not ready", || get(&ready, &[]).status == 503);
+    let token = USER_BOUND.token(&pair.pair.lobby_url(), &FORM);
+    assert_eq!(token.status, 200, "it serves on while it drains");
+    pair.signal("TERM");
+    until("it has stopped", || {
+        pair.pair.logs().contains("stopping at once")
+    });
+}
+
+/// Starts a second service with the state of `pair`; its exit code and what it says.
+fn second(pair: &OwnPair, environment: &[(&str, String)]) -> (i32, String) {
+    let repository = &pair.pair.artifacts().repository;
+    let at = |name: &str| pair.state().join(name).display().to_string();
+    let output = Command::new(&pair.pair.artifacts().token_service)
+        .args(["serve", "--config"])
+        .arg(repository.join("demo/config.toml"))
+        .env(
+            "TOKEN_SERVICE__STORE__URL",
+            format!("redb:{}", at("store.redb")),
+        )
+        .env("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key"))
+        .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token"))
+        .env("TOKEN_SERVICE__LISTEN", "127.0.0.1:0")
+        .env("TOKEN_SERVICE__INTERNAL_LISTEN", "127.0.0.1:0")
+        .envs(environment.iter().map(|(name, value)| (*name, value)))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), text)
+}
+
+#[test]
+fn a_store_that_cannot_be_used_has_one_clear_message() {
+    let pair = OwnPair::start(&[]);
+    let (code, message) = second(&pair, &[]);
+    assert_eq!(code, 1);
+    assert!(
+        message.contains("is in use by another process"),
+        "{message}"
+    );
+    let text = pair.state().join("text.redb");
+    std::fs::write(&text, "this is not a store").unwrap();
+    let url = format!("redb:{}", text.display());
+    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
+    assert_eq!(code, 1);
+    assert!(message.contains("is damaged or not a store"), "{message}");
+    assert_eq!(
+        std::fs::read_to_string(&text).unwrap(),
+        "this is not a store"
+    );
+}
+
+/// A service on a disk that takes `blocks` of 512 bytes for each file and no more.
+struct OnAFullDisk {
+    process: std::process::Child,
+    public: String,
+    internal: String,
+}
+
+impl OnAFullDisk {
+    fn start(pair: &OwnPair, store: &std::path::Path, blocks: &str) -> Self {
+        let ports = tests::Ports::free().unwrap();
+        let at = |name: &str| pair.state().join(name).display().to_string();
+        let log = std::fs::File::create(pair.state().join("full.log")).unwrap();
+        let process = Command::new("sh")
+            // Without the signal, a write beyond the limit fails as one on a full disk does.
+            .args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", blocks])
+            .arg(&pair.pair.artifacts().token_service)
+            .args(["serve", "--config"])
+            .arg(pair.pair.artifacts().repository.join("demo/config.toml"))
+            .env(
+                "TOKEN_SERVICE__STORE__URL",
+                format!("redb:{}", store.display()),
+            )
+            .env(
+                "TOKEN_SERVICE__ENCRYPTION_KEY_FILE",
+                at("full-encryption-key"),
+            )
+            .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("full-admin-token"))
+            .env("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false")
+            .env(
+                "TOKEN_SERVICE__LISTEN",
+                format!("127.0.0.1:{}", ports.public),
+            )
+            .env(
+                "TOKEN_SERVICE__INTERNAL_LISTEN",
+                format!("127.0.0.1:{}", ports.internal),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let started = Self {
+            process,
+            public: format!("http://127.0.0.1:{}", ports.public),
+            internal: format!("http://127.0.0.1:{}", ports.internal),
+        };
+        until("it is ready", || started.ready() == Some(200));
+        started
+    }
+
+    fn ready(&self) -> Option<u16> {
+        let request = ureq::http::Request::get(format!("{}/readyz", self.internal));
+        let answer = crate::support::agent()
+            .run(request.body(()).unwrap())
+            .ok()?;
+        Some(answer.status().as_u16())
+    }
+}
+
+impl Drop for OnAFullDisk {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// One `jti` after the other is claimed, each durably, until the disk is full: the client gets an error then, the
+/// service says that it is not ready, and no claim that was acknowledged is lost.
+#[test]
+fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
+    use crate::support::{Assertion, NON_INTERACTIVE, Reply};
+    let pair = OwnPair::start(&[]);
+    let store = pair.state().join("full.redb");
+    let exchange = |service: &OnAFullDisk, assertion: &str| -> Reply {
+        NON_INTERACTIVE.token(
+            &service.public,
+            &[
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                ("assertion", assertion),
+            ],
+        )
+    };
+    drop(OnAFullDisk::start(&pair, &store, "unlimited"));
+    let size = std::fs::metadata(&store).unwrap().len();
+    // As full as the disk is with what is there already.
+    let full = OnAFullDisk::start(&pair, &store, &(size / 512).to_string());
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let assertion = Assertion::of("ada@example.com").sign();
+        let reply = exchange(&full, &assertion);
+        if reply.status != 200 {
+            break reply;
+        }
+        acknowledged.push(assertion);
+        assert!(acknowledged.len() < 20_000, "the disk never fills");
+    };
+    assert!(matches!(refused.status, 500 | 503), "{}", refused.body);
+    assert!(!refused.text("error_description").is_empty());
+    let log = std::fs::read_to_string(pair.state().join("full.log")).unwrap();
+    assert!(log.contains("a transaction of the store failed"), "{log}");
+    drop(full);
+    let mended = OnAFullDisk::start(&pair, &store, "unlimited");
+    for assertion in acknowledged.iter().rev().take(200) {
+        exchange(&mended, assertion).assert_error(400, "invalid_grant");
+    }
+    assert_eq!(
+        exchange(&mended, &Assertion::of("ada@example.com").sign()).status,
+        200
+    );
+}
+
+#[test]
+fn a_store_of_somebody_else_has_one_clear_message() {
+    let pair = OwnPair::start(&[]);
+    // Nobody, not even root, writes there.
+    let url = "redb:/proc/token-service.redb".to_owned();
+    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
+    assert_eq!(code, 1);
+    assert!(
+        message.contains("the store /proc/token-service.redb cannot be opened"),
+        "{message}"
+    );
+}

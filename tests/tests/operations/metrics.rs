@@ -1,0 +1,57 @@
+//! What Prometheus finds.
+
+use crate::support::{Browser, OwnPair, WEB, get};
+
+#[test]
+fn requests_grants_store_and_keys_are_counted() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    assert_eq!(WEB.exchange(&lobby, &code, None).status, 200);
+    WEB.exchange(&lobby, "unknown", None)
+        .assert_error(400, "invalid_grant");
+    get(&format!("{lobby}/nowhere/with/a/secret"), &[]);
+    let reply = get(&format!("{}/metrics", pair.pair.internal_url()), &[]);
+    assert_eq!(reply.status, 200);
+    for line in [
+        "token_service_token_requests_total{grant_type=\"authorization_code\",outcome=\"ok\"} 1",
+        "token_service_token_requests_total{grant_type=\"authorization_code\",outcome=\"invalid_grant\"} 1",
+        "token_service_http_requests_total{route=\"/auth/token\",method=\"POST\",status=\"200\"} 1",
+        "token_service_http_requests_total{route=\"unknown\",method=\"GET\",status=\"404\"} 1",
+        "token_service_events_total{action=\"tokens_issued\"} 1",
+        "token_service_grants 1",
+        "token_service_sessions 1",
+        "token_service_store_queued_operations 0",
+        "token_service_passwords_waiting 0",
+    ] {
+        assert!(
+            reply.body.lines().any(|found| found == line),
+            "{line} in {}",
+            reply.body
+        );
+    }
+    for name in [
+        "token_service_http_request_duration_seconds_bucket{",
+        "token_service_store_batch_operations_bucket{",
+        "token_service_store_commit_duration_seconds_bucket{",
+        "token_service_signing_key_age_seconds{kid=",
+        "token_service_certificate_expires_in_seconds{client_id=\"non-interactive-demo\"",
+    ] {
+        assert!(reply.body.contains(name), "{name} in {}", reply.body);
+    }
+    let dashboard = pair
+        .pair
+        .artifacts()
+        .repository
+        .join("docs/grafana-dashboard.json");
+    let dashboard = std::fs::read_to_string(dashboard).unwrap();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let shown = dashboard
+        .match_indices("token_service_")
+        .filter_map(|(start, _)| dashboard[start..].split(|c| !is_part(c)).next());
+    for metric in shown {
+        assert!(reply.body.contains(metric), "the dashboard shows {metric}");
+    }
+    assert!(!reply.body.contains("secret"), "clients choose no label");
+    assert!(reply.body.ends_with("# EOF\n"));
+}

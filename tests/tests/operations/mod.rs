@@ -1,0 +1,13 @@
+//! What operators do in a day: registration, keys, audit, backup, starting and stopping.
+
+mod audit;
+mod backup;
+mod clients;
+mod explain;
+mod keys;
+mod legacy_instances;
+mod life_cycle;
+mod metrics;
+mod secrets;
+mod telemetry;
+mod users;

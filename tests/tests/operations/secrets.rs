@@ -1,0 +1,69 @@
+//! Checklist row 59: nothing that is secret is in any log, at any level.
+
+use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get};
+
+#[test]
+fn rfc9700_s4_3_logs_at_trace_level_hold_no_secret() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE_LOG", "trace")]);
+    let lobby = pair.pair.lobby_url();
+    let browser = Browser::new(&lobby);
+    let pkce = Pkce::of(&"v".repeat(50));
+    let code = browser.code_for(&WEB, Some(&pkce));
+    let first = WEB.exchange(&lobby, &code, Some(&pkce));
+    let refreshed = WEB.refresh(&lobby, &first.text("refresh_token"));
+    let assertion = Assertion::of("ada@example.com").sign();
+    let by_assertion = NON_INTERACTIVE.token(
+        &lobby,
+        &[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &assertion),
+        ],
+    );
+    let bound = USER_BOUND.token(&lobby, &[("grant_type", "client_credentials")]);
+    let bearer = format!("Bearer {}", first.text("access_token"));
+    get(
+        &format!("{}/api/projects", pair.pair.api_url()),
+        &[("authorization", &bearer)],
+    );
+    WEB.exchange(&lobby, "a-wrong-code-of-somebody", None);
+    WEB.refresh(&lobby, &first.text("refresh_token"));
+    WEB.post(
+        &lobby,
+        "/auth/revoke",
+        &[("token", &refreshed.text("refresh_token"))],
+    );
+    let rotated = pair
+        .operate(&["client", "rotate-secret", "web-demo"], "")
+        .done();
+    let generated = rotated.lines().last().unwrap().to_owned();
+    pair.operate(&["explain", &first.text("access_token")], "");
+    let add = ["user", "add", "x@example.com", "--password-file", "-"];
+    pair.operate(&add, "the-password-of-x").done();
+    let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
+    assert_eq!((by_assertion.status, bound.status), (200, 400));
+    let signature = |token: &str| token.rsplit('.').next().unwrap().to_owned();
+    let logs = pair.pair.logs();
+    assert!(
+        logs.contains("TRACE") || logs.contains("DEBUG"),
+        "the log is at trace level"
+    );
+    for (what, secret) in [
+        ("a password", "demo-password-of-ada".to_owned()),
+        ("a new password", "the-password-of-x".to_owned()),
+        ("a client secret", WEB.secret.unwrap().to_owned()),
+        (
+            "an encoded client secret",
+            WEB.basic().replace("Basic ", ""),
+        ),
+        ("a generated secret", generated),
+        ("a code", code),
+        ("a wrong code", "a-wrong-code-of-somebody".to_owned()),
+        ("a verifier", pkce.verifier.clone()),
+        ("an access token", signature(&first.text("access_token"))),
+        ("a refresh token", signature(&first.text("refresh_token"))),
+        ("an assertion", signature(&assertion)),
+        ("the admin token", admin_token.trim().to_owned()),
+    ] {
+        assert!(!logs.contains(&secret), "{what} is in the log");
+    }
+}

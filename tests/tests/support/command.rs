@@ -1,0 +1,95 @@
+//! The program as operators run it, and load while they do.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use tests::Pair;
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+impl Outcome {
+    /// The output of a command that succeeded.
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert_eq!(self.code, 0, "{}", self.errors);
+        self.output
+    }
+
+    /// The errors of a command that ended with `code`.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32) -> String {
+        assert_eq!(self.code, code, "{}{}", self.output, self.errors);
+        self.errors
+    }
+}
+
+/// Runs the program for the service of `pair`.
+pub(super) fn run(pair: &Pair, state: &Path, arguments: &[&str], input: &str) -> Outcome {
+    let mut child = Command::new(&pair.artifacts().token_service)
+        .args(arguments)
+        .env("TOKEN_SERVICE_ADMIN_URL", pair.internal_url())
+        .env("TOKEN_SERVICE_ADMIN_TOKEN_FILE", state.join("admin-token"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        output: text(output.stdout),
+        errors: text(output.stderr),
+    }
+}
+
+/// Clients that repeat a request until they are told to stop.
+pub(crate) struct Load {
+    over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<usize>>,
+}
+
+impl Load {
+    /// Starts `clients` threads. `request` panics when an answer is wrong.
+    pub(crate) fn start(clients: usize, request: impl Fn() + Clone + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let client = |_| {
+            let (over, request) = (Arc::clone(&over), request.clone());
+            std::thread::spawn(move || {
+                let mut done = 0;
+                while !over.load(Ordering::Relaxed) {
+                    request();
+                    done += 1;
+                }
+                done
+            })
+        };
+        let clients = (0..clients).map(client).collect();
+        Self { over, clients }
+    }
+
+    /// Stops, and tells how many requests were made; panics when one had a wrong answer.
+    pub(crate) fn stop(self) -> usize {
+        self.over.store(true, Ordering::Relaxed);
+        self.clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum()
+    }
+}

@@ -1,0 +1,300 @@
+//! The redb store: CPU per durable rotation, group commit against one commit per request, and what a million grants cost.
+//!
+//! `cargo bench --package token-service --bench store`; `GRANTS=100000` for a quick look.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that meets the unexpected has nothing to report"
+)]
+
+mod support;
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+use support::{Bound, cpu, resident, row};
+use token_service::clock::Timestamp;
+use token_service::digest::Digest;
+use token_service::random::OsRandom;
+use token_service::registry::{ClientId, LinkedAccount, Scope, Username};
+use token_service::store::redb::RedbStore;
+use token_service::store::{
+    CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, Rotation,
+    Store, TokenId,
+};
+use tokio::task::JoinSet;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How many wait for an answer at a time: connections of a busy service.
+const CONNECTIONS: usize = 256;
+const ROUNDS: usize = 5;
+
+/// A file on a busy disk: each fsync takes `delay` longer.
+struct SlowDisk {
+    file: FileBackend,
+    delay: Duration,
+}
+
+impl fmt::Debug for SlowDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SlowDisk")
+    }
+}
+
+impl StorageBackend for SlowDisk {
+    fn len(&self) -> Result<u64, io::Error> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.file.set_len(len)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the disk that is slow")]
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.file.sync_data()?;
+        if !self.delay.is_zero() {
+            std::thread::sleep(self.delay);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.file.write(offset, data)
+    }
+}
+
+fn open(path: &Path, delay: Duration) -> Arc<dyn Store> {
+    let path = path.to_owned();
+    let backend = move || {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)?;
+        let file = FileBackend::new(file).map_err(io::Error::other)?;
+        Ok(SlowDisk { file, delay })
+    };
+    Arc::new(RedbStore::open_on(backend, HOUR).unwrap())
+}
+
+const fn now() -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000)
+}
+
+/// A live grant, through the operations that make one.
+async fn grant(store: &dyn Store, number: usize) -> Grant {
+    let code = Digest::of(&number.to_le_bytes());
+    let record = CodeRecord {
+        client_id: ClientId::parse("client").unwrap(),
+        redirect_uri: "https://app.example.com/callback".into(),
+        code_challenge: None,
+        username: Username::parse(&format!("user-{}@example.com", number % 100_000)).unwrap(),
+        account: LinkedAccount {
+            user_id: number.to_string(),
+            username: "user".into(),
+            site: "https://us1.example.com".into(),
+        },
+        scope: Scope::parse("projects").unwrap(),
+        amr: vec!["USERNAME_PASSWORD".into()],
+        authenticated_at: now(),
+        expires_at: now() + HOUR,
+    };
+    store.issue_code(code, record.clone()).await.unwrap();
+    let first = RefreshStep {
+        refresh_id: TokenId::generate(&OsRandom).unwrap(),
+        access_id: TokenId::generate(&OsRandom).unwrap(),
+        scope: record.scope.clone(),
+        issued_at: now(),
+        refresh_expires_at: now() + WEEK,
+    };
+    let presented = PresentedCode {
+        client_id: record.client_id,
+        redirect_uri: record.redirect_uri,
+        verifier_digest: None,
+        client_authenticated: true,
+    };
+    let grant_id = GrantId::generate(&OsRandom, now()).unwrap();
+    match store
+        .redeem_code(code, presented, grant_id, first, now())
+        .await
+        .unwrap()
+    {
+        Redemption::Redeemed(grant) => *grant,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
+    let mut workers = JoinSet::new();
+    for worker in 0..CONNECTIONS {
+        let store = Arc::clone(store);
+        workers.spawn(async move {
+            let mut grants = Vec::new();
+            for number in (worker..count).step_by(CONNECTIONS) {
+                grants.push(grant(&*store, number).await);
+            }
+            grants
+        });
+    }
+    workers.join_all().await.concat()
+}
+
+async fn rotate(store: &dyn Store, grant: &mut Grant) {
+    let rotation = RefreshRotation {
+        grant_id: grant.grant_id,
+        refresh_id: grant.current.refresh_id,
+        client_id: grant.client_id.clone(),
+        scope: None,
+        next_refresh_id: TokenId::generate(&OsRandom).unwrap(),
+        next_access_id: TokenId::generate(&OsRandom).unwrap(),
+        now: now(),
+        lifetime: WEEK,
+        grace: Duration::from_secs(10),
+    };
+    match store.rotate_refresh(rotation).await.unwrap() {
+        Rotation::Rotated(rotated) => *grant = *rotated,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// Rotations by `connections` callers for `time`: how many, and how long it took.
+async fn rotations(
+    store: &Arc<dyn Store>,
+    grants: &mut Vec<Grant>,
+    connections: usize,
+    time: Duration,
+) -> (usize, Duration) {
+    let start = Instant::now();
+    let share = grants.len() / connections;
+    let mut workers = JoinSet::new();
+    for _ in 0..connections {
+        let store = Arc::clone(store);
+        let mut own: Vec<Grant> = grants.split_off(grants.len() - share);
+        workers.spawn(async move {
+            let mut done = 0;
+            // Far apart, as people are: no row is in the cache because it was just used.
+            let step = own.len() / 7 * 3 + 1;
+            while start.elapsed() < time {
+                let index = done * step % own.len();
+                rotate(&*store, &mut own[index]).await;
+                done += 1;
+            }
+            (done, own)
+        });
+    }
+    let mut total = 0;
+    for (done, own) in workers.join_all().await {
+        total += done;
+        grants.extend(own);
+    }
+    (total, start.elapsed())
+}
+
+#[tokio::main]
+async fn main() {
+    let million: usize = std::env::var("GRANTS").map_or(1_000_000, |count| count.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let pid = std::process::id();
+    println!(
+        "{:<66} {:>10} {:<8} {:>9} .. {:<9}",
+        "what", "median", "", "least", "most"
+    );
+
+    let slow = open(&folder.path().join("slow.redb"), Duration::from_millis(4));
+    let mut few = grants(&slow, 2048).await;
+    let (mut alone, mut together, mut ratios) = (vec![], vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let (done, took) = rotations(&slow, &mut few, 1, Duration::from_secs(1)).await;
+        let one = done as f64 / took.as_secs_f64();
+        let (done, took) = rotations(&slow, &mut few, CONNECTIONS, Duration::from_secs(2)).await;
+        let many = done as f64 / took.as_secs_f64();
+        alone.push(one);
+        together.push(many);
+        ratios.push(many / one);
+    }
+    row(
+        "durable rotations, one commit each, fsync + 4 ms",
+        &alone,
+        "1/s",
+        None,
+    );
+    row(
+        "durable rotations, 256 callers, fsync + 4 ms",
+        &together,
+        "1/s",
+        None,
+    );
+    row("... ratio", &ratios, "", Some(Bound::AtLeast(20.0)));
+    drop((slow, few));
+
+    for count in [million / 100, million] {
+        let path = folder.path().join(format!("{count}.redb"));
+        let store = open(&path, Duration::ZERO);
+        let filling = Instant::now();
+        let mut live = grants(&store, count).await;
+        let filled = filling.elapsed().as_secs_f64();
+        let (mut costs, mut rates) = (vec![], vec![]);
+        for _ in 0..ROUNDS {
+            let before = cpu(pid);
+            let (done, took) =
+                rotations(&store, &mut live, CONNECTIONS, Duration::from_secs(3)).await;
+            costs.push((cpu(pid) - before) as f64 / 1000.0 / done as f64);
+            rates.push(done as f64 / took.as_secs_f64());
+        }
+        let bound = (count == million).then_some(Bound::AtMost(90.0));
+        row(
+            &format!("{count} live grants: CPU per durable rotation"),
+            &costs,
+            "us",
+            bound,
+        );
+        row(
+            &format!("{count} live grants: rotations by 256 callers"),
+            &rates,
+            "1/s",
+            None,
+        );
+        row(
+            &format!("{count} live grants: made in"),
+            &[filled],
+            "s",
+            None,
+        );
+        let size = std::fs::metadata(&path).unwrap().len() as f64 / count as f64;
+        row(
+            &format!("{count} live grants: file, per grant"),
+            &[size],
+            "bytes",
+            None,
+        );
+        drop(store);
+        let opening = Instant::now();
+        let reopened = open(&path, Duration::ZERO);
+        row(
+            &format!("{count} live grants: opened again in"),
+            &[opening.elapsed().as_secs_f64() * 1000.0],
+            "ms",
+            None,
+        );
+        drop(reopened);
+    }
+    row(
+        "resident memory of the benchmark, which holds the grants too",
+        &[resident(pid)],
+        "MiB",
+        None,
+    );
+}

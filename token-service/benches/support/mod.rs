@@ -1,0 +1,85 @@
+//! Measuring: CPU time of processes, and tables of medians with their spread.
+
+#![allow(dead_code, reason = "each benchmark uses its part")]
+
+use std::fs;
+use std::time::Duration;
+
+/// CPU time that the process has used, over all its threads that live, in nanoseconds.
+pub(crate) fn cpu(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+        .filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// Resident memory of the process, in MiB.
+pub(crate) fn resident(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kilobytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
+        .and_then(|number| number.parse::<f64>().ok());
+    kilobytes.unwrap_or_default() / 1024.0
+}
+
+/// Median, least and most of some measurements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+/// The spread of `values`.
+pub(crate) fn spread(values: &[f64]) -> Spread {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+    Spread {
+        median: at(sorted.len() / 2),
+        least: at(0),
+        most: at(sorted.len().saturating_sub(1)),
+    }
+}
+
+/// One row: what, median, spread, and the bound that it must keep to.
+pub(crate) fn row(what: &str, values: &[f64], unit: &str, bound: Option<Bound>) {
+    let Spread {
+        median,
+        least,
+        most,
+    } = spread(values);
+    let verdict = bound.map_or(String::new(), |bound| bound.verdict(median));
+    println!("{what:<66} {median:>10.2} {unit:<8} {least:>9.2} .. {most:<9.2} {verdict}");
+}
+
+/// What a measurement must reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn verdict(self, value: f64) -> String {
+        let (kept, text) = match self {
+            Self::AtMost(bound) => (value <= bound, format!("<= {bound}")),
+            Self::AtLeast(bound) => (value >= bound, format!(">= {bound}")),
+        };
+        format!("{text}: {}", if kept { "kept" } else { "MISSED" })
+    }
+}
+
+/// The `part`-th of a thousand smallest of `times`, in milliseconds.
+pub(crate) fn percentile(times: &mut [Duration], part: usize) -> f64 {
+    times.sort_unstable();
+    let index = (times.len() * part / 1000).min(times.len().saturating_sub(1));
+    times
+        .get(index)
+        .map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,85 @@
+//! Where the process tells what it does: the log, and traces for an OpenTelemetry collector.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::filter::FilterFn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
+
+use crate::config::{Config, LogFormat};
+
+/// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
+const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
+
+/// The server's own notes of each worker's start are of no use to operators.
+const LOG_DEFAULT: &str = "info,actix_server=warn";
+
+/// What is told, until [`Telemetry::finish`].
+pub(super) struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+}
+
+impl Telemetry {
+    /// Starts the log, on standard error, and the export of traces if it is configured.
+    pub(super) fn start(config: &Config) -> anyhow::Result<Self> {
+        let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
+        let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
+        // Standard output belongs to the audit log.
+        let log = fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal());
+        let log = match config.log_format {
+            LogFormat::Text => log.boxed(),
+            LogFormat::Json => log.json().flatten_event(true).boxed(),
+        };
+        let traces = config
+            .otlp_endpoint
+            .as_deref()
+            .map(exporting_to)
+            .transpose()?;
+        let spans = traces.as_ref().map(|provider| {
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer(env!("CARGO_PKG_NAME")))
+                // The spans of requests; what other libraries do inside is theirs.
+                .with_filter(FilterFn::new(|metadata| {
+                    metadata.target().starts_with("token_service")
+                        && *metadata.level() <= tracing::Level::INFO
+                }))
+        });
+        tracing_subscriber::registry()
+            .with(spans)
+            .with(log.with_filter(filter))
+            .try_init()
+            .context("the log cannot be started")?;
+        Ok(Self { traces })
+    }
+
+    /// Sends what waits.
+    pub(super) fn finish(self) {
+        if let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) {
+            tracing::warn!(%error, "the last traces were not sent");
+        }
+    }
+}
+
+fn exporting_to(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+        .build()
+        .context("otlp_endpoint")?;
+    let resource = Resource::builder()
+        .with_service_name(env!("CARGO_PKG_NAME"))
+        .build();
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .build())
+}
