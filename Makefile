@@ -20,6 +20,10 @@ up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 
+.PHONY: faults
+faults: tools build ## kill the token service 500 times under load, on each store
+	FAULT_KILLS=500 cargo test --package tests --locked --test end_to_end -- faults
+
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked

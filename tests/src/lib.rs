@@ -6,8 +6,10 @@ mod artifacts;
 mod envoy;
 mod pair;
 mod ports;
+mod postgres;
 mod process;
 
 pub use artifacts::Artifacts;
 pub use pair::{Pair, Setup};
 pub use ports::Ports;
+pub use postgres::Postgres;
