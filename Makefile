@@ -36,6 +36,10 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SE
 			-- -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 || exit 1; \
 	done
 
+.PHONY: faults
+faults: tools build ## kill the token service 500 times under load, on each store
+	FAULT_KILLS=500 cargo test --package tests --locked --test end_to_end -- faults
+
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
@@ -58,8 +62,8 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries, Chromium
-	@tests/tools/chromium.sh
+tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries, Chromium, PostgreSQL
+	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
 prerequisites:

@@ -5,6 +5,8 @@ set -euo pipefail
 
 api=${API_URL:-http://127.0.0.1:8080}
 lobby=${LOBBY_URL:-http://127.0.0.1:8081}
+# All addresses of this name are asked in turn.
+token_service=${TOKEN_SERVICE_HOST:-token-service}
 early_access=${LOBBY_EA_URL:-http://127.0.0.1:8082}
 
 # status PORT PATH -- the status line of a GET; the image has no curl.
@@ -22,7 +24,7 @@ case ${1:-serve} in
     serve)
         sed -e "s#http://127\.0\.0\.1:8080#$api#; s#http://127\.0\.0\.1:8081#$lobby#; s#http://127\.0\.0\.1:8082#$early_access#" \
             -e '/# .*LISTEN_ADDRESS/s/address: 127\.0\.0\.1/address: 0.0.0.0/' \
-            -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: token-service/' \
+            -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: '"$token_service"'/' \
             -e '/# .*EARLY_ACCESS_HOST/s/address: 127\.0\.0\.1/address: token-service-early-access/' \
             -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
             /etc/envoy/envoy.yaml >/tmp/envoy.yaml

@@ -10,13 +10,28 @@ use crate::artifacts::Artifacts;
 use crate::ports::Ports;
 use crate::process::Process;
 
-/// Starts Envoy with `envoy/envoy.yaml`, moved to `ports`, in `directory`.
-pub(crate) fn start(artifacts: &Artifacts, ports: Ports, directory: &Path) -> Result<Process> {
+/// Starts Envoy with `envoy/envoy.yaml`, moved to `ports`, in `directory`; before two token services with `replica`.
+pub(crate) fn start(
+    artifacts: &Artifacts,
+    ports: Ports,
+    replica: bool,
+    directory: &Path,
+) -> Result<Process> {
     let source = artifacts.repository.join("envoy/envoy.yaml");
     let template =
         fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let config = directory.join("envoy.yaml");
-    fs::write(&config, render(&template, artifacts, ports)?)?;
+    let mut text = render(&template, artifacts, ports)?;
+    if replica {
+        text = with_replica(&text, "PUBLIC_PORT", ports.public, ports.public_replica)?;
+        text = with_replica(
+            &text,
+            "INTERNAL_PORT",
+            ports.internal,
+            ports.internal_replica,
+        )?;
+    }
+    fs::write(&config, text)?;
 
     let mut command = Command::new(&artifacts.envoy);
     command
@@ -29,6 +44,27 @@ pub(crate) fn start(artifacts: &Artifacts, ports: Ports, directory: &Path) -> Re
         .arg("--disable-hot-restart")
         .current_dir(&artifacts.repository);
     Process::start("envoy", &command, &directory.join("envoy.log"))
+}
+
+/// Adds to the endpoint in the line marked `name`, which has `port`, one with the port of the replica. In containers
+/// both have one name.
+fn with_replica(config: &str, name: &str, port: u16, replica: u16) -> Result<String> {
+    let lines: Vec<&str> = config.lines().collect();
+    let marked = lines
+        .iter()
+        .position(|line| line.ends_with(&format!(" {name}")))
+        .with_context(|| format!("envoy.yaml: no line is marked {name}"))?;
+    let endpoint = lines
+        .get(marked.saturating_sub(2)..=marked)
+        .filter(|endpoint| {
+            endpoint
+                .first()
+                .is_some_and(|line| line.trim() == "- endpoint:")
+        })
+        .with_context(|| format!("envoy.yaml: {name} is not in the third line of an endpoint"))?
+        .join("\n");
+    let another = endpoint.replace(&port.to_string(), &replica.to_string());
+    Ok(config.replace(&endpoint, &format!("{endpoint}\n{another}")))
 }
 
 /// `template` with other values: the addresses of lobby and api wherever they stand, and where a line ends in the

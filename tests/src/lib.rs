@@ -7,10 +7,12 @@ mod chromedriver;
 mod envoy;
 mod pair;
 mod ports;
+mod postgres;
 mod process;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
+pub use postgres::Postgres;
 pub use process::Process;

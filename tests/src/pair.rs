@@ -24,6 +24,8 @@ pub struct Setup {
     pub environment: Vec<(String, String)>,
     /// The early-access token service too: its configuration file, and what gives way in it.
     pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
+    /// Whether a second token service with the same configuration serves too; its store must be a database.
+    pub replica: bool,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -34,6 +36,7 @@ pub struct Pair {
     setup: Setup,
     artifacts: Artifacts,
     token_service: Option<Process>,
+    replica: Option<Process>,
     early_access: Option<Process>,
     envoy: Option<Process>,
     logs: TempDir,
@@ -51,16 +54,20 @@ impl Pair {
             .tempdir_in(artifacts.scratch()?)?;
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
-        let envoy = envoy::start(&artifacts, setup.ports, logs.path())?;
+        let envoy = envoy::start(&artifacts, setup.ports, setup.replica, logs.path())?;
         let mut pair = Self {
             setup,
             artifacts,
             token_service: None,
+            replica: None,
             early_access: None,
             envoy: Some(envoy),
             logs,
         };
         pair.start_token_service()?;
+        if pair.setup.replica {
+            pair.start_replica()?;
+        }
         pair.start_early_access()?;
         pair.wait_for_envoy()?;
         pair.logs.disable_cleanup(false);
@@ -86,6 +93,33 @@ impl Pair {
         )?;
         self.token_service = Some(process);
         Ok(())
+    }
+
+    /// Starts the second token service and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready; with its log.
+    pub fn start_replica(&mut self) -> Result<()> {
+        let ports = self.setup.ports;
+        let process = self.start_service(
+            "replica",
+            self.setup.config.as_deref(),
+            &self.lobby_url(),
+            ports.public_replica,
+            ports.internal_replica,
+            &self.setup.environment,
+        )?;
+        self.replica = Some(process);
+        Ok(())
+    }
+
+    /// Ends the second token service as a crash would (SIGKILL).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_replica(&mut self) -> Result<()> {
+        let replica = self.replica.take();
+        replica.context("the replica does not run")?.kill()
     }
 
     fn start_early_access(&mut self) -> Result<()> {
@@ -180,6 +214,7 @@ impl Pair {
         self.envoy = Some(envoy::start(
             &self.artifacts,
             self.setup.ports,
+            self.setup.replica,
             self.logs.path(),
         )?);
         self.wait_for_guard()
@@ -269,8 +304,9 @@ impl Pair {
             String::from_utf8_lossy(&log).into_owned()
         };
         format!(
-            "--- token-service ---\n{}--- early-access ---\n{}--- envoy ---\n{}",
+            "--- token-service ---\n{}--- replica ---\n{}--- early-access ---\n{}--- envoy ---\n{}",
             read("token-service.log"),
+            read("replica.log"),
             read("early-access.log"),
             read("envoy.log")
         )

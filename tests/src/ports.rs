@@ -23,6 +23,10 @@ pub struct Ports {
     pub public: u16,
     /// The token service's internal listener.
     pub internal: u16,
+    /// The public listener of a second token service with the same state.
+    pub public_replica: u16,
+    /// Its internal listener.
+    pub internal_replica: u16,
     /// The early-access token service's public listener.
     pub public_ea: u16,
     /// The early-access token service's internal listener.
@@ -39,6 +43,8 @@ impl Default for Ports {
             envoy_admin: 9901,
             public: 9080,
             internal: 9081,
+            public_replica: 9084,
+            internal_replica: 9085,
             public_ea: 9082,
             internal_ea: 9083,
         }
@@ -66,6 +72,8 @@ impl Ports {
             envoy_admin: port("ENVOY_ADMIN_PORT", default.envoy_admin)?,
             public: port("PUBLIC_PORT", default.public)?,
             internal: port("INTERNAL_PORT", default.internal)?,
+            public_replica: default.public_replica,
+            internal_replica: default.internal_replica,
             public_ea: port("PUBLIC_EA_PORT", default.public_ea)?,
             internal_ea: port("INTERNAL_EA_PORT", default.internal_ea)?,
         })
@@ -82,6 +90,8 @@ impl Ports {
             envoy_admin: free_port()?,
             public: free_port()?,
             internal: free_port()?,
+            public_replica: free_port()?,
+            internal_replica: free_port()?,
             lobby_ea: free_port()?,
             legacy: free_port()?,
             public_ea: free_port()?,

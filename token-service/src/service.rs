@@ -1,7 +1,7 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
@@ -38,6 +38,7 @@ pub struct Service {
     pub metrics: Metrics,
     admin_token: Digest,
     registry: ArcSwap<Registry>,
+    registry_version: AtomicU64,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
     draining: AtomicBool,
@@ -56,6 +57,7 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_token: Digest,
     ) -> Result<Self, KeyRingError> {
+        let version = store.registry_version().await?;
         let registry = read_registry(&*store).await?;
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
@@ -73,6 +75,7 @@ impl Service {
             random,
             encryption_key,
             registry: ArcSwap::from_pointee(registry),
+            registry_version: AtomicU64::new(version),
             keys: ArcSwap::from_pointee(keys),
         })
     }
@@ -167,9 +170,24 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
+        // Before the registry itself: a change in between is taken up by the next look, rather than never.
+        let version = self.store.registry_version().await?;
         let registry = read_registry(&*self.store).await?;
         self.registry.store(Arc::new(registry));
+        self.registry_version.store(version, Ordering::Release);
         Ok(())
+    }
+
+    /// Reads the registry anew if another replica changed it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read; the old one stays.
+    pub async fn follow_registry(&self) -> Result<(), StoreError> {
+        if self.store.registry_version().await? == self.registry_version.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _turn = self.registry_turn().await;
+        self.reload_registry().await
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the service does on its own: rotating keys, writing the audit log, removing expired rows.
+//! What the service does on its own: rotating keys, following other replicas, writing the audit log, removing expired rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,9 @@ const MOST_AUDIT_ENTRIES: u64 = 10_000_000;
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the registry is compared with the store's: bounds for how long a replica serves by an older one.
+const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
+
 /// How often certificates are warned of.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -32,6 +35,7 @@ const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
+        follow_registry(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service),
         warn_of_certificates(&service)
@@ -87,6 +91,22 @@ async fn maintain_keys(service: &Service) {
             Err(error) if !failing => {
                 failing = true;
                 tracing::error!(%error, "the signing keys cannot be maintained");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn follow_registry(service: &Service) {
+    let mut ticks = every(FOLLOW_REGISTRY_EVERY);
+    let mut failing = false;
+    loop {
+        ticks.tick().await;
+        match service.follow_registry().await {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                tracing::error!(%error, "the registry cannot be read; it stays as it was");
             }
             Err(_) => {}
         }

@@ -46,6 +46,7 @@ fn run() -> Result<()> {
     let early_access = repository.join("demo/early-access.toml");
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
+        replica: false,
         ports: Ports::from_env()?,
         config: Some(config),
         early_access: Some((early_access, environment.clone())),

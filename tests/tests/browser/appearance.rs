@@ -102,9 +102,10 @@ fn no_page_scrolls_sideways_at_320_pixels() {
     window.resize(320, 640);
     every_page(&window, |name| {
         let widths = window.inspect(
-            "return [innerWidth, document.documentElement.scrollWidth, document.body.scrollWidth]",
+            "const {clientWidth, scrollWidth} = document.documentElement;
+            return [innerWidth, Math.max(scrollWidth, document.body.scrollWidth) <= clientWidth]",
         );
-        assert_eq!(widths, serde_json::json!([320, 320, 320]), "{name}");
+        assert_eq!(widths, serde_json::json!([320, true]), "{name}");
         keep_picture(&window, &format!("{name}-320"));
     });
 }

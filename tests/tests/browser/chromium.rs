@@ -189,10 +189,11 @@ impl Chromium {
 
     /// Gives the window a cookie of the page's server.
     pub(super) fn set_cookie(&self, name: &str, value: &str) {
-        let cookie = fantoccini::cookies::Cookie::new(name.to_owned(), value.to_owned());
-        self.runtime
-            .block_on(self.client.add_cookie(cookie))
-            .unwrap();
+        let url = self.address();
+        self.devtools(
+            "Network.setCookie",
+            &json!({"name": name, "value": value, "url": url.as_str()}),
+        );
     }
 
     /// Looks into the frame in place of the page around it.

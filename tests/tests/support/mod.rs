@@ -32,7 +32,21 @@ impl OwnPair {
         Self::start_with(changes, false)
     }
 
+    /// Two token services behind one gateway, on the database at `store_url`.
+    pub(crate) fn replicated(store_url: &str) -> Self {
+        let changes = [("TOKEN_SERVICE__STORE__URL", store_url)];
+        Self::start_setup(&changes, |setup, _| setup.replica = true)
+    }
+
     fn start_with(changes: &[(&str, &str)], early_access: bool) -> Self {
+        Self::start_setup(changes, |setup, state| {
+            let folder = state.join("early-access");
+            let config = setup.directory.join("demo/early-access.toml");
+            setup.early_access = early_access.then(|| (config, state_in(&folder)));
+        })
+    }
+
+    fn start_setup(changes: &[(&str, &str)], arrange: impl FnOnce(&mut Setup, &Path)) -> Self {
         let state = TempDir::new().unwrap();
         let repository = Artifacts::find().unwrap().repository;
         let mut environment = state_in(state.path());
@@ -41,18 +55,16 @@ impl OwnPair {
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
         );
-        let early_access = early_access.then(|| {
-            let folder = state.path().join("early-access");
-            (repository.join("demo/early-access.toml"), state_in(&folder))
-        });
-        let pair = Pair::start(Setup {
+        let mut setup = Setup {
             ports: Ports::free().unwrap(),
             config: Some(repository.join("demo/config.toml")),
             environment,
-            early_access,
+            early_access: None,
+            replica: false,
             directory: repository,
-        })
-        .unwrap();
+        };
+        arrange(&mut setup, state.path());
+        let pair = Pair::start(setup).unwrap();
         Self { pair, state }
     }
 

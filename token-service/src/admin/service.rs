@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::{AdminError, Administration};
 use crate::audit::Entry;
+use crate::config::StoreUrl;
 use crate::store::AuditAction;
 
 /// A copy of the store in a folder of its own, which goes with this value.
@@ -29,10 +30,11 @@ impl Administration<'_> {
     /// [`AdminError::Backup`].
     pub async fn backup(&self) -> Result<Backup, AdminError> {
         // Beside the store: the temporary folder of the machine may be small, or in memory.
-        let crate::config::StoreUrl::Redb(store) = &self.service.config.store;
-        let beside = store
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
+        let beside = match &self.service.config.store {
+            StoreUrl::Redb(store) => store.parent(),
+            StoreUrl::Postgres(_) => None,
+        };
+        let beside = beside.filter(|folder| !folder.as_os_str().is_empty());
         let folder = match beside {
             Some(folder) => TempDir::with_prefix_in("backup-", folder),
             None => TempDir::with_prefix_in("backup-", "."),

@@ -17,6 +17,7 @@ use crate::sealing::EncryptionKey;
 use crate::service::{Service, read_registry};
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
+use crate::store::postgres::PostgresStore;
 use crate::store::redb::RedbStore;
 use anyhow::Context as _;
 
@@ -64,7 +65,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
     let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
     let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
-    let store = open_store(&config)?;
+    let store = open_store(&config).await?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
         key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
@@ -77,14 +78,16 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
 }
 
-fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    let StoreUrl::Redb(path) = &config.store;
+async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     // Revocations stay in the feed for as long as any token that they may concern.
     let longest = config
         .lifetimes
         .access_token
         .max(config.lifetimes.legacy_access_token);
-    Ok(Arc::new(RedbStore::open(path, longest)?))
+    Ok(match &config.store {
+        StoreUrl::Redb(path) => Arc::new(RedbStore::open(path, longest)?),
+        StoreUrl::Postgres(settings) => Arc::new(PostgresStore::open(settings, longest).await?),
+    })
 }
 
 /// Makes the registry what configuration and registrations file say.

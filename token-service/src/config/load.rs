@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use claims::Algorithm;
@@ -14,6 +14,7 @@ use url::{Host, Url};
 use super::{Audit, Config, DAY, HOUR, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl};
 use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
 use crate::registry::LegacyInstance;
+use crate::store::postgres::{PostgresSettings, PostgresUrl};
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
 const VARIABLE_PREFIX: &str = "TOKEN_SERVICE__";
@@ -239,30 +240,43 @@ fn trusted_proxies(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
 }
 
 fn store(mut section: Section<'_>) -> Option<StoreUrl> {
-    let url = section.text("url").and_then(|url| {
-        if let Some(path) = url
-            .value
-            .strip_prefix("redb:")
-            .filter(|path| !path.is_empty())
-        {
-            return Some(StoreUrl::Redb(url.place.resolve(path)));
-        }
-        // A postgres URL may hold a password: the value is not repeated.
-        let postgres = ["postgres:", "postgresql:"]
-            .iter()
-            .any(|scheme| url.value.starts_with(scheme));
-        section.report(
-            &url.place,
-            if postgres {
-                "url: PostgreSQL is not supported yet by this build; use redb:PATH"
-            } else {
-                "url: expected redb:PATH"
-            },
-        );
+    let url = section.text("url");
+    let url_file = section.text("url_file");
+    let ca_file = section.path("ca_file");
+    let store = match (url, url_file) {
+        (Some(url), Some(_)) => Err((url.place, "url: give either url or url_file".to_owned())),
+        (Some(url), None) => store_url(&url.value, &url.place, ca_file)
+            .map(Some)
+            .map_err(|problem| (url.place, format!("url: {problem}"))),
+        (None, Some(file)) => std::fs::read_to_string(file.place.resolve(&file.value))
+            .map_err(|error| error.to_string())
+            .and_then(|text| store_url(text.trim(), &Place::Default, ca_file))
+            .map(Some)
+            .map_err(|problem| (file.place, format!("url_file: {}: {problem}", file.value))),
+        (None, None) => Ok(None),
+    };
+    let store = store.unwrap_or_else(|(place, problem)| {
+        section.report(&place, problem);
         None
     });
     section.finish();
-    url
+    store
+}
+
+/// A postgres URL may hold a password: no problem repeats the value.
+fn store_url(url: &str, place: &Place, ca_file: Option<PathBuf>) -> Result<StoreUrl, String> {
+    if let Some(path) = url.strip_prefix("redb:").filter(|path| !path.is_empty()) {
+        return Ok(StoreUrl::Redb(place.resolve(path)));
+    }
+    let schemes = ["postgres://", "postgresql://"];
+    if !schemes.iter().any(|scheme| url.starts_with(scheme)) {
+        return Err("expected redb:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned());
+    }
+    let url = PostgresUrl::parse(url)?;
+    Ok(StoreUrl::Postgres(Box::new(PostgresSettings {
+        url,
+        ca_file,
+    })))
 }
 
 fn signing(mut section: Section<'_>, default: Signing) -> Signing {
@@ -630,7 +644,7 @@ registration = "r.toml"
 allow_insecure_http = "true"
 log_format = "xml"
 [store]
-url = "postgres://user:secret@host/db"
+url = "mysql://a:secret@db/tokens"
 [signing]
 algorithm = "HS256"
 rotate_every = "1s"
@@ -662,7 +676,7 @@ auth_server_hostname = "z.example"
                 "config.toml:6: unknown key registration; did you mean registrations?",
                 "config.toml:7: allow_insecure_http: expected a boolean, found a string",
                 "config.toml:8: log_format: expected text or json",
-                "config.toml:10: url: PostgreSQL is not supported yet by this build; use redb:PATH",
+                "config.toml:10: url: expected redb:PATH or postgres://USER:PASSWORD@HOST/DATABASE",
                 "config.toml:12: algorithm: expected one of EdDSA, ES256, RS256",
                 "config.toml:13: rotate_every: must be from 1h to 365d",
                 "config.toml:15: access_token: must be from 1s to 1d",
@@ -744,6 +758,32 @@ auth_server_hostname = "z.example"
     }
 
     /// Checklist row 60: plain http and development defaults stay on this machine unless they are forced.
+    #[test]
+    fn the_store_is_a_file_or_a_database_whose_url_may_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.toml");
+        let url = "postgres://service:secret@db.example.com/tokens";
+        std::fs::write(folder.path().join("url"), format!("{url}\n")).unwrap();
+        let load = |store: &str| {
+            std::fs::write(&config, format!("[store]\n{store}\n")).unwrap();
+            load_from(Some(&config), &[])
+        };
+        let expected = StoreUrl::Postgres(Box::new(PostgresSettings {
+            url: PostgresUrl::parse(url).unwrap(),
+            ca_file: Some(folder.path().join("ca.pem")),
+        }));
+        for store in [&format!("url = \"{url}\""), "url_file = \"url\""] {
+            let config = load(&format!("{store}\nca_file = \"ca.pem\"")).unwrap();
+            assert_eq!(config.store, expected);
+        }
+        let problems = load("url = \"redb:x\"\nurl_file = \"url\"")
+            .unwrap_err()
+            .join("\n");
+        assert!(problems.contains("either url or url_file"), "{problems}");
+        let problems = load("url_file = \"missing\"").unwrap_err().join("\n");
+        assert!(problems.contains("url_file: missing: "), "{problems}");
+    }
+
     #[test]
     fn insecure_http_beyond_loopback_must_be_asked_for() {
         let places = |file: Option<&str>, environment: &[(&str, &str)]| -> Vec<String> {

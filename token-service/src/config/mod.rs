@@ -4,6 +4,8 @@ mod load;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+
+use crate::store::postgres::PostgresSettings;
 use std::time::Duration;
 
 use claims::Algorithm;
@@ -79,6 +81,8 @@ pub enum LogFormat {
 pub enum StoreUrl {
     /// `redb:PATH`.
     Redb(PathBuf),
+    /// `postgres://...`.
+    Postgres(Box<PostgresSettings>),
 }
 
 /// `[signing]`.

@@ -24,7 +24,7 @@ pub(super) trait Subject: Send {
     /// The store, open.
     fn store(&self) -> Arc<dyn Store>;
     /// Closes and opens the store, in the run that tests durability.
-    fn restart(&mut self);
+    fn restart(&mut self) -> impl Future<Output = ()>;
 }
 
 /// Defines one test per case for a store.
@@ -215,7 +215,7 @@ pub(super) fn use_of(grant: &Grant, refresh_id: TokenId, now: Timestamp) -> Refr
     }
 }
 
-fn session(name: &str, expires_at: Timestamp) -> Session {
+pub(super) fn session(name: &str, expires_at: Timestamp) -> Session {
     Session {
         username: username(name),
         stage: SessionStage::SignedIn,
@@ -265,7 +265,9 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         .change_registry(change, at(0))
         .await
         .unwrap();
-    subject.restart();
+    let version = subject.store().registry_version().await.unwrap();
+    subject.restart().await;
+    assert_eq!(subject.store().registry_version().await.unwrap(), version);
     let change = RegistryChange {
         put_clients: vec![Client {
             name: "Renamed".into(),
@@ -282,7 +284,8 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         .change_registry(change, at(1))
         .await
         .unwrap();
-    subject.restart();
+    subject.restart().await;
+    assert_ne!(subject.store().registry_version().await.unwrap(), version);
     let (clients, users) = subject.store().registry().await.unwrap();
     assert_eq!(
         clients,
@@ -342,13 +345,13 @@ async fn ends_one_of_two_grants(
     ends_sessions: bool,
 ) {
     let (mine, theirs) = two_grants(&*subject.store()).await;
-    subject.restart();
+    subject.restart().await;
     subject
         .store()
         .change_registry(change, at(5))
         .await
         .unwrap();
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &mine).await);
     assert!(!is_revoked(&*store, &theirs).await);
@@ -454,7 +457,7 @@ pub(super) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut im
         }
         let added = tasks.join_all().await;
         assert_eq!(added.into_iter().filter(|added| *added).count(), 1);
-        subject.restart();
+        subject.restart().await;
     }
     let store = subject.store();
     let other = signing_key("another", Algorithm::Es256, at(2));
@@ -479,7 +482,7 @@ pub(super) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut
             .await
             .unwrap();
         drop(store);
-        subject.restart();
+        subject.restart().await;
         let keys = subject.store().signing_keys().await.unwrap();
         let retired: Vec<_> = keys.iter().map(|key| key.retired_at).collect();
         assert_eq!(retired, [retired_at]);
@@ -488,7 +491,7 @@ pub(super) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut
     assert!(store.forget_signing_key("one".into()).await.unwrap());
     assert!(!store.forget_signing_key("one".into()).await.unwrap());
     drop(store);
-    subject.restart();
+    subject.restart().await;
     assert!(subject.store().signing_keys().await.unwrap().is_empty());
 }
 
@@ -496,7 +499,7 @@ pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     let store = subject.store();
     store.issue_code(Digest::of(b"c"), code()).await.unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(59)).await else {
         panic!("the code fits");
@@ -504,7 +507,7 @@ pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     assert_eq!(grant.username, username("ada"));
     assert_eq!(grant.current.scope, code().scope);
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let stored = subject.store().grant(grant.grant_id).await.unwrap();
     assert_eq!(stored, Some(*grant));
     let unknown = redeem(&*subject.store(), "another", fitting(), at(59)).await;
@@ -518,7 +521,7 @@ pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
         panic!("the code fits");
     };
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let stranger = PresentedCode {
         client_id: client_id("other"),
         ..fitting()
@@ -535,7 +538,7 @@ pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
     let replayed = redeem(&*store, "c", fitting(), at(3)).await;
     assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &grant).await);
     assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
@@ -551,7 +554,7 @@ pub(super) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut i
     let last = at(1) + USED_CODE_RETENTION;
     store.sweep(last, 100).await.unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let replayed = redeem(&*store, "c", fitting(), last).await;
     assert!(matches!(replayed, Redemption::Replayed(_)));
@@ -647,7 +650,7 @@ pub(super) async fn refresh_rotates(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let mut live = grant.current.refresh_id;
     for second in [10, 100, 1000] {
-        subject.restart();
+        subject.restart().await;
         let rotation = use_of(&grant, live, at(second));
         let outcome = subject
             .store()
@@ -698,7 +701,7 @@ pub(super) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
         panic!("the first use rotates");
     };
     for second in [100, 105, 110] {
-        subject.restart();
+        subject.restart().await;
         let repeated = use_of(&grant, first, at(second));
         let Rotation::Repeated { step, .. } =
             subject.store().rotate_refresh(repeated).await.unwrap()
@@ -721,13 +724,13 @@ pub(super) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut
     let stolen = grant.current.refresh_id;
     let rotation = use_of(&grant, stolen, at(100));
     subject.store().rotate_refresh(rotation).await.unwrap();
-    subject.restart();
+    subject.restart().await;
     let reuse = use_of(&grant, stolen, at(200));
     assert_eq!(
         subject.store().rotate_refresh(reuse).await.unwrap(),
         Rotation::Reused(grant.grant_id)
     );
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &grant).await);
     assert!(!is_revoked(&*store, &other_device).await);
@@ -736,7 +739,7 @@ pub(super) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut
 
 pub(super) async fn refresh_expires_at_the_second(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
-    subject.restart();
+    subject.restart().await;
     let end = at(0) + WEEK;
     let at_the_end = use_of(&grant, grant.current.refresh_id, end);
     assert_eq!(
@@ -784,7 +787,7 @@ pub(super) async fn revoking_a_grant(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let id = grant.grant_id;
     assert!(subject.store().revoke_grant(id, at(5)).await.unwrap());
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert!(!store.revoke_grant(id, at(6)).await.unwrap());
     assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
@@ -802,7 +805,7 @@ pub(super) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut
         ids.push(grant_of(&*subject.store(), record).await.grant_id);
     }
     ids.sort();
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let list = async |client: Option<&str>, user: Option<&str>, after, limit| {
         let filter = GrantFilter {
@@ -860,7 +863,7 @@ fn audit_event(number: u64) -> AuditEvent {
 pub(super) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
     let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
     subject.store().append_audit(events(0..3)).await.unwrap();
-    subject.restart();
+    subject.restart().await;
     subject.store().append_audit(events(3..5)).await.unwrap();
     let store = subject.store();
     let numbers = async |range, limit| {
@@ -917,7 +920,7 @@ pub(super) async fn rows_are_counted(subject: &mut impl Subject) {
     store.revoke_grant(grant.grant_id, at(1)).await.unwrap();
     store.append_audit(vec![audit_event(0)]).await.unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let expected = Counts {
         grants: 1,
         sessions: 0,
@@ -938,7 +941,7 @@ pub(super) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
             .unwrap();
         revoked.push(Revoked::Grant(grant.grant_id));
     }
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let mut since = 0;
     let mut read = Vec::new();
@@ -955,7 +958,7 @@ pub(super) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     store.sweep(at(20) + ACCESS, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let grant = grant_of(&*store, code()).await;
     store.revoke_grant(grant.grant_id, at(30)).await.unwrap();
@@ -990,7 +993,7 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         .await
         .unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, token.clone()).await);
     assert!(!is_revoked(&*store, another(&token)).await);
@@ -1044,7 +1047,7 @@ pub(super) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut imp
         claim(&*subject.store(), "a", "1", at(0)).await,
         Claim::Claimed
     );
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(
         claim(&*store, "a", "1", at(59)).await,
@@ -1085,7 +1088,7 @@ pub(super) async fn a_totp_step_is_claimed_once(subject: &mut impl Subject) {
     let claim =
         async |store: Arc<dyn Store>, name, step| store.claim_totp_step(name, step).await.unwrap();
     assert_eq!(claim(subject.store(), ada(), 10).await, Claim::Claimed);
-    subject.restart();
+    subject.restart().await;
     assert_eq!(
         claim(subject.store(), ada(), 10).await,
         Claim::AlreadyClaimed
@@ -1124,7 +1127,7 @@ pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
         let admitted = attempt(&*subject.store(), &both, at(0)).await;
         assert_eq!(admitted, Admission::Admitted);
     }
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(attempt(&*store, &both, at(0)).await, wait(1));
     assert_eq!(
@@ -1141,7 +1144,7 @@ pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     let [ada, address] = both.map(|key| Digest::of(key.as_bytes()));
     store.forgive_attempt(ada, address).await.unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(attempt(&*store, &["ada"], at(1)).await, Admission::Admitted);
     assert_eq!(
@@ -1179,7 +1182,7 @@ pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
         .start_session(id, started.clone(), None)
         .await
         .unwrap();
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(store.session(id, at(99)).await.unwrap(), Some(started));
     assert_eq!(store.session(id, at(100)).await.unwrap(), None);
@@ -1188,7 +1191,7 @@ pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
     store.end_session(other).await.unwrap();
     store.end_session(id).await.unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
 }
 
@@ -1206,7 +1209,7 @@ pub(super) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subje
         .await
         .unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(store.session(unknown, at(99)).await.unwrap(), None);
     assert_eq!(store.sweep(at(199), 100).await.unwrap().removed, 0);
@@ -1228,7 +1231,7 @@ pub(super) async fn a_session_replaces_another(subject: &mut impl Subject) {
         .await
         .unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     assert_eq!(store.session(old, at(1)).await.unwrap(), None);
     assert!(store.session(new, at(1)).await.unwrap().is_some());
@@ -1249,7 +1252,7 @@ pub(super) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
         .await
         .unwrap();
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let store = subject.store();
     let remembered = async |grant: &Grant| store.grant(grant.grant_id).await.unwrap().is_some();
     store.sweep(at(0) + ACCESS, 100).await.unwrap();
@@ -1279,7 +1282,7 @@ pub(super) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
         claim(&*store, "a", &format!("jti-{number}"), at(0)).await;
     }
     drop(store);
-    subject.restart();
+    subject.restart().await;
     let mut swept = Vec::new();
     loop {
         let Swept { removed, more } = subject.store().sweep(at(100), 10).await.unwrap();

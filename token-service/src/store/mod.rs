@@ -11,7 +11,9 @@ pub mod code;
 #[cfg(test)]
 mod conformance;
 pub mod grant;
+pub mod postgres;
 pub mod redb;
+mod row;
 pub mod session;
 pub mod signing_key;
 
@@ -161,6 +163,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// All hosts of the legacy flow, in the order of their names.
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError>;
+
+    /// A number that moves with every change of the registry, so that replicas notice each other's changes.
+    async fn registry_version(&self) -> Result<u64, StoreError>;
 
     /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
     /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new

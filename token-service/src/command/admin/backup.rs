@@ -52,7 +52,9 @@ pub(super) fn take(arguments: &Connected<BackupArguments>) -> anyhow::Result<()>
 
 pub(super) fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
-    let StoreUrl::Redb(store) = &config.store;
+    let StoreUrl::Redb(store) = &config.store else {
+        anyhow::bail!("a PostgreSQL store is restored with its own tools: pg_restore");
+    };
     redb::restore(&arguments.file, store)?;
     println!("{}: restored", store.display());
     Ok(())

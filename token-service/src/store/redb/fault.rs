@@ -1,6 +1,7 @@
 //! What can go wrong with the file.
 
 use crate::store::StoreError;
+use crate::store::row::RowError;
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,12 @@ pub(super) enum Fault {
     /// One row is not what this version writes. Only operations on that row fail.
     #[error("a row of the store cannot be read: {0}")]
     Row(String),
+}
+
+impl From<RowError> for Fault {
+    fn from(error: RowError) -> Self {
+        Self::Row(error.0)
+    }
 }
 
 impl From<Fault> for StoreError {

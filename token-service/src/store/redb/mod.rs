@@ -136,6 +136,10 @@ impl Store for RedbStore {
         })
     }
 
+    async fn registry_version(&self) -> Result<u64, StoreError> {
+        self.read(registry::version)
+    }
+
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
         self.read(|transaction| all_json(transaction, LEGACY_INSTANCES))
     }

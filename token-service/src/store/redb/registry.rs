@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redb::ReadableTable as _;
+use redb::{ReadTransaction, ReadableTable as _};
 
 use super::fault::Fault;
 use super::revocations::announce;
-use super::tables::{Tables, decode_json, encode_json};
+use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
 use super::{grants, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, User, Username};
@@ -19,6 +19,11 @@ pub(super) fn change(
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    let version = meta
+        .get(REGISTRY_VERSION_KEY)?
+        .map_or(0, |version| version.value());
+    meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
     let mut changing = Changing {
         tables,
         now,
@@ -47,6 +52,12 @@ pub(super) fn change(
             .insert(instance.hostname.as_str(), row.as_slice())?;
     }
     Ok(())
+}
+
+/// How often the registry has changed.
+pub(super) fn version(transaction: &ReadTransaction) -> Result<u64, Fault> {
+    let version = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
+    Ok(version.map_or(0, |version| version.value()))
 }
 
 struct Changing<'a, 'txn> {

@@ -1,7 +1,4 @@
-//! The tables of the file, and how their rows are written.
-//!
-//! Rows that requests write are compact (postcard); registry rows are JSON, because their types are tagged and
-//! because an operator may have to read them.
+//! The tables of the file.
 
 use redb::{
     Key, ReadTransaction, ReadableTable as _, Table, TableDefinition, Value, WriteTransaction,
@@ -11,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::fault::Fault;
 use crate::clock::Timestamp;
+use crate::store::row;
 
 /// The version of this layout. A file with a higher one is refused.
 pub(super) const SCHEMA_VERSION: u64 = 1;
@@ -24,6 +22,9 @@ pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
 
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
+
+/// How often the registry has changed.
+pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 
 /// Client id to client, JSON.
 pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
@@ -223,20 +224,20 @@ impl Tables<'_> {
 
 /// A compact row.
 pub(super) fn encode(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
-    postcard::to_stdvec(row).map_err(|error| Fault::Row(error.to_string()))
+    Ok(row::encode(row)?)
 }
 
 /// Reads a compact row.
 pub(super) fn decode<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
-    postcard::from_bytes(row).map_err(|error| Fault::Row(error.to_string()))
+    Ok(row::decode(row)?)
 }
 
 /// A readable row.
 pub(super) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
-    serde_json::to_vec(row).map_err(|error| Fault::Row(error.to_string()))
+    Ok(row::encode_json(row)?)
 }
 
 /// Reads a readable row.
 pub(super) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
-    serde_json::from_slice(row).map_err(|error| Fault::Row(error.to_string()))
+    Ok(row::decode_json(row)?)
 }

@@ -46,7 +46,7 @@ impl Subject for File {
         self.store.clone().unwrap()
     }
 
-    fn restart(&mut self) {
+    async fn restart(&mut self) {
         if self.restarts {
             // The file is locked while anybody still holds the store: opening would fail.
             self.store = None;

@@ -1,0 +1,53 @@
+//! A PostgreSQL server of its own for a test.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A running server; dropping it stops it and removes its data.
+#[derive(Debug)]
+pub struct Postgres {
+    script: Child,
+    url: String,
+}
+
+impl Postgres {
+    /// Starts one and waits until it answers.
+    ///
+    /// # Errors
+    /// When PostgreSQL is not installed or does not start.
+    pub fn start(repository: &Path) -> Result<Self> {
+        // It ends when its input does, however this process ends.
+        let mut script = Command::new(repository.join("tests/tools/postgres.sh"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("tests/tools/postgres.sh")?;
+        let output = script.stdout.take().context("its output is a pipe")?;
+        let mut folder = String::new();
+        BufReader::new(output).read_line(&mut folder)?;
+        let folder = folder.trim_end();
+        if folder.is_empty() {
+            bail!("PostgreSQL did not start");
+        }
+        let url = format!("postgres://postgres@/postgres?host={folder}");
+        Ok(Self { script, url })
+    }
+
+    /// The address of its database, as `store.url` takes it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        if let Err(error) = self.script.wait() {
+            eprintln!("PostgreSQL was lost: {error}");
+        }
+    }
+}

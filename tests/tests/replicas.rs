@@ -1,0 +1,182 @@
+//! Two token services on one PostgreSQL database, behind a gateway that asks them in turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tests::{Artifacts, Postgres};
+
+use crate::api::until;
+use crate::support::{
+    Assertion, Browser, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
+};
+
+struct Replicated {
+    pair: OwnPair,
+    _database: Postgres,
+}
+
+impl Replicated {
+    fn start() -> Self {
+        let repository = Artifacts::find().unwrap().repository;
+        let database = Postgres::start(&repository).unwrap();
+        Self {
+            pair: OwnPair::replicated(database.url()),
+            _database: database,
+        }
+    }
+
+    /// The two token services, past the gateway.
+    fn services(&self) -> [String; 2] {
+        let ports = self.pair.pair.ports();
+        [ports.public, ports.public_replica].map(|port| format!("http://127.0.0.1:{port}"))
+    }
+
+    fn internal(&self) -> [String; 2] {
+        let ports = self.pair.pair.ports();
+        [ports.internal, ports.internal_replica].map(|port| format!("http://127.0.0.1:{port}"))
+    }
+
+    fn call(&self, token: &str) -> u16 {
+        let url = format!("{}/api/projects", self.pair.pair.api_url());
+        get(&url, &[("authorization", &format!("Bearer {token}"))]).status
+    }
+}
+
+const FORM: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+/// Whatever one of them answered, the other one goes on from.
+#[test]
+fn every_flow_hops_between_replicas() {
+    let set = Replicated::start();
+    let lobby = set.pair.pair.lobby_url();
+    for [one, other] in {
+        let [one, other] = set.services();
+        [[one.clone(), other.clone()], [other, one]]
+    } {
+        // The pages go through the gateway: one request to this replica, the next to that one.
+        let pkce = Pkce::of(&"p".repeat(64));
+        let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
+        let tokens = INSTALLED.exchange(&one, &code, Some(&pkce));
+        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let first = tokens.text("refresh_token");
+        let refreshed = INSTALLED.refresh(&other, &first);
+        assert_eq!(refreshed.status, 200, "{}", refreshed.body);
+        let repeated = INSTALLED.refresh(&one, &first);
+        let next = INSTALLED.refresh(&one, &refreshed.text("refresh_token"));
+        assert_eq!((repeated.status, next.status), (200, 200));
+        assert_eq!(set.call(&next.text("access_token")), 200);
+        INSTALLED
+            .exchange(&other, &code, Some(&pkce))
+            .assert_error(400, "invalid_grant");
+        INSTALLED
+            .refresh(&one, &next.text("refresh_token"))
+            .assert_error(400, "invalid_grant");
+        until("the gateway knows of the revocation", || {
+            set.call(&next.text("access_token")) == 401
+        });
+
+        let code = Browser::new(&lobby).code_for(&WEB, None);
+        let tokens = WEB.exchange(&other, &code, None);
+        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let token = tokens.text("refresh_token");
+        let revoked = WEB.post(&one, "/auth/revoke", &[("token", &token)]);
+        assert_eq!(revoked.status, 200, "{}", revoked.body);
+        WEB.refresh(&other, &token)
+            .assert_error(400, "invalid_grant");
+
+        let assertion = Assertion::of("ada@example.com").sign();
+        let form = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &*assertion),
+        ];
+        let issued = NON_INTERACTIVE.token(&one, &form);
+        assert_eq!(issued.status, 200, "{}", issued.body);
+        assert_eq!(set.call(&issued.text("access_token")), 200);
+        NON_INTERACTIVE
+            .token(&other, &form)
+            .assert_error(400, "invalid_grant");
+
+        assert_eq!(USER_BOUND.token(&one, &FORM).status, 200);
+    }
+    let [one, other] = set
+        .services()
+        .map(|service| get(&format!("{service}/auth/jwks"), &[]).body);
+    assert_eq!(one, other, "they publish the same keys");
+}
+
+#[test]
+fn a_change_at_one_replica_is_noticed_by_the_other() {
+    let set = Replicated::start();
+    let [_, other] = set.services();
+    assert_eq!(USER_BOUND.token(&other, &FORM).status, 200);
+    set.pair
+        .operate(&["client", "update", USER_BOUND.id, "--disable"], "")
+        .done();
+    until("the other replica refuses the client", || {
+        USER_BOUND.token(&other, &FORM).status == 401
+    });
+    let body = r#"{"immediate": true}"#;
+    let rotated = set.pair.administrate("POST", "/keys/rotate", body);
+    assert_eq!(rotated.status / 100, 2, "{}", rotated.body);
+    until("both publish the new key", || {
+        let [one, other] = set
+            .services()
+            .map(|service| get(&format!("{service}/auth/jwks"), &[]).json());
+        one == other && one["keys"].as_array().is_some_and(|keys| keys.len() > 1)
+    });
+}
+
+/// Each client goes on from the last answer that it got. A request that the dead replica had before it died may fail:
+/// one for each client at most, and repeating it must work.
+#[test]
+fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
+    const CLIENTS: usize = 4;
+    let mut set = Replicated::start();
+    let lobby = set.pair.pair.lobby_url();
+    let (answered, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<Load> = (0..CLIENTS)
+        .map(|_| {
+            let code = Browser::new(&lobby).code_for(&WEB, None);
+            let tokens = WEB.exchange(&lobby, &code, None);
+            let live = std::sync::Mutex::new(tokens.text("refresh_token"));
+            let (lobby, live) = (lobby.clone(), Arc::new(live));
+            let (answered, failed) = (Arc::clone(&answered), Arc::clone(&failed));
+            Load::start(1, move || {
+                let mut live = live.lock().unwrap();
+                let reply = WEB.refresh(&lobby, &live);
+                if reply.status == 503 {
+                    failed.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                assert_eq!(reply.status, 200, "{}", reply.body);
+                *live = reply.text("refresh_token");
+                answered.fetch_add(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    let more = |count: usize| {
+        let goal = answered.load(Ordering::SeqCst) + count;
+        until("the load goes on", || {
+            answered.load(Ordering::SeqCst) >= goal
+        });
+    };
+    more(60);
+    for service in set.internal() {
+        let metrics = get(&format!("{service}/metrics"), &[]).body;
+        assert!(
+            metrics.contains("tokens_refreshed"),
+            "both are asked: {metrics}"
+        );
+    }
+    set.pair.pair.kill_replica().unwrap();
+    more(100);
+    set.pair.pair.start_replica().unwrap();
+    more(100);
+    let requests: usize = clients.into_iter().map(Load::stop).sum();
+    let failed = failed.load(Ordering::SeqCst);
+    assert!(failed <= CLIENTS, "{failed} of {requests} requests failed");
+}

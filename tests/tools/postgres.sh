@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# postgres.sh [PORT CERTIFICATE KEY] -- runs a PostgreSQL server for tests until its standard input ends, which it does
+# however its caller ends; then nothing is left of it. It listens on a socket in a folder of its own, the name of which
+# is the first line of the output, and with arguments by TLS on 127.0.0.1.
+#
+# Each line of the input is a command, answered by one line: `crash` kills the server, `start` starts it again.
+set -euo pipefail
+
+bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort --version-sort | tail -n 1)
+[ -x "$bin/initdb" ] || { echo 'PostgreSQL is missing: run `make tools`' >&2; exit 1; }
+
+# The path of a socket has at most 107 bytes: not in the project's folder.
+folder=$(mktemp --directory /tmp/postgres-test.XXXXXX)
+# The server refuses to run as root.
+as=()
+if [ "$(id -u)" = 0 ]; then
+    chown postgres: "$folder"
+    as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+fi
+pg() { "${as[@]}" "$bin/$1" "${@:2}" >>"$folder/log" 2>&1; }
+log=$folder/log
+touch "$log" && chmod a+rw "$log"
+
+# Nothing here has to outlast the machine, so nothing waits for the disk. What kills clients is tested, not the disk
+# of the server.
+options="-c unix_socket_directories=$folder -c fsync=off -c max_connections=400"
+options+=" -c shared_buffers=64MB -c log_min_messages=warning"
+if [ $# = 3 ]; then
+    # The server reads them as its own user.
+    install --mode=600 "$2" "$folder/server.crt"
+    install --mode=600 "$3" "$folder/server.key"
+    [ "$(id -u)" != 0 ] || chown postgres: "$folder"/server.*
+    options+=" -c listen_addresses=127.0.0.1 -c port=$1 -c ssl=on"
+    options+=" -c ssl_cert_file=$folder/server.crt -c ssl_key_file=$folder/server.key"
+else
+    options+=" -c listen_addresses="
+fi
+
+start() { pg pg_ctl start --wait --pgdata="$folder/data" --options="$options"; }
+crash() { pg pg_ctl stop --wait --pgdata="$folder/data" --mode=immediate; }
+finish() {
+    crash || true
+    rm -rf "$folder"
+}
+trap finish EXIT
+# Ctrl-C reaches the tests too, and then the end of the input this script.
+trap '' INT TERM
+
+cd "$folder"
+{ pg initdb --pgdata="$folder/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync && start; } \
+    || { cat "$log" >&2; exit 1; }
+echo "$folder"
+while read -r command; do
+    case $command in
+        start) start ;;
+        crash) crash ;;
+    esac
+    echo "$command"
+done

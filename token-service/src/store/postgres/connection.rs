@@ -1,0 +1,101 @@
+//! The pool of connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::OpenError;
+use super::settings::PostgresSettings;
+
+/// Connections at most. An operation holds one for a few round trips, so these carry thousands per second, and some
+/// replicas fit into the hundred that a PostgreSQL server takes unless it is told otherwise.
+const CONNECTIONS: usize = 16;
+
+/// How long an operation waits for a free connection before its caller is told to come back.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// How long making a connection may take.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// After how long without an acknowledgement a peer counts as gone: a machine that vanished sends no farewell.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What the database is to give up on. The last bounds for how long a replica that vanished amid a transaction keeps
+/// the others from the rows that it locked.
+const SESSION: &str = "
+    SET statement_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '5s';
+";
+
+/// A pool; connections are made when they are needed.
+pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
+    let mut config = settings.url.config().clone();
+    config
+        .application_name("token-service")
+        .connect_timeout(CONNECT)
+        .tcp_user_timeout(SILENCE)
+        .keepalives_idle(SILENCE)
+        .keepalives_interval(Duration::from_secs(1));
+    let manager = Manager::from_config(
+        config,
+        MakeRustlsConnect::new(tls(settings)?),
+        ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        },
+    );
+    Pool::builder(manager)
+        .max_size(CONNECTIONS)
+        .runtime(Runtime::Tokio1)
+        .timeouts(Timeouts {
+            wait: Some(WAIT),
+            create: Some(CONNECT),
+            recycle: Some(CONNECT),
+        })
+        .post_create(Hook::async_fn(|client, _| {
+            Box::pin(async move {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
+        }))
+        .build()
+        .map_err(|error| OpenError::Tls(error.to_string()))
+}
+
+fn tls(settings: &PostgresSettings) -> Result<ClientConfig, OpenError> {
+    let mut roots = RootCertStore::empty();
+    match &settings.ca_file {
+        Some(path) => {
+            let unreadable = |error: &dyn std::fmt::Display| {
+                OpenError::Tls(format!("{}: {error}", path.display()))
+            };
+            let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect)
+                .map_err(|error| unreadable(&error))?;
+            if certificates.is_empty() {
+                return Err(unreadable(&"there is no certificate in it"));
+            }
+            for certificate in certificates {
+                roots.add(certificate).map_err(|error| unreadable(&error))?;
+            }
+        }
+        None => {
+            // One bad file among the system's does not make the others worthless.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| OpenError::Tls(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}

@@ -1,0 +1,426 @@
+//! A store that several replicas share: PostgreSQL, or what speaks its language (CockroachDB, YugabyteDB).
+//!
+//! Each operation is one guarded statement or one short transaction, so no replica decides on what another one is
+//! changing; the decisions themselves are those of the domain types, as in every store. What the database undoes in
+//! favour of another transaction is run again, a bounded number of times.
+
+mod attempts;
+mod audit;
+mod codes;
+mod connection;
+mod fault;
+mod grants;
+mod once;
+mod operation;
+mod registry;
+mod revocations;
+mod schema;
+mod sessions;
+mod settings;
+mod signing_keys;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::{GenericClient, Pool};
+
+use self::fault::Fault;
+use self::operation::{Operation, query_opt, statement, transaction};
+use self::schema::SchemaError;
+use self::value::unsigned;
+use crate::clock::Timestamp;
+use crate::digest::Digest;
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::store::grant::RotationDecision;
+use crate::store::{
+    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
+    GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey, Session,
+    Store, StoreError, Swept, TokenId, TokenReference,
+};
+
+pub use self::settings::{PostgresSettings, PostgresUrl};
+
+/// How often a rotation looks again at a grant that others changed in between. Each loser of a race finds a spent
+/// token at its second look, so more than two are rare.
+const LOOKS: u32 = 10;
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The certificates for TLS cannot be used.
+    #[error("store.ca_file: {0}")]
+    Tls(String),
+    /// No connection, or the tables cannot be made.
+    #[error("the PostgreSQL store cannot be opened: {0}")]
+    Database(String),
+}
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    pool: Pool,
+    sweep_cursor: Mutex<sweep::Cursor>,
+    access_token_lifetime: Duration,
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PostgresStore")
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, and brings the tables to this version; a database without them gets them.
+    ///
+    /// `access_token_lifetime` is how long a revocation stays in the feed.
+    ///
+    /// # Errors
+    /// An [`OpenError`]: no connection, missing rights, or tables of a later version.
+    pub async fn open(
+        settings: &PostgresSettings,
+        access_token_lifetime: Duration,
+    ) -> Result<Self, OpenError> {
+        let pool = connection::pool(settings)?;
+        let failed = |error: SchemaError| OpenError::Database(error.to_string());
+        let mut client = pool
+            .get()
+            .await
+            .map_err(|error| failed(Fault::from(error).into()))?;
+        schema::migrate(&mut client).await.map_err(failed)?;
+        drop(client);
+        Ok(Self {
+            pool,
+            sweep_cursor: Mutex::default(),
+            access_token_lifetime,
+        })
+    }
+
+    async fn statement<O: Operation>(&self, operation: O) -> Result<O::Outcome, StoreError> {
+        statement(&self.pool, &operation).await
+    }
+
+    async fn transaction<O: Operation>(&self, operation: O) -> Result<O::Outcome, StoreError> {
+        transaction(&self.pool, &operation).await
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
+        self.statement(registry::All).await
+    }
+
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.statement(registry::LegacyInstances).await
+    }
+
+    async fn registry_version(&self) -> Result<u64, StoreError> {
+        self.statement(registry::Version).await
+    }
+
+    async fn change_registry(
+        &self,
+        change: RegistryChange,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.transaction(registry::Change {
+            change,
+            now,
+            access_token_lifetime: self.access_token_lifetime,
+        })
+        .await
+    }
+
+    async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
+        self.statement(signing_keys::All).await
+    }
+
+    async fn add_signing_key(
+        &self,
+        key: SealedSigningKey,
+        unless_after: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        self.transaction(signing_keys::Add { key, unless_after })
+            .await
+    }
+
+    async fn retire_signing_key(
+        &self,
+        kid: String,
+        retired_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.transaction(signing_keys::Retire { kid, retired_at })
+            .await
+    }
+
+    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
+        self.statement(signing_keys::Forget(kid)).await
+    }
+
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError> {
+        self.statement(codes::Issue { code, record }).await
+    }
+
+    async fn redeem_code(
+        &self,
+        code: Digest,
+        presented: PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError> {
+        self.transaction(codes::Redeem {
+            code,
+            presented,
+            grant_id,
+            first,
+            now,
+            access_token_lifetime: self.access_token_lifetime,
+        })
+        .await
+    }
+
+    async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError> {
+        for _ in 0..LOOKS {
+            let Some(before) = self.statement(grants::Get(rotation.grant_id)).await? else {
+                return Ok(Rotation::Refused(RotationRefusal::Unknown));
+            };
+            let mut grant = before.grant.clone();
+            match grant.rotate(&rotation) {
+                RotationDecision::Rotate => {
+                    let replace = grants::Replace {
+                        before: &before,
+                        after: &grant,
+                        access_token_lifetime: self.access_token_lifetime,
+                    };
+                    if self.statement(replace).await? {
+                        return Ok(Rotation::Rotated(Box::new(grant)));
+                    }
+                }
+                RotationDecision::Repeat(step) => {
+                    let grant = Box::new(grant);
+                    return Ok(Rotation::Repeated { grant, step });
+                }
+                RotationDecision::Revoke => {
+                    if self.revoke_grant(rotation.grant_id, rotation.now).await? {
+                        return Ok(Rotation::Reused(rotation.grant_id));
+                    }
+                }
+                RotationDecision::Refuse(refusal) => return Ok(Rotation::Refused(refusal)),
+            }
+        }
+        Err(Fault::Contended.into())
+    }
+
+    async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
+        let stored = self.statement(grants::Get(grant_id)).await?;
+        Ok(stored.map(|stored| stored.grant))
+    }
+
+    async fn grants(
+        &self,
+        filter: GrantFilter,
+        after: Option<GrantId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError> {
+        self.statement(grants::List {
+            filter,
+            after,
+            limit,
+        })
+        .await
+    }
+
+    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
+        self.transaction(grants::Revoke {
+            grant_id,
+            now,
+            access_token_lifetime: self.access_token_lifetime,
+        })
+        .await
+    }
+
+    async fn revoke_token(
+        &self,
+        token_id: TokenId,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.statement(revocations::Announce {
+            revoked: Revoked::Token(token_id),
+            at: now,
+            expires_at,
+        })
+        .await
+    }
+
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
+        self.statement(revocations::IsRevoked(token)).await
+    }
+
+    async fn last_revocation(&self) -> Result<u64, StoreError> {
+        self.statement(revocations::Last).await
+    }
+
+    async fn revocations_since(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, StoreError> {
+        self.statement(revocations::Since { since, limit }).await
+    }
+
+    async fn claim_jti(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
+        self.statement(once::ClaimJti {
+            client_id,
+            jti,
+            expires_at,
+            now,
+        })
+        .await
+    }
+
+    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
+        self.statement(once::ClaimTotpStep { username, step }).await
+    }
+
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError> {
+        self.transaction(attempts::Admit::new(keys, now)).await
+    }
+
+    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError> {
+        self.transaction(attempts::Forgive { forget, take_back })
+            .await
+    }
+
+    async fn start_session(
+        &self,
+        id: Digest,
+        session: Session,
+        replaces: Option<Digest>,
+    ) -> Result<(), StoreError> {
+        self.transaction(sessions::Start {
+            id,
+            session,
+            replaces,
+        })
+        .await
+    }
+
+    async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError> {
+        self.statement(sessions::Get { id, now }).await
+    }
+
+    async fn extend_session(
+        &self,
+        id: Digest,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.transaction(sessions::Extend {
+            id,
+            expires_at,
+            now,
+        })
+        .await
+    }
+
+    async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
+        self.statement(sessions::End(id)).await
+    }
+
+    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.transaction(audit::Append(events)).await
+    }
+
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.statement(audit::List { range, limit }).await
+    }
+
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
+        self.statement(audit::Forget { last, limit }).await
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+        let cursor = *self
+            .sweep_cursor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (swept, cursor) = sweep::sweep(&self.pool, cursor, now, limit).await?;
+        *self
+            .sweep_cursor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = cursor;
+        Ok(swept)
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.statement(Count).await
+    }
+
+    async fn backup(&self, _: &Path) -> Result<(), BackupError> {
+        Err(BackupError::Unsupported("pg_dump"))
+    }
+
+    fn register_metrics(&self, _: &mut prometheus_client::registry::Registry) {}
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.statement(Writable).await
+    }
+}
+
+/// How many rows there are.
+struct Count;
+
+impl Operation for Count {
+    type Outcome = Counts;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<Counts, Fault> {
+        let sql = "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM sessions),
+            (SELECT count(*) FROM revocations), (SELECT count(*) FROM audit_log)";
+        let Some(row) = query_opt(client, sql, &[]).await? else {
+            return Ok(Counts::default());
+        };
+        Ok(Counts {
+            grants: unsigned(row.try_get(0)?),
+            sessions: unsigned(row.try_get(1)?),
+            revocations: unsigned(row.try_get(2)?),
+            audit_entries: unsigned(row.try_get(3)?),
+        })
+    }
+}
+
+/// Fails on a server that only reads, such as one that has not been promoted yet.
+struct Writable;
+
+impl Operation for Writable {
+    type Outcome = ();
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+        let row = query_opt(client, "SHOW transaction_read_only", &[]).await?;
+        let read_only: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
+        match read_only {
+            Some("on") => Err(Fault::ReadOnly),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Clients and users, and what ends when they change.
+
+use std::time::Duration;
+
+use deadpool_postgres::GenericClient;
+
+use super::fault::Fault;
+use super::operation::{Operation, execute, query, query_opt};
+use super::revocations::{Announce, counter};
+use super::{grants, sessions};
+use crate::clock::Timestamp;
+use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::store::row::{decode_json, encode_json};
+use crate::store::{RegistryChange, Revoked};
+
+/// All clients and users, of one moment.
+pub(super) struct All;
+
+impl Operation for All {
+    type Outcome = (Vec<Client>, Vec<User>);
+
+    async fn run(&self, client: &impl GenericClient) -> Result<Self::Outcome, Fault> {
+        let sql = "SELECT TRUE AS is_client, client_id AS name, body FROM clients
+            UNION ALL SELECT FALSE, username, body FROM users ORDER BY name";
+        let (mut clients, mut users) = (Vec::new(), Vec::new());
+        for row in query(client, sql, &[]).await? {
+            if row.try_get(0)? {
+                clients.push(decode_json(row.try_get(2)?)?);
+            } else {
+                users.push(decode_json(row.try_get(2)?)?);
+            }
+        }
+        Ok((clients, users))
+    }
+}
+
+/// All hosts of the legacy flow, in the order of their names.
+pub(super) struct LegacyInstances;
+
+impl Operation for LegacyInstances {
+    type Outcome = Vec<LegacyInstance>;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<Vec<LegacyInstance>, Fault> {
+        let sql = "SELECT body FROM legacy_instances ORDER BY hostname";
+        let found = query(client, sql, &[]).await?;
+        found
+            .iter()
+            .map(|row| Ok(decode_json(row.try_get(0)?)?))
+            .collect()
+    }
+}
+
+/// How often the registry has changed.
+pub(super) struct Version;
+
+impl Operation for Version {
+    type Outcome = u64;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<u64, Fault> {
+        counter(client, "registry_version").await
+    }
+}
+
+/// Applies a change as a whole.
+pub(super) struct Change {
+    pub(super) change: RegistryChange,
+    pub(super) now: Timestamp,
+    pub(super) access_token_lifetime: Duration,
+}
+
+impl Operation for Change {
+    type Outcome = ();
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+        // First, so that changes come one after the other.
+        let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
+        execute(client, turn, &[]).await?;
+        let mut changing = Changing {
+            client,
+            now: self.now,
+            announced: Vec::new(),
+        };
+        for client_id in &self.change.remove_clients {
+            changing.remove_client(client_id).await?;
+        }
+        for client in &self.change.put_clients {
+            changing.put_client(client).await?;
+        }
+        for username in &self.change.remove_users {
+            changing.remove_user(username).await?;
+        }
+        for user in &self.change.put_users {
+            changing.put_user(user).await?;
+        }
+        for hostname in &self.change.remove_legacy_instances {
+            let sql = "DELETE FROM legacy_instances WHERE hostname = $1";
+            execute(client, sql, &[hostname]).await?;
+        }
+        for instance in &self.change.put_legacy_instances {
+            let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)
+                ON CONFLICT (hostname) DO UPDATE SET body = excluded.body";
+            execute(client, sql, &[&instance.hostname, &encode_json(instance)?]).await?;
+        }
+        for revoked in changing.announced {
+            let entry = Announce {
+                revoked,
+                at: self.now,
+                expires_at: self.now + self.access_token_lifetime,
+            };
+            entry.run(client).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Changing<'a, C> {
+    client: &'a C,
+    now: Timestamp,
+    announced: Vec<Revoked>,
+}
+
+impl<C: GenericClient> Changing<'_, C> {
+    async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+        let key = client.client_id.as_str();
+        let sql = "SELECT body FROM clients WHERE client_id = $1";
+        let before: Option<Client> = self.stored(sql, key).await?;
+        let sql = "INSERT INTO clients (client_id, body) VALUES ($1, $2)
+            ON CONFLICT (client_id) DO UPDATE SET body = excluded.body";
+        execute(self.client, sql, &[&key, &encode_json(client)?]).await?;
+        if before.is_some_and(|before| before.enabled && !client.enabled) {
+            self.end_client(&client.client_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        let sql = "DELETE FROM clients WHERE client_id = $1";
+        if execute(self.client, sql, &[&client_id.as_str()]).await? > 0 {
+            self.end_client(client_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
+        let key = user.username.as_str();
+        let sql = "SELECT body FROM users WHERE username = $1";
+        let before: Option<User> = self.stored(sql, key).await?;
+        let sql = "INSERT INTO users (username, body) VALUES ($1, $2)
+            ON CONFLICT (username) DO UPDATE SET body = excluded.body";
+        execute(self.client, sql, &[&key, &encode_json(user)?]).await?;
+        let Some(before) = before else {
+            return Ok(());
+        };
+        if before.enabled && !user.enabled {
+            return self.end_user(&user.username).await;
+        }
+        let credentials_changed = before.password_hash != user.password_hash
+            || before.totp_secret_sealed != user.totp_secret_sealed;
+        if credentials_changed {
+            sessions::end_all(self.client, key).await?;
+        }
+        for grant in grants::live_of_user(self.client, key).await? {
+            if credentials_changed || !user.accounts.contains(&grant.account) {
+                self.end_grant(grant.grant_id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
+        let key = username.as_str();
+        let sql = "DELETE FROM users WHERE username = $1";
+        if execute(self.client, sql, &[&key]).await? > 0 {
+            let sql = "DELETE FROM totp_steps WHERE username = $1";
+            execute(self.client, sql, &[&key]).await?;
+            self.end_user(username).await?;
+        }
+        Ok(())
+    }
+
+    async fn stored<T: serde::de::DeserializeOwned>(
+        &self,
+        sql: &str,
+        key: &str,
+    ) -> Result<Option<T>, Fault> {
+        match query_opt(self.client, sql, &[&key]).await? {
+            Some(row) => Ok(Some(decode_json(row.try_get(0)?)?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn end_grant(&mut self, grant_id: crate::store::GrantId) -> Result<(), Fault> {
+        if grants::end(self.client, grant_id, self.now).await? {
+            self.announced.push(Revoked::Grant(grant_id));
+        }
+        Ok(())
+    }
+
+    async fn end_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        grants::end_of_client(self.client, client_id.as_str(), self.now).await?;
+        self.announced.push(Revoked::Client(client_id.clone()));
+        Ok(())
+    }
+
+    async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
+        sessions::end_all(self.client, username.as_str()).await?;
+        grants::end_of_user(self.client, username.as_str(), self.now).await?;
+        self.announced.push(Revoked::User(username.clone()));
+        Ok(())
+    }
+}
