@@ -196,7 +196,11 @@ fn spec_s4_7_refresh_rotates_with_a_grace() {
     assert_eq!(call(&access).status, 200);
     let (_, third) = assert_tokens(&refresh(&OPEN, &second));
     let mut altered = third.clone();
-    let other = if third.as_bytes()[30] == b'A' { "B" } else { "A" };
+    let other = if third.as_bytes()[30] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
     altered.replace_range(30..31, other);
     for made_up in ["x", &"A".repeat(42), &altered] {
         refresh(&OPEN, made_up).assert_error(400, "invalid_grant");
