@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::sign_in::sign_in;
+use super::sign_in::{CODE, sign_in};
 use super::{App, Chromium, lobby, pair};
 
 /// Shows each page to `look`, with its name.
@@ -25,7 +25,7 @@ fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
     see("sign-in-refused", "Sign in");
     sign_in(window, "joan@example.com", "demo-password-of-joan");
     see("second-factor", "Enter your code");
-    window.fill("Six-digit code", "00000");
+    window.fill(CODE, "00000");
     window.press("Continue");
     window.expect("//*[@role='alert']");
     see("second-factor-refused", "Enter your code");
@@ -35,6 +35,15 @@ fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
     see("choose-an-account", "Choose an account");
     window.visit(&format!("{}/auth/", lobby()));
     see("signed-in", "You are signed in");
+    window.follow("Set up an authenticator app");
+    see("authenticator", "Set up an authenticator app");
+    window.fill("Code that the app shows", "00000");
+    window.fill("Your password", "demo-password-of-grace");
+    window.press("Turn on");
+    window.expect("//*[@role='alert']");
+    see("authenticator-refused", "Set up an authenticator app");
+    window.follow("Leave everything as it is");
+    window.expect_heading("You are signed in");
     window.press("Sign out");
     see("signed-out", "You are not signed in");
 }

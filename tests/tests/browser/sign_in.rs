@@ -1,7 +1,10 @@
 //! Signing in and out, and what cannot be shown.
 
-use super::{App, Chromium, lobby};
+use super::{App, Chromium, lobby, pair};
 use crate::support::now;
+
+/// The label of the field for the second factor.
+pub(super) const CODE: &str = "Six-digit code, or a recovery code";
 
 /// Types username and password, and sends them.
 pub(super) fn sign_in(window: &Chromium, username: &str, password: &str) {
@@ -51,7 +54,7 @@ fn password_managers_know_the_fields() {
     assert_eq!(kind("Password"), pair("password", "current-password"));
     sign_in(&window, "joan@example.com", "demo-password-of-joan");
     window.expect_heading("Enter your code");
-    assert_eq!(kind("Six-digit code"), pair("text", "one-time-code"));
+    assert_eq!(kind(CODE), pair("text", "one-time-code"));
 }
 
 /// The problem is announced, tied to its fields, and what was typed is kept; never the password.
@@ -92,19 +95,106 @@ fn a_second_factor_is_asked_for() {
     window.visit(&app.authorize());
     sign_in(&window, "dorothy@example.com", "demo-password-of-dorothy");
     window.expect_heading("Enter your code");
-    window.fill("Six-digit code", "00000");
+    window.fill(CODE, "00000");
     window.press("Continue");
     let problem = window.expect("//*[@role='alert']");
     assert!(problem.text().contains("not right"), "{}", problem.text());
-    window.fill("Six-digit code", &totp());
+    window.fill(CODE, &totp("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", now()));
     window.press("Continue");
     window.expect_heading("Back in the app");
 }
 
-fn totp() -> String {
-    let secret = totp_rs::Secret::try_from_base32("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP").unwrap();
+/// From the picture to the recovery codes, without a script; then in with one of them, once, and with the app.
+#[test]
+fn a_person_sets_up_an_authenticator_app() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.disable_scripts();
+    let password = "demo-password-of-mary";
+    window.visit(&app.authorize());
+    sign_in(&window, "mary@example.com", password);
+    window.expect_heading("Back in the app");
+    let other = Chromium::open();
+    other.visit(&app.authorize());
+    sign_in(&other, "mary@example.com", password);
+    other.expect_heading("Back in the app");
+
+    window.visit(&format!("{}/auth/", lobby()));
+    window.expect_text("Your password alone opens your account.");
+    window.follow("Set up an authenticator app");
+    window.expect_heading("Set up an authenticator app");
+    window.expect("//*[@role='img']/*[name()='svg']");
+    let secret = window.expect("//*[@class='secret']").text();
+    let secret: String = secret.split_whitespace().collect();
+    let fill = |code: &str, password: &str| {
+        window.fill("Code that the app shows", code);
+        window.fill("Your password", password);
+        window.press("Turn on");
+    };
+    fill("00000", password);
+    window.expect_text("This code is not right.");
+    assert_eq!(
+        window
+            .field("Code that the app shows")
+            .attribute("aria-invalid"),
+        Some("true".into())
+    );
+    fill(&totp(&secret, now()), "not-the-password");
+    window.expect_text("The password is wrong.");
+    let same = window.expect("//*[@class='secret']").text();
+    assert_eq!(same.split_whitespace().collect::<String>(), secret);
+    let enrolled_at = now();
+    fill(&totp(&secret, enrolled_at), password);
+    window.expect_heading("Your recovery codes");
+    let codes = window.expect("//ul").text();
+    let codes: Vec<&str> = codes.lines().collect();
+    assert_eq!(codes.len(), 10, "{codes:?}");
+    window.follow("I have kept them");
+    window.expect_text("Recovery codes left: 10.");
+
+    // Other browsers are signed out, and need more than the password now.
+    other.visit(&app.authorize());
+    sign_in(&other, "mary@example.com", password);
+    other.expect_heading("Enter your code");
+    other.fill(CODE, &totp(&secret, enrolled_at));
+    other.press("Continue");
+    other.expect_text("This code has been used.");
+    other.fill(CODE, &codes.first().unwrap().to_uppercase());
+    other.press("Continue");
+    other.expect_heading("Back in the app");
+    other.visit(&format!("{}/auth/", lobby()));
+    other.expect_text("Recovery codes left: 9.");
+    other.press("Sign out");
+    other.visit(&app.authorize());
+    sign_in(&other, "mary@example.com", password);
+    other.fill(CODE, codes.first().unwrap());
+    other.press("Continue");
+    other.expect_text("This code is not right.");
+    // The app's next code: one step ahead is drift that is allowed.
+    other.fill(CODE, &totp(&secret, enrolled_at + 30));
+    other.press("Continue");
+    other.expect_heading("Back in the app");
+}
+
+/// Somebody who has lost everything asks an administrator.
+#[test]
+fn an_administrator_removes_a_second_factor() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "annie@example.com", "demo-password-of-annie");
+    window.expect_heading("Enter your code");
+    let name = "annie@example.com";
+    pair()
+        .operate(&["user", "remove-second-factor", name], "")
+        .done();
+    window.visit(&app.authorize());
+    sign_in(&window, name, "demo-password-of-annie");
+    window.expect_heading("Back in the app");
+}
+
+fn totp(secret: &str, now: u64) -> String {
+    let secret = totp_rs::Secret::try_from_base32(secret).unwrap();
     let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
-    totp.generate(now()).to_string()
+    totp.generate(now).to_string()
 }
 
 #[test]

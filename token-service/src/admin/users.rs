@@ -6,9 +6,11 @@ use serde_json::json;
 
 use super::views::{AccountView, Page, UserView};
 use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
+use crate::audit::Entry;
 use crate::registry::apply::Plan;
 use crate::registry::registrations::Registrations;
 use crate::registry::{Registry, User, Username};
+use crate::store::AuditAction;
 
 impl Administration<'_> {
     /// Users in the order of their names, enabled or not.
@@ -104,6 +106,30 @@ impl Administration<'_> {
         let mut plan = Plan::default();
         plan.remove_user(user.username.clone());
         self.carry_out(plan, &registry).await?;
+        Ok(())
+    }
+
+    /// Removes a user's second factor: the one that the person set up, and a registered one. Ends the user's sessions.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`].
+    pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
+        let _turn = self.service.registry_turn().await;
+        let registry = self.service.registry();
+        let before = stored(&registry, username)?;
+        let store = &self.service.store;
+        store
+            .set_second_factor(before.username.clone(), None)
+            .await?;
+        if before.totp_secret_sealed.is_some() {
+            let mut plan = Plan::default();
+            plan.remove_totp_secret(&before);
+            self.carry_out(plan, &registry).await?;
+        }
+        let entry = Entry::new(AuditAction::SecondFactorRemoved)
+            .by_administrator()
+            .user(before.username.as_str());
+        self.service.record(self.origin, entry);
         Ok(())
     }
 

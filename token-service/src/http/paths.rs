@@ -6,6 +6,8 @@ pub const AUTHORIZE: &str = "/auth/authorize";
 pub const SIGN_IN: &str = "/auth/sign-in";
 /// `POST`: the form with the one-time code.
 pub const SECOND_FACTOR: &str = "/auth/second-factor";
+/// `GET`, `POST`: sets up an authenticator app.
+pub const AUTHENTICATOR: &str = "/auth/authenticator";
 /// `POST`: the choice of a linked account.
 pub const SELECT_ACCOUNT: &str = "/auth/select-account";
 /// `POST`: ends the session of this browser.

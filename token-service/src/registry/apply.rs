@@ -224,6 +224,18 @@ impl Plan {
         self.change.remove_users.push(username);
     }
 
+    /// Registers `user` without the second factor.
+    pub fn remove_totp_secret(&mut self, user: &User) {
+        let without = User {
+            totp_secret_sealed: None,
+            ..user.clone()
+        };
+        let fields = Some(changed_user_fields(user, &without));
+        if self.differs("user", user.username.as_str(), fields) {
+            self.change.put_users.push(without);
+        }
+    }
+
     fn removed(&mut self, what: &'static str, name: &str) {
         self.differences.push(Difference {
             what,
@@ -264,8 +276,14 @@ fn protect<P: Protection>(
         totp_secret,
     } = registration;
     let stored_hash = before.and_then(|before| before.password_hash.clone());
+    let registered_hash = before.and_then(|before| before.registered_password_hash.as_deref());
     user.password_hash = match (password, stored_hash) {
         (None, stored) => stored,
+        (Some(PasswordRegistration::Hash(hash)), stored)
+            if registered_hash == Some(hash.as_str()) =>
+        {
+            stored
+        }
         (Some(PasswordRegistration::Hash(hash)), _) => Some(hash),
         (Some(PasswordRegistration::Plaintext(password)), Some(stored))
             if protection.is_hash_of(&stored, &password)? =>
@@ -274,6 +292,12 @@ fn protect<P: Protection>(
         }
         (Some(PasswordRegistration::Plaintext(password)), _) => Some(protection.hash(&password)?),
     };
+    if let Some(before) = before
+        && before.password_hash == user.password_hash
+    {
+        user.registered_password_hash
+            .clone_from(&before.registered_password_hash);
+    }
     let stored_secret = before.and_then(|before| before.totp_secret_sealed.clone());
     user.totp_secret_sealed = match (totp_secret, stored_secret) {
         (None, stored) => stored,

@@ -64,6 +64,9 @@ pub struct User {
     pub email: Option<String>,
     /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
     pub password_hash: Option<String>,
+    /// The registered hash, where `password_hash` is a stronger one of the same password.
+    #[serde(default)]
+    pub registered_password_hash: Option<String>,
     /// The TOTP secret, sealed with the encryption key; `None` without a second factor.
     pub totp_secret_sealed: Option<Vec<u8>>,
     /// Organization, compared with a non-interactive client's (D-19).
@@ -74,6 +77,20 @@ pub struct User {
     pub accounts: Vec<LinkedAccount>,
     /// A disabled user can neither sign in nor be named.
     pub enabled: bool,
+}
+
+impl User {
+    /// Takes `stronger` as the hash of the password that `hash` is of; says whether `hash` was the current one.
+    pub fn rehash(&mut self, hash: &str, stronger: String) -> bool {
+        if self.password_hash.as_deref() != Some(hash) {
+            return false;
+        }
+        let before = self.password_hash.replace(stronger);
+        if self.registered_password_hash.is_none() {
+            self.registered_password_hash = before;
+        }
+        true
+    }
 }
 
 impl fmt::Debug for User {

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{Error, PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -80,6 +81,29 @@ pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
     }
 }
 
+/// Whether `hash` took less work than [`hash`] spends now, or is not argon2id.
+fn is_outdated(hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else {
+        return false;
+    };
+    let Ok(parameters) = Params::try_from(&hash) else {
+        return false;
+    };
+    let work =
+        |parameters: &Params| u64::from(parameters.m_cost()) * u64::from(parameters.t_cost());
+    hash.algorithm.as_str() != Algorithm::Argon2id.as_str()
+        || work(&parameters) < work(&Params::DEFAULT)
+}
+
+/// What a check found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// Whether the password is the right one.
+    pub(super) right: bool,
+    /// A stronger hash of the right password, where the stored one is weaker than new ones.
+    pub(super) stronger: Option<String>,
+}
+
 /// A place in the queue of those who want a password checked, away from the async workers and only so many at a time.
 #[must_use]
 pub(super) struct Turn(SemaphorePermit<'static>);
@@ -98,7 +122,7 @@ impl Turn {
         Ok(Self(place))
     }
 
-    /// Like [`verify`]. Without a stored hash the same work is done and the answer is `false`.
+    /// Like [`verify`]. Without a stored hash the same work is done and the password is not right.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
@@ -106,7 +130,7 @@ impl Turn {
         self,
         stored: Option<String>,
         password: Zeroizing<String>,
-    ) -> Result<bool, PasswordError> {
+    ) -> Result<Checked, PasswordError> {
         let turn = timeout(LONGEST_WAIT, TURNS.acquire())
             .await
             .map_err(|_| PasswordError::Busy)?
@@ -115,7 +139,17 @@ impl Turn {
             // Held until the work is done, even when the request is gone.
             let _held = (self.0, turn);
             let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
-            Ok(right && stored.is_some())
+            let Some(stored) = stored.filter(|_| right) else {
+                return Ok(Checked {
+                    right: false,
+                    stronger: None,
+                });
+            };
+            let stronger = is_outdated(&stored).then(|| hash(&password)).transpose()?;
+            Ok(Checked {
+                right: true,
+                stronger,
+            })
         })
         .await
         .map_err(|_| PasswordError::Failed)?
@@ -145,10 +179,33 @@ mod tests {
         assert_eq!(verify("x", DECOY), Ok(false), "the decoy is readable");
         let check = async |stored| {
             let turn = Turn::queue().unwrap();
-            turn.check(stored, "x".to_owned().into()).await
+            let checked = turn.check(stored, "x".to_owned().into()).await;
+            checked.map(|checked| checked.right)
         };
         assert_eq!(check(None).await, Ok(false));
         assert_eq!(check(Some(hash("x").unwrap())).await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn the_right_password_gets_a_stronger_hash_where_the_stored_one_is_weak() {
+        let check = async |stored: &str, password: &str| {
+            let turn = Turn::queue().unwrap();
+            let password = password.to_owned().into();
+            turn.check(Some(stored.to_owned()), password).await.unwrap()
+        };
+        let weak = Params::new(8 * 1024, 1, 1, None).unwrap();
+        let weak = Argon2::new(Algorithm::Argon2id, Version::V0x13, weak)
+            .hash_password(b"x")
+            .unwrap()
+            .to_string();
+        let stronger = check(&weak, "x").await.stronger.unwrap();
+        assert_eq!(verify("x", &stronger), Ok(true));
+        assert!(check(&stronger, "x").await.stronger.is_none());
+        let wrong = Checked {
+            right: false,
+            stronger: None,
+        };
+        assert_eq!(check(&weak, "y").await, wrong);
     }
 
     #[tokio::test]
@@ -159,7 +216,7 @@ mod tests {
         let third = Turn::queue_among(&TWO).err();
         assert_eq!(third, Some(PasswordError::Busy));
         let checked = first.check(None, "x".to_owned().into()).await;
-        assert_eq!(checked, Ok(false));
+        assert!(checked.is_ok_and(|checked| !checked.right));
         assert!(Turn::queue_among(&TWO).is_ok());
     }
 }

@@ -21,16 +21,35 @@ pub fn sealing_context(username: &Username) -> String {
 /// # Errors
 /// [`Unusable`] when `secret` cannot be one.
 pub fn step_of(secret: &[u8], code: &str, now: Timestamp) -> Result<Option<u64>, Unusable> {
-    let totp = Builder::new()
+    let totp = parameters(secret).build().map_err(|_| Unusable)?;
+    let code: String = code.split_whitespace().collect();
+    Ok(totp.check(&code, now.seconds()))
+}
+
+/// The URL from which an authenticator app takes a secret: `otpauth://totp/...`, with the authorization server's host as
+/// the issuer. `None` when `secret` cannot be one.
+#[must_use]
+pub fn url(secret: &[u8], username: &Username, issuer: &str) -> Option<String> {
+    let issuer = url::Url::parse(issuer).ok()?;
+    // Neither name may have a colon, which separates them.
+    let host = issuer.host_str()?.replace(':', " ");
+    let account = username.as_str().replace(':', " ");
+    parameters(secret)
+        .with_issuer(Some(host))
+        .with_account_name(account)
+        .build()
+        .ok()?
+        .to_url()
+        .ok()
+}
+
+fn parameters(secret: &[u8]) -> Builder {
+    Builder::new()
         .with_algorithm(Algorithm::SHA1)
         .with_digits(6)
         .with_step_duration(30)
         .with_skew(1)
         .with_secret(secret)
-        .build()
-        .map_err(|_| Unusable)?;
-    let code: String = code.split_whitespace().collect();
-    Ok(totp.check(&code, now.seconds()))
 }
 
 #[cfg(test)]
@@ -86,5 +105,24 @@ mod tests {
         }
         let short = step_of(b"123456789012345", "287082", Timestamp::from_seconds(59));
         assert_eq!(short, Err(Unusable));
+    }
+
+    #[test]
+    fn apps_take_the_secret_from_a_url() {
+        let ada = Username::parse("ada:x@example.com").unwrap();
+        let url = url(SECRET, &ada, "https://lobby.example.com").unwrap();
+        assert!(
+            url.starts_with("otpauth://totp/lobby.example.com:ada%20x%40example.com?"),
+            "{url}"
+        );
+        assert!(
+            url.contains("secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"),
+            "{url}"
+        );
+        assert!(url.contains("issuer=lobby.example.com"), "{url}");
+        assert_eq!(
+            super::url(b"short", &ada, "https://lobby.example.com"),
+            None
+        );
     }
 }

@@ -71,6 +71,10 @@ pub enum AuditAction {
     LegacyInstanceUpdated,
     /// A host of the legacy flow was removed.
     LegacyInstanceDeleted,
+    /// A person set up an authenticator app.
+    SecondFactorSetUp,
+    /// An administrator removed a user's second factor.
+    SecondFactorRemoved,
 }
 
 impl AuditAction {
@@ -103,6 +107,8 @@ impl AuditAction {
             Self::LegacyInstanceCreated => "legacy_instance_created",
             Self::LegacyInstanceUpdated => "legacy_instance_updated",
             Self::LegacyInstanceDeleted => "legacy_instance_deleted",
+            Self::SecondFactorSetUp => "second_factor_set_up",
+            Self::SecondFactorRemoved => "second_factor_removed",
         }
     }
 }

@@ -37,6 +37,7 @@ macro_rules! conformance {
             disabling_a_user_ends_grants_and_sessions,
             removing_a_user_ends_grants_and_sessions,
             a_new_password_ends_grants_and_sessions,
+            a_stronger_hash_of_the_same_password_ends_nothing,
             unlinking_an_account_ends_its_grants_alone,
             parallel_rotations_agree_on_one_signing_key,
             a_signing_key_retires_resumes_and_is_forgotten,
@@ -59,6 +60,8 @@ macro_rules! conformance {
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,
             a_totp_step_is_claimed_once,
+            a_second_factor_ends_sessions_and_goes_with_its_user,
+            a_recovery_code_works_once,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
             parallel_attempts_are_admitted_as_consecutive_ones,
             sessions_start_end_and_expire,
@@ -124,6 +127,7 @@ fn user(name: &str) -> User {
         username: username(name),
         email: None,
         password_hash: Some("hash".into()),
+        registered_password_hash: None,
         totp_secret_sealed: None,
         organization: None,
         single_sign_on: false,
@@ -418,6 +422,34 @@ pub(super) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl S
     };
     let announced = |grant: &Grant| Revoked::Grant(grant.grant_id);
     ends_one_of_two_grants(subject, put(vec![], vec![changed]), announced, true).await;
+}
+
+pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &mut impl Subject) {
+    let change = put(vec![], vec![user("ada")]);
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let grant = grant_of(&*subject.store(), code()).await;
+    let rehash = async |store: Arc<dyn Store>, hash: &str, stronger: &str| {
+        store
+            .rehash_password(username("ada"), hash.to_owned(), stronger.to_owned())
+            .await
+            .unwrap();
+    };
+    let version = subject.store().registry_version().await.unwrap();
+    rehash(subject.store(), "hash", "stronger").await;
+    rehash(subject.store(), "hash", "of somebody who came too late").await;
+    rehash(subject.store(), "stronger", "strongest").await;
+    subject.restart().await;
+    let store = subject.store();
+    assert!(store.registry_version().await.unwrap() > version);
+    let (_, users) = store.registry().await.unwrap();
+    let ada = users.first().unwrap();
+    assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
+    assert_eq!(ada.registered_password_hash.as_deref(), Some("hash"));
+    assert!(!is_revoked(&*store, &grant).await);
 }
 
 pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
@@ -1081,6 +1113,94 @@ pub(super) async fn parallel_claims_have_one_winner(subject: &mut impl Subject) 
             .filter(|outcome| **outcome == Claim::Claimed);
         assert_eq!(won.count(), 1);
     }
+}
+
+fn second_factor(codes: &[&str]) -> SecondFactor {
+    SecondFactor {
+        totp_secret_sealed: b"sealed".to_vec(),
+        recovery_codes: codes
+            .iter()
+            .map(|code| Digest::of(code.as_bytes()))
+            .collect(),
+    }
+}
+
+pub(super) async fn a_second_factor_ends_sessions_and_goes_with_its_user(
+    subject: &mut impl Subject,
+) {
+    let ada = || username("ada");
+    let known = async |store: Arc<dyn Store>| store.second_factor(ada()).await.unwrap();
+    let set = async |store: Arc<dyn Store>, second_factor: Option<SecondFactor>| {
+        store.set_second_factor(ada(), second_factor).await.unwrap();
+    };
+    let change = async |store: Arc<dyn Store>, change: RegistryChange| {
+        store.change_registry(change, at(0)).await.unwrap();
+    };
+    let one = || Some(second_factor(&["a"]));
+    change(subject.store(), put(vec![], vec![user("ada")])).await;
+    assert_eq!(known(subject.store()).await, None);
+    let id = Digest::of(b"session");
+    let started = subject
+        .store()
+        .start_session(id, session("ada", at(100)), None)
+        .await;
+    started.unwrap();
+    set(subject.store(), one()).await;
+    subject.restart().await;
+    assert_eq!(known(subject.store()).await, one());
+    assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
+    // A registration that says nothing new about it leaves it.
+    change(subject.store(), put(vec![], vec![user("ada")])).await;
+    assert_eq!(known(subject.store()).await, one());
+    let registered = User {
+        totp_secret_sealed: Some(b"other".to_vec()),
+        ..user("ada")
+    };
+    change(subject.store(), put(vec![], vec![registered])).await;
+    assert_eq!(known(subject.store()).await, None);
+
+    set(subject.store(), one()).await;
+    set(subject.store(), None).await;
+    assert_eq!(known(subject.store()).await, None);
+    set(subject.store(), one()).await;
+    let removed = RegistryChange {
+        remove_users: vec![ada()],
+        ..RegistryChange::default()
+    };
+    change(subject.store(), removed).await;
+    subject.restart().await;
+    assert_eq!(known(subject.store()).await, None);
+}
+
+pub(super) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
+    let claim = async |store: Arc<dyn Store>, name, code: &str| {
+        store
+            .claim_recovery_code(username(name), Digest::of(code.as_bytes()))
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        claim(subject.store(), "ada", "a").await,
+        Claim::AlreadyClaimed
+    );
+    let codes = Some(second_factor(&["a", "b", "c"]));
+    let set = async |store: Arc<dyn Store>| store.set_second_factor(username("ada"), codes).await;
+    set(subject.store()).await.unwrap();
+    for (name, code, expected) in [
+        ("ada", "d", Claim::AlreadyClaimed),
+        ("grace", "a", Claim::AlreadyClaimed),
+        ("ada", "a", Claim::Claimed),
+        ("ada", "a", Claim::AlreadyClaimed),
+    ] {
+        assert_eq!(claim(subject.store(), name, code).await, expected, "{code}");
+        subject.restart().await;
+    }
+    let attempts = (0..16).map(|_| claim(subject.store(), "ada", "b"));
+    let claims = futures_util::future::join_all(attempts).await;
+    let won = claims.into_iter().filter(|claim| *claim == Claim::Claimed);
+    assert_eq!(won.count(), 1);
+    let left = subject.store().second_factor(username("ada")).await;
+    assert_eq!(left.unwrap(), Some(second_factor(&["c"])));
 }
 
 pub(super) async fn a_totp_step_is_claimed_once(subject: &mut impl Subject) {

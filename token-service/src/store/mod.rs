@@ -85,6 +85,23 @@ pub enum Claim {
     AlreadyClaimed,
 }
 
+/// A second factor that a person set up. It counts in the place of the registered one.
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SecondFactor {
+    /// The TOTP secret, sealed with the encryption key.
+    pub totp_secret_sealed: Vec<u8>,
+    /// Keyed digests of the recovery codes that are left.
+    pub recovery_codes: Vec<Digest>,
+}
+
+impl std::fmt::Debug for SecondFactor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SecondFactor")
+            .finish_non_exhaustive()
+    }
+}
+
 /// Changes of the registry, made together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryChange {
@@ -174,6 +191,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         &self,
         change: RegistryChange,
         now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
+    /// meanwhile; nothing ends.
+    async fn rehash_password(
+        &self,
+        username: Username,
+        hash: String,
+        stronger: String,
     ) -> Result<(), StoreError>;
 
     // --- signing keys ---------------------------------------------------------------------------
@@ -274,6 +300,26 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
     /// last claimed one are `AlreadyClaimed`.
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
+
+    // --- second factors that people set up -------------------------------------------------------
+
+    /// What this user has set up.
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
+
+    /// Sets up a second factor in the place of the one before, or removes it; all sessions of the user end in the same
+    /// transaction. It also goes when the user is removed, and when another TOTP secret is registered.
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+    ) -> Result<(), StoreError>;
+
+    /// Uses a recovery code up, once: unknown ones are `AlreadyClaimed` too.
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError>;
 
     // --- attempts -------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ pub(in crate::command) enum Command {
     Update(Connected<Update>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Named>),
+    /// Remove a user's second factor, for somebody who has lost app and recovery codes; ends the user's sessions.
+    RemoveSecondFactor(Connected<Named>),
     /// Link a project-information account.
     Link(Connected<Link>),
     /// Unlink a project-information account and revoke what was authorized for it.
@@ -150,6 +152,10 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Remove(arguments) => {
             let (own, administration) = arguments.open()?;
             administration.delete(&path(&own.username))
+        }
+        Command::RemoveSecondFactor(arguments) => {
+            let (own, administration) = arguments.open()?;
+            administration.delete(&format!("{}/second-factor", path(&own.username)))
         }
         Command::Link(arguments) => {
             let (own, administration) = arguments.open()?;

@@ -45,6 +45,7 @@ use crate::admin::AdminError;
         users::show,
         users::update,
         users::delete,
+        users::remove_second_factor,
         users::link_account,
         users::unlink_account,
         grants::list,

@@ -27,6 +27,10 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
                 .route(web::delete().to(delete)),
         )
         .service(
+            web::resource("/users/{username}/second-factor")
+                .route(web::delete().to(remove_second_factor)),
+        )
+        .service(
             web::resource("/users/{username}/accounts")
                 .route(web::post().to(link_account))
                 .route(web::delete().to(unlink_account)),
@@ -116,6 +120,21 @@ async fn delete(
     administrator
         .administration()
         .delete_user(&username)
+        .await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Removes a user's second factor, whoever set it up, and ends the user's sessions.
+#[utoipa::path(delete, path = "/admin/users/{username}/second-factor", tag = "users",
+    params(("username" = String, Path)),
+    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn remove_second_factor(
+    administrator: Administrator,
+    username: Path<String>,
+) -> Result<HttpResponse, AdminError> {
+    administrator
+        .administration()
+        .remove_second_factor(&username)
         .await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -220,7 +220,8 @@ impl From<SignInError> for PageFailure {
             SignInError::Random(_)
             | SignInError::Password(PasswordError::Failed)
             | SignInError::SecretSealed(..)
-            | SignInError::SecretUnusable(_) => Self::Internal(error.to_string()),
+            | SignInError::SecretUnusable(_)
+            | SignInError::SetUp(_) => Self::Internal(error.to_string()),
         }
     }
 }

@@ -8,13 +8,13 @@ use super::super::{origin, paths};
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::BrowserToken;
 use super::failure::PageFailure;
-use super::templates::HomePage;
+use super::templates::{HomePage, Person};
 use super::texts::Texts;
 use super::{form, response};
 use crate::audit::Entry;
 use crate::oauth::authorize::SignedIn;
 use crate::service::Service;
-use crate::sign_in::{self, session};
+use crate::sign_in::{self, authenticator, session};
 use crate::store::AuditAction;
 
 /// `GET /auth/`.
@@ -22,17 +22,28 @@ pub(super) async fn home(
     http: HttpRequest,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
+    let now = service.clock.now();
     let session = match Cookies::of(&service.config.issuer).session(&http) {
-        Some(id) => session::live(&service, &id, service.clock.now()).await?,
+        Some(id) => session::live(&service, &id, now).await?,
         None => None,
     };
     let signed_in = session.and_then(|session| SignedIn::of(session, &service.registry()));
+    let person = match &signed_in {
+        Some(signed_in) => {
+            let user = signed_in.user();
+            let left = authenticator::recovery_codes_left(&service, &user.username).await?;
+            Some(Person {
+                username: user.username.as_str(),
+                second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
+                recovery_codes_left: left,
+            })
+        }
+        None => None,
+    };
     let csrf = BrowserToken::of(&http, &service)?;
     let page = HomePage {
         texts: Texts::of(&http),
-        username: signed_in
-            .as_ref()
-            .map(|signed_in| signed_in.user().username.as_str()),
+        person,
         csrf: csrf.text(),
     };
     Ok(csrf.keep(response::page(StatusCode::OK, &page, None)))

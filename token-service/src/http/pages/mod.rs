@@ -4,6 +4,7 @@
 //! request's path and query, which are validated again in full, and a token against cross-site request forgery; after
 //! a step the browser is sent back there (303), where it is decided anew.
 
+mod authenticator;
 mod authorize;
 mod cookies;
 mod csrf;
@@ -33,6 +34,12 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
         .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
         .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))
         .service(only_post(paths::SIGN_OUT).route(web::post().to(home::sign_out)))
+        .service(
+            web::resource(paths::AUTHENTICATOR)
+                .route(web::get().to(authenticator::offer))
+                .route(web::post().to(authenticator::accept))
+                .default_service(web::to(|| async { method_not_allowed("GET, POST") })),
+        )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
         .service(only_get(&stylesheet::PATH).route(web::get().to(stylesheet::stylesheet)));
 }

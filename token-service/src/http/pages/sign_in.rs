@@ -77,9 +77,18 @@ pub(super) async fn second_factor(
         None => SecondFactorOutcome::NotOwed,
     };
     let problem = match outcome {
-        SecondFactorOutcome::SignedIn(id, username) => {
+        SecondFactorOutcome::SignedIn {
+            id,
+            username,
+            by_recovery_code,
+        } => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
-            service.record(&origin::of(&http), entry.detail("password, one-time code"));
+            let how = if by_recovery_code {
+                "password, recovery code"
+            } else {
+                "password, one-time code"
+            };
+            service.record(&origin::of(&http), entry.detail(how));
             return Ok(go_on(&journey.continuation(), cookies, &id));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.

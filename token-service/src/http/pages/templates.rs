@@ -85,6 +85,8 @@ fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
 pub(super) enum Problem {
     /// Username or password is wrong.
     PasswordRefused,
+    /// The password is wrong, of somebody who is known.
+    PasswordWrong,
     /// The one-time code is wrong.
     CodeWrong,
     /// The one-time code was right, but used before.
@@ -96,7 +98,9 @@ pub(super) enum Problem {
 impl Problem {
     pub(super) const fn status(self) -> StatusCode {
         match self {
-            Self::PasswordRefused | Self::CodeWrong | Self::CodeUsed => StatusCode::FORBIDDEN,
+            Self::PasswordRefused | Self::PasswordWrong | Self::CodeWrong | Self::CodeUsed => {
+                StatusCode::FORBIDDEN
+            }
             Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -105,15 +109,19 @@ impl Problem {
     pub(super) const fn wait(self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait),
-            Self::PasswordRefused | Self::CodeWrong | Self::CodeUsed => None,
+            Self::PasswordRefused | Self::PasswordWrong | Self::CodeWrong | Self::CodeUsed => None,
         }
     }
-}
 
-impl Problem {
+    /// Whether it is the password's field that has to be filled in anew.
+    pub(super) const fn concerns_password(self) -> bool {
+        matches!(self, Self::PasswordRefused | Self::PasswordWrong)
+    }
+
     pub(super) fn say(self, texts: &Texts) -> String {
         match self {
             Self::PasswordRefused => texts.password_refused.to_owned(),
+            Self::PasswordWrong => texts.password_wrong.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::Wait(wait) => {
@@ -165,8 +173,60 @@ impl SelectAccountPage<'_> {
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
     pub texts: &'static Texts,
-    pub username: Option<&'a str>,
+    pub person: Option<Person<'a>>,
     pub csrf: String,
+}
+
+/// Who is signed in.
+pub(super) struct Person<'a> {
+    pub username: &'a str,
+    /// Whether there is a second factor.
+    pub second_factor: bool,
+    /// Where the person has set it up: how many recovery codes are left.
+    pub recovery_codes_left: Option<usize>,
+}
+
+impl Person<'_> {
+    fn codes_left(&self, texts: &Texts) -> Option<String> {
+        self.recovery_codes_left
+            .map(|left| texts::plain(texts.recovery_codes_left, &[("count", &left.to_string())]))
+    }
+}
+
+/// The offer of a secret for an authenticator app.
+#[derive(Template)]
+#[template(path = "authenticator.html")]
+pub(super) struct AuthenticatorPage<'a> {
+    pub texts: &'static Texts,
+    /// SVG.
+    pub picture: String,
+    /// What the picture says.
+    pub url: &'a str,
+    /// BASE32.
+    pub secret: &'a str,
+    /// For the hidden field.
+    pub offer: &'a str,
+    pub csrf: String,
+    pub problem: Option<Problem>,
+}
+
+impl AuthenticatorPage<'_> {
+    /// The secret in groups, as it is easier to copy.
+    fn groups(&self) -> Vec<&str> {
+        self.secret
+            .as_bytes()
+            .chunks(4)
+            .filter_map(|group| std::str::from_utf8(group).ok())
+            .collect()
+    }
+}
+
+/// The recovery codes, shown once.
+#[derive(Template)]
+#[template(path = "recovery_codes.html")]
+pub(super) struct RecoveryCodesPage<'a> {
+    pub texts: &'static Texts,
+    pub codes: &'a [String],
 }
 
 /// What went wrong.

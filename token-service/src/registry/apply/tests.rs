@@ -109,6 +109,23 @@ fn secrets_that_did_not_change_keep_their_stored_form() {
 }
 
 #[test]
+fn a_stronger_hash_of_a_registered_one_stays() {
+    let registered = FILE.replace(
+        "password = \"password of ada\"",
+        "password_hash = \"$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA\"",
+    );
+    let first = plan(&registered, &Registry::default());
+    let mut user = first.change.put_users.first().unwrap().clone();
+    let weak = user.password_hash.clone().unwrap();
+    assert!(user.rehash(&weak, "stronger".into()));
+    assert!(!user.rehash(&weak, "too late".into()));
+    let stored = Registry::new(first.change.put_clients.clone(), [user]);
+    assert_eq!(plan(&registered, &stored), Plan::default());
+    let other = registered.replace("aGFzaGhhc2hoYXNoaGFzaA", "b3RoZXJvdGhlcm90aGVyb3Ro");
+    assert_eq!(lines(&plan(&other, &stored)), ["~ user ada: password"]);
+}
+
+#[test]
 fn differences_name_fields_and_no_values() {
     let stored = applied(&plan(FILE, &Registry::default()));
     let changed = FILE

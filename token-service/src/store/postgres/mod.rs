@@ -15,6 +15,7 @@ mod operation;
 mod registry;
 mod revocations;
 mod schema;
+mod second_factors;
 mod sessions;
 mod settings;
 mod signing_keys;
@@ -42,8 +43,8 @@ use crate::store::grant::RotationDecision;
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
     GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey, Session,
-    Store, StoreError, Swept, TokenId, TokenReference,
+    RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey, SecondFactor,
+    Session, Store, StoreError, Swept, TokenId, TokenReference,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
@@ -136,6 +137,20 @@ impl Store for PostgresStore {
             change,
             now,
             access_token_lifetime: self.access_token_lifetime,
+        })
+        .await
+    }
+
+    async fn rehash_password(
+        &self,
+        username: Username,
+        hash: String,
+        stronger: String,
+    ) -> Result<(), StoreError> {
+        self.transaction(registry::Rehash {
+            username,
+            hash,
+            stronger,
         })
         .await
     }
@@ -297,6 +312,31 @@ impl Store for PostgresStore {
 
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
         self.statement(once::ClaimTotpStep { username, step }).await
+    }
+
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
+        self.statement(second_factors::Get(username)).await
+    }
+
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+    ) -> Result<(), StoreError> {
+        self.transaction(second_factors::Set {
+            username,
+            second_factor,
+        })
+        .await
+    }
+
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError> {
+        self.transaction(second_factors::ClaimRecoveryCode { username, code })
+            .await
     }
 
     async fn admit_attempt(

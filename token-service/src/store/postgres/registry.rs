@@ -7,7 +7,7 @@ use deadpool_postgres::GenericClient;
 use super::fault::Fault;
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
-use super::{grants, sessions};
+use super::{grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::row::{decode_json, encode_json};
@@ -72,9 +72,7 @@ impl Operation for Change {
     type Outcome = ();
 
     async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        // First, so that changes come one after the other.
-        let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
-        execute(client, turn, &[]).await?;
+        next_version(client).await?;
         let mut changing = Changing {
             client,
             now: self.now,
@@ -108,6 +106,39 @@ impl Operation for Change {
                 expires_at: self.now + self.access_token_lifetime,
             };
             entry.run(client).await?;
+        }
+        Ok(())
+    }
+}
+
+/// First in every change, so that they come one after the other.
+async fn next_version(client: &impl GenericClient) -> Result<(), Fault> {
+    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
+    execute(client, turn, &[]).await?;
+    Ok(())
+}
+
+/// Takes a stronger hash of the same password.
+pub(super) struct Rehash {
+    pub(super) username: Username,
+    pub(super) hash: String,
+    pub(super) stronger: String,
+}
+
+impl Operation for Rehash {
+    type Outcome = ();
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+        next_version(client).await?;
+        let key = self.username.as_str();
+        let sql = "SELECT body FROM users WHERE username = $1";
+        let Some(row) = query_opt(client, sql, &[&key]).await? else {
+            return Ok(());
+        };
+        let mut user: User = decode_json(row.try_get(0)?)?;
+        if user.rehash(&self.hash, self.stronger.clone()) {
+            let sql = "UPDATE users SET body = $2 WHERE username = $1";
+            execute(client, sql, &[&key, &encode_json(&user)?]).await?;
         }
         Ok(())
     }
@@ -151,6 +182,9 @@ impl<C: GenericClient> Changing<'_, C> {
         let Some(before) = before else {
             return Ok(());
         };
+        if before.totp_secret_sealed != user.totp_secret_sealed {
+            second_factors::remove(self.client, key).await?;
+        }
         if before.enabled && !user.enabled {
             return self.end_user(&user.username).await;
         }
@@ -173,6 +207,7 @@ impl<C: GenericClient> Changing<'_, C> {
         if execute(self.client, sql, &[&key]).await? > 0 {
             let sql = "DELETE FROM totp_steps WHERE username = $1";
             execute(self.client, sql, &[&key]).await?;
+            second_factors::remove(self.client, key).await?;
             self.end_user(username).await?;
         }
         Ok(())

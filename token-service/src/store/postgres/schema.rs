@@ -64,6 +64,10 @@ const MIGRATIONS: &[&str] = &["
         username TEXT PRIMARY KEY,
         step BIGINT NOT NULL
     );
+    CREATE TABLE IF NOT EXISTS second_factors (
+        username TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
     CREATE TABLE IF NOT EXISTS failures (
         key BYTEA PRIMARY KEY,
         count BIGINT NOT NULL,

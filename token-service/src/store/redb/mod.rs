@@ -13,6 +13,7 @@ mod once;
 mod open;
 mod registry;
 mod revocations;
+mod second_factors;
 mod sessions;
 mod signing_keys;
 mod sweep;
@@ -35,8 +36,8 @@ use redb::{
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    AUDIT, CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SESSIONS, SIGNING_KEYS, Tables, USERS,
-    decode, decode_json,
+    AUDIT, CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS,
+    Tables, USERS, decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
@@ -45,8 +46,8 @@ use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
     GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, Session, Store, StoreError,
-    Swept, TokenId, TokenReference,
+    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor, Session, Store,
+    StoreError, Swept, TokenId, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -150,6 +151,16 @@ impl Store for RedbStore {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tables, lifetime| registry::change(tables, &change, now, lifetime))
+            .await
+    }
+
+    async fn rehash_password(
+        &self,
+        username: Username,
+        hash: String,
+        stronger: String,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| registry::rehash(tables, &username, &hash, &stronger))
             .await
     }
 
@@ -286,6 +297,40 @@ impl Store for RedbStore {
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
         self.write(move |tables, _| once::claim_totp_step(tables, &username, step))
             .await
+    }
+
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
+        self.read(|transaction| {
+            match transaction
+                .open_table(SECOND_FACTORS)?
+                .get(username.as_str())?
+            {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            }
+        })
+    }
+
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            second_factors::set(tables, username.as_str(), second_factor.as_ref())
+        })
+        .await
+    }
+
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError> {
+        self.write(move |tables, _| {
+            second_factors::claim_recovery_code(tables, username.as_str(), &code)
+        })
+        .await
     }
 
     async fn admit_attempt(

@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::fault::Fault;
 use super::revocations::announce;
 use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
-use super::{grants, sessions};
+use super::{grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, User, Username};
 use crate::store::{RegistryChange, Revoked};
@@ -19,11 +19,7 @@ pub(super) fn change(
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
-    let meta = tables.meta.open()?;
-    let version = meta
-        .get(REGISTRY_VERSION_KEY)?
-        .map_or(0, |version| version.value());
-    meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
+    next_version(tables)?;
     let mut changing = Changing {
         tables,
         now,
@@ -51,6 +47,35 @@ pub(super) fn change(
             .open()?
             .insert(instance.hostname.as_str(), row.as_slice())?;
     }
+    Ok(())
+}
+
+/// Takes a stronger hash of the same password.
+pub(super) fn rehash(
+    tables: &mut Tables<'_>,
+    username: &Username,
+    hash: &str,
+    stronger: &str,
+) -> Result<(), Fault> {
+    let key = username.as_str();
+    let mut user: User = match tables.users.open()?.get(key)? {
+        Some(row) => decode_json(row.value())?,
+        None => return Ok(()),
+    };
+    if user.rehash(hash, stronger.to_owned()) {
+        let row = encode_json(&user)?;
+        tables.users.open()?.insert(key, row.as_slice())?;
+        next_version(tables)?;
+    }
+    Ok(())
+}
+
+fn next_version(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    let version = meta
+        .get(REGISTRY_VERSION_KEY)?
+        .map_or(0, |version| version.value());
+    meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
     Ok(())
 }
 
@@ -105,6 +130,9 @@ impl Changing<'_, '_> {
         let Some(before) = before else {
             return Ok(());
         };
+        if before.totp_secret_sealed != user.totp_secret_sealed {
+            second_factors::remove(self.tables, key)?;
+        }
         if before.enabled && !user.enabled {
             return self.end_user(&user.username);
         }
@@ -128,6 +156,7 @@ impl Changing<'_, '_> {
         let existed = self.tables.users.open()?.remove(key)?.is_some();
         if existed {
             self.tables.totp_steps.open()?.remove(key)?;
+            second_factors::remove(self.tables, key)?;
             self.end_user(username)?;
         }
         Ok(())

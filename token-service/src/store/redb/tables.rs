@@ -63,6 +63,10 @@ pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
 /// Username to the last claimed time step.
 pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
 
+/// Username to the second factor that the user set up.
+pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
+    TableDefinition::new("second_factors");
+
 /// What failures are counted for to the failures.
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
@@ -187,6 +191,7 @@ tables! {
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,
     totp_steps: TOTP_STEPS<&'static str, u64>,
+    second_factors: SECOND_FACTORS<&'static str, &'static [u8]>,
     failures: FAILURES<&'static [u8; 32], &'static [u8]>,
     audit: AUDIT<u64, &'static [u8]>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,

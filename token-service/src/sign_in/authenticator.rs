@@ -1,0 +1,236 @@
+//! Setting up an authenticator app: an offer of a new secret, and its acceptance with the first code.
+//!
+//! The offer is kept nowhere: the page carries the secret, sealed for this session, and the form brings it back.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE32_NOPAD;
+use zeroize::Zeroizing;
+
+use super::second_factor::{Verdict, check_totp};
+use super::session::{self, SessionId};
+use super::throttle::{Attempt, Guess};
+use super::{AMR_PASSWORD, AMR_TOTP, SignInError, Turn, recovery, totp};
+use crate::clock::Timestamp;
+use crate::random;
+use crate::registry::Username;
+use crate::service::Service;
+use crate::store::{SecondFactor, Session, SessionStage, StoreError};
+
+/// 160 bits (RFC 4226 §4).
+const SECRET_BYTES: usize = 20;
+
+/// A secret that a person may put into an app.
+pub struct Offer {
+    /// For the app: an `otpauth` URL.
+    pub url: Zeroizing<String>,
+    /// For the keyboard: BASE32.
+    pub secret: Zeroizing<String>,
+    /// For the form: base64url, worth something in the same session alone.
+    pub sealed: String,
+}
+
+/// The outcome of an acceptance.
+#[must_use]
+pub enum SetUpOutcome {
+    /// The app counts from now on. All sessions have ended, and this one begins.
+    Done {
+        /// The new session.
+        id: SessionId,
+        /// Whose it is.
+        username: Username,
+        /// Shown once.
+        recovery_codes: Vec<String>,
+    },
+    /// The password is wrong.
+    PasswordRefused(Username),
+    /// The code is wrong.
+    CodeWrong,
+    /// The code was right, but one of its time or later was used before.
+    CodeUsed,
+    /// There were too many wrong passwords: the next may be tried after this time.
+    Wait(Duration),
+    /// Nobody is signed in, or the offer was made to another session.
+    NotOffered,
+}
+
+/// What the person sent.
+pub struct Acceptance<'a> {
+    /// The offer's sealed secret.
+    pub sealed: &'a str,
+    /// The password, once more: a browser that somebody left open is not enough.
+    pub password: Zeroizing<String>,
+    /// The first code of the app.
+    pub code: &'a str,
+}
+
+/// The person who is signed in with the session `id`.
+async fn signed_in(
+    service: &Service,
+    id: &SessionId,
+    now: Timestamp,
+) -> Result<Option<Username>, StoreError> {
+    let session = session::live(service, id, now).await?;
+    Ok(session
+        .filter(|session| session.stage == SessionStage::SignedIn)
+        .map(|session| session.username)
+        .filter(|username| service.registry().user(username.as_str()).is_some()))
+}
+
+fn sealing_context(id: &SessionId, username: &Username) -> String {
+    let session = URL_SAFE_NO_PAD.encode(id.digest().as_bytes());
+    format!("offered totp:{session}:{username}")
+}
+
+/// Offers a new secret to whoever is signed in with the session `id`; `None` when nobody is.
+///
+/// # Errors
+/// A [`SignInError`].
+pub async fn offer(
+    service: &Service,
+    id: &SessionId,
+    now: Timestamp,
+) -> Result<Option<Offer>, SignInError> {
+    let Some(username) = signed_in(service, id, now).await? else {
+        return Ok(None);
+    };
+    let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(&*service.random)?);
+    present(service, id, &username, &*secret).map(Some)
+}
+
+/// The offer that a form brought back, to be shown again; `None` when it was not made to this session.
+///
+/// # Errors
+/// A [`SignInError`].
+pub async fn offered(
+    service: &Service,
+    id: &SessionId,
+    sealed: &str,
+    now: Timestamp,
+) -> Result<Option<Offer>, SignInError> {
+    let Some(username) = signed_in(service, id, now).await? else {
+        return Ok(None);
+    };
+    match unseal(service, id, &username, sealed) {
+        Some(secret) => present(service, id, &username, &secret).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn present(
+    service: &Service,
+    id: &SessionId,
+    username: &Username,
+    secret: &[u8],
+) -> Result<Offer, SignInError> {
+    let unusable = || SignInError::SetUp(username.clone());
+    let url = totp::url(secret, username, &service.config.issuer).ok_or_else(unusable)?;
+    let sealed = service
+        .encryption_key
+        .seal(&sealing_context(id, username), secret)
+        .map_err(|_| unusable())?;
+    Ok(Offer {
+        url: Zeroizing::new(url),
+        secret: Zeroizing::new(BASE32_NOPAD.encode(secret)),
+        sealed: URL_SAFE_NO_PAD.encode(sealed),
+    })
+}
+
+fn unseal(
+    service: &Service,
+    id: &SessionId,
+    username: &Username,
+    sealed: &str,
+) -> Option<Zeroizing<Vec<u8>>> {
+    let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+    service
+        .encryption_key
+        .open(&sealing_context(id, username), &sealed)
+        .ok()
+}
+
+/// Accepts an offer: from now on the app is the second factor of whoever is signed in with the session `id`. Clients keep
+/// their access; all sessions end.
+///
+/// # Errors
+/// A [`SignInError`]; the second factor is as it was then.
+pub async fn accept(
+    service: &Service,
+    id: &SessionId,
+    acceptance: Acceptance<'_>,
+    address: Option<IpAddr>,
+    now: Timestamp,
+) -> Result<SetUpOutcome, SignInError> {
+    let Some(username) = signed_in(service, id, now).await? else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let Some(secret) = unseal(service, id, &username, acceptance.sealed) else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let turn = Turn::queue()?;
+    let guess = Guess::Password(username.as_str());
+    let attempt = match Attempt::admit(service, guess, address, now).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(SetUpOutcome::Wait(wait)),
+    };
+    let registry = service.registry();
+    let stored = registry
+        .user(username.as_str())
+        .and_then(|user| user.password_hash.clone());
+    if !turn.check(stored, acceptance.password).await?.right {
+        return Ok(SetUpOutcome::PasswordRefused(username));
+    }
+    attempt.forgive().await?;
+    match check_totp(service, &username, &secret, acceptance.code, now).await? {
+        Verdict::Right => {}
+        Verdict::Wrong => return Ok(SetUpOutcome::CodeWrong),
+        Verdict::Used => return Ok(SetUpOutcome::CodeUsed),
+    }
+    let recovery_codes = (0..recovery::COUNT)
+        .map(|_| recovery::generate(&*service.random))
+        .collect::<Result<Vec<_>, _>>()?;
+    let digests = recovery_codes
+        .iter()
+        .filter_map(|code| recovery::digest(&service.encryption_key, &username, code));
+    let second_factor = SecondFactor {
+        totp_secret_sealed: service
+            .encryption_key
+            .seal(&totp::sealing_context(&username), &secret)
+            .map_err(|_| SignInError::SetUp(username.clone()))?,
+        recovery_codes: digests.collect(),
+    };
+    service
+        .store
+        .set_second_factor(username.clone(), Some(second_factor))
+        .await?;
+    let (expires_at, ends_at) = session::signed_in_until(&service.config.lifetimes, now);
+    let session = Session {
+        username: username.clone(),
+        stage: SessionStage::SignedIn,
+        amr: vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()],
+        authenticated_at: now,
+        expires_at,
+        ends_at,
+    };
+    let id = session::start(service, session, Some(id)).await?;
+    Ok(SetUpOutcome::Done {
+        id,
+        username,
+        recovery_codes,
+    })
+}
+
+/// How many recovery codes are left to `username`; `None` when the person has set up nothing.
+///
+/// # Errors
+/// [`StoreError`] when the store has no answer.
+pub async fn recovery_codes_left(
+    service: &Service,
+    username: &Username,
+) -> Result<Option<usize>, StoreError> {
+    let second_factor = service.store.second_factor(username.clone()).await?;
+    Ok(second_factor.map(|second_factor| second_factor.recovery_codes.len()))
+}

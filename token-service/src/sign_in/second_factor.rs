@@ -1,0 +1,172 @@
+//! The step after the password: a code of the authenticator app, or a recovery code.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::session::{self, SessionId};
+use super::throttle::{Attempt, Guess};
+use super::{AMR_RECOVERY_CODE, AMR_TOTP, SignInError, recovery, totp};
+use crate::clock::Timestamp;
+use crate::registry::{User, Username};
+use crate::service::Service;
+use crate::store::{Claim, Session, SessionStage, StoreError};
+
+/// The outcome of a second factor.
+#[must_use]
+pub enum SecondFactorOutcome {
+    /// Right: signed in, with a new session, by a method that `amr` names.
+    SignedIn {
+        /// The new session.
+        id: SessionId,
+        /// Who signed in.
+        username: Username,
+        /// Whether it took a recovery code.
+        by_recovery_code: bool,
+    },
+    /// The code is wrong.
+    Wrong(Username),
+    /// The code was right, but used before (RFC 6238 §5.2).
+    Used(Username),
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Duration),
+    /// There is no sign-in that waits for a code.
+    NotOwed,
+}
+
+/// Whether `user` has a second factor: one that the person set up, or a registered one.
+pub(super) async fn is_owed(service: &Service, user: &User) -> Result<bool, StoreError> {
+    Ok(sealed_secret(service, user).await?.is_some())
+}
+
+/// What the person set up counts in the place of what is registered.
+async fn sealed_secret(service: &Service, user: &User) -> Result<Option<Vec<u8>>, StoreError> {
+    let own = service.store.second_factor(user.username.clone()).await?;
+    Ok(match own {
+        Some(own) => Some(own.totp_secret_sealed),
+        None => user.totp_secret_sealed.clone(),
+    })
+}
+
+/// The opened TOTP secret of `username`.
+fn open(
+    service: &Service,
+    username: &Username,
+    sealed: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, SignInError> {
+    service
+        .encryption_key
+        .open(&totp::sealing_context(username), sealed)
+        .map_err(|error| SignInError::SecretSealed(username.clone(), error))
+}
+
+/// What a code turned out to be.
+pub(super) enum Verdict {
+    Right,
+    Wrong,
+    Used,
+}
+
+/// Checks a code of the app with this secret, and uses it up.
+pub(super) async fn check_totp(
+    service: &Service,
+    username: &Username,
+    secret: &[u8],
+    code: &str,
+    now: Timestamp,
+) -> Result<Verdict, SignInError> {
+    let step = totp::step_of(secret, code, now)
+        .map_err(|totp::Unusable| SignInError::SecretUnusable(username.clone()))?;
+    let Some(step) = step else {
+        return Ok(Verdict::Wrong);
+    };
+    Ok(
+        match service
+            .store
+            .claim_totp_step(username.clone(), step)
+            .await?
+        {
+            Claim::Claimed => Verdict::Right,
+            Claim::AlreadyClaimed => Verdict::Used,
+        },
+    )
+}
+
+/// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up
+/// whatever follows.
+///
+/// # Errors
+/// A [`SignInError`]; the session still waits then.
+pub async fn with_second_factor(
+    service: &Service,
+    id: &SessionId,
+    code: &str,
+    address: Option<IpAddr>,
+    now: Timestamp,
+) -> Result<SecondFactorOutcome, SignInError> {
+    let Some(session) = session::live(service, id, now)
+        .await?
+        .filter(|session| session.stage == SessionStage::SecondFactorOwed)
+    else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let registry = service.registry();
+    let Some(user) = registry.user(session.username.as_str()) else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let Some(sealed) = sealed_secret(service, user).await? else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let username = &user.username;
+    let guess = Guess::SecondFactor(username.as_str());
+    let attempt = match Attempt::admit(service, guess, address, now).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(SecondFactorOutcome::Wait(wait)),
+    };
+    let recovery_code = recovery::digest(&service.encryption_key, username, code);
+    let (verdict, method) = match recovery_code {
+        Some(digest) => {
+            let claim = service
+                .store
+                .claim_recovery_code(username.clone(), digest)
+                .await?;
+            let verdict = match claim {
+                Claim::Claimed => Verdict::Right,
+                Claim::AlreadyClaimed => Verdict::Wrong,
+            };
+            (verdict, AMR_RECOVERY_CODE)
+        }
+        None => {
+            let secret = open(service, username, &sealed)?;
+            let verdict = check_totp(service, username, &secret, code, now).await?;
+            (verdict, AMR_TOTP)
+        }
+    };
+    match verdict {
+        Verdict::Right => {}
+        Verdict::Wrong => {
+            tracing::info!(%username, "second factor refused");
+            return Ok(SecondFactorOutcome::Wrong(session.username));
+        }
+        Verdict::Used => return Ok(SecondFactorOutcome::Used(session.username)),
+    }
+    attempt.forgive().await?;
+    let mut amr = session.amr;
+    amr.push(method.to_owned());
+    let (expires_at, ends_at) = session::signed_in_until(&service.config.lifetimes, now);
+    let complete = Session {
+        username: session.username.clone(),
+        stage: SessionStage::SignedIn,
+        amr,
+        authenticated_at: now,
+        expires_at,
+        ends_at,
+    };
+    let id = session::start(service, complete, Some(id)).await?;
+    Ok(SecondFactorOutcome::SignedIn {
+        id,
+        username: session.username,
+        by_recovery_code: recovery_code.is_some(),
+    })
+}
