@@ -109,13 +109,13 @@ fn a_second_factor_is_asked_for() {
 fn a_person_sets_up_an_authenticator_app() {
     let (app, window) = (App::start(), Chromium::open());
     window.disable_scripts();
-    let password = "demo-password-of-mary";
+    let password = "demo-password-of-evelyn";
     window.visit(&app.authorize());
-    sign_in(&window, "mary@example.com", password);
+    sign_in(&window, "evelyn@example.com", password);
     window.expect_heading("Back in the app");
     let other = Chromium::open();
     other.visit(&app.authorize());
-    sign_in(&other, "mary@example.com", password);
+    sign_in(&other, "evelyn@example.com", password);
     other.expect_heading("Back in the app");
 
     window.visit(&format!("{}/auth/", lobby()));
@@ -153,7 +153,7 @@ fn a_person_sets_up_an_authenticator_app() {
 
     // Other browsers are signed out, and need more than the password now.
     other.visit(&app.authorize());
-    sign_in(&other, "mary@example.com", password);
+    sign_in(&other, "evelyn@example.com", password);
     other.expect_heading("Enter your code");
     other.fill(CODE, &totp(&secret, enrolled_at));
     other.press("Continue");
@@ -165,7 +165,7 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_text("Recovery codes left: 9.");
     other.press("Sign out");
     other.visit(&app.authorize());
-    sign_in(&other, "mary@example.com", password);
+    sign_in(&other, "evelyn@example.com", password);
     other.fill(CODE, codes.first().unwrap());
     other.press("Continue");
     other.expect_text("This code is not right.");
