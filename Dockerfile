@@ -11,9 +11,10 @@ COPY filter/Cargo.toml filter/
 COPY token-service/Cargo.toml token-service/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN mkdir -p claims/src filter/src token-service/src tests/src/bin tests/tests \
+RUN mkdir -p claims/src filter/src token-service/src token-service/benches tests/src/bin tests/tests \
  && touch claims/src/lib.rs filter/src/lib.rs token-service/src/lib.rs tests/src/lib.rs \
- && for main in token-service/src/main.rs tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
+ && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
+        tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
 RUN cargo build --release --locked --package token-service
 RUN cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
 

@@ -20,6 +20,12 @@ up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 
+.PHONY: test-compose
+test-compose: build ## docker-compose.yml with replicas, and the README's tour at both pairs
+	docker compose --profile replicas up --build --detach --wait
+	tests/tools/tours.sh && docker compose --profile replicas down --volumes \
+		|| { docker compose --profile replicas logs --tail 50; docker compose --profile replicas down --volumes; exit 1; }
+
 .PHONY: bench-filter
 bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
 	cargo run --package tests --bin bench-filter --locked

@@ -9,6 +9,7 @@ mod pair;
 mod ports;
 mod postgres;
 mod process;
+mod tour;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
@@ -16,3 +17,4 @@ pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
 pub use process::Process;
+pub use tour::Tour;

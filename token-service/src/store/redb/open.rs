@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
@@ -70,11 +71,26 @@ pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
     }
     let file =
         owners_alone(OpenOptions::new().create(true).truncate(false), path).map_err(file_error)?;
-    let database = builder()
-        .create_file(file)
-        .map_err(|error| database_error(path, error))?;
-    prepare(path, &database)?;
-    Ok(database)
+    guarded(path, || {
+        let database = builder()
+            .create_file(file)
+            .map_err(|error| database_error(path, error))?;
+        prepare(path, &database)?;
+        Ok(database)
+    })
+}
+
+/// redb takes pages as it finds them, and panics at those that make no sense.
+fn guarded(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, OpenError>,
+) -> Result<Database, OpenError> {
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
+        Err(damaged(
+            path,
+            &Fault::Row("its pages do not fit together".into()),
+        ))
+    })
 }
 
 /// Opens or creates a store on `backend`; `path` stands for it in messages.
@@ -95,14 +111,16 @@ pub(super) fn open_on(
 
 /// Opens a store that must be there, such as a copy.
 pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
-    let database = builder()
-        .open(path)
-        .map_err(|error| database_error(path, error))?;
-    match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
-        Some(_) => prepare(path, &database)?,
-        None => return Err(damaged(path, &Fault::Row("it is empty".into()))),
-    }
-    Ok(database)
+    guarded(path, || {
+        let database = builder()
+            .open(path)
+            .map_err(|error| database_error(path, error))?;
+        match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
+            Some(_) => prepare(path, &database)?,
+            None => return Err(damaged(path, &Fault::Row("it is empty".into()))),
+        }
+        Ok(database)
+    })
 }
 
 /// Opens a file for reading and writing. Grants tell who works with what: nobody else on the machine reads them.
@@ -119,7 +137,8 @@ pub(super) fn builder() -> redb::Builder {
     builder
 }
 
-/// Checks the schema version and creates what is missing.
+/// Checks the schema version and creates the tables that are missing: a file may come from before one was added, which
+/// older versions of the program do not mind.
 pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
     if let Some(found) = schema_version(database).map_err(|fault| damaged(path, &fault))? {
         if found > SCHEMA_VERSION {
@@ -128,14 +147,13 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
                 found,
             });
         }
-        if found == SCHEMA_VERSION {
-            return Ok(());
-        }
         // There is no older layout than the first: a lower number was not written by us.
-        return Err(damaged(
-            path,
-            &Fault::Row(format!("schema version {found}")),
-        ));
+        if found < SCHEMA_VERSION {
+            return Err(damaged(
+                path,
+                &Fault::Row(format!("schema version {found}")),
+            ));
+        }
     }
     create(database).map_err(|fault| damaged(path, &fault))
 }

@@ -122,6 +122,64 @@ fn what_is_not_a_store_is_refused_and_kept() {
 }
 
 #[test]
+fn a_file_from_before_a_table_was_added_gets_it() {
+    let mut file = File::new(false);
+    file.store = None;
+    let has_it = || {
+        let database = Database::create(file.path()).unwrap();
+        let transaction = database.begin_read().unwrap();
+        transaction.open_table(tables::SECOND_FACTORS).is_ok()
+    };
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.delete_table(tables::SECOND_FACTORS).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(!has_it());
+    drop(RedbStore::open(&file.path(), ACCESS).unwrap());
+    assert!(has_it());
+}
+
+/// A message; never a crash.
+#[tokio::test]
+async fn a_torn_file_is_refused() {
+    let mut file = File::new(false);
+    for _ in 0..50 {
+        grant_of(&*file.store(), code()).await;
+    }
+    file.store = None;
+    let whole = std::fs::read(file.path()).unwrap();
+    let folder = TempDir::new().unwrap();
+    let torn = folder.path().join("torn.redb");
+    let (mut refused, mut opened) = (0, 0);
+    let parts = (1..16).map(|part| whole.len() * part / 16);
+    let cut = parts.map(|length| whole.get(..length).unwrap().to_vec());
+    // Blocks of zeros, as a file system leaves them after a crash.
+    let holes = (0..32).map(|hole| {
+        let mut holed = whole.clone();
+        let start = whole.len() * hole / 32;
+        holed.get_mut(start..start + 512).unwrap().fill(0);
+        holed
+    });
+    for bytes in cut.chain(holes) {
+        std::fs::write(&torn, &bytes).unwrap();
+        match RedbStore::open(&torn, ACCESS) {
+            // What is torn is nothing that was in use, or a row: that is its operation's matter.
+            Ok(_) => opened += 1,
+            Err(OpenError::Damaged { reason, .. }) => {
+                refused += 1;
+                assert!(!reason.is_empty());
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(
+        refused > 0 && opened > 0,
+        "{refused} refused, {opened} opened"
+    );
+}
+
+#[test]
 fn a_path_that_cannot_be_is_refused() {
     let folder = TempDir::new().unwrap();
     let error = RedbStore::open(folder.path(), ACCESS).unwrap_err();

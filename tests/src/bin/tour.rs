@@ -1,0 +1,51 @@
+//! Goes through the README's tour at a pair that runs already: `tour`, or `tour replicas` for the one of the compose
+//! profile. The environment variables that move the pair's ports count here too.
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use tests::{Artifacts, Ports, Tour};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(steps) => {
+            println!("The tour's {steps} steps work as printed.");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<usize> {
+    let at = |port: u16| format!("http://127.0.0.1:{port}");
+    let ports = Ports::from_env()?;
+    let tour = match env::args().nth(1).as_deref() {
+        None => Tour {
+            api: at(ports.api),
+            lobby: at(ports.lobby),
+            lobby_ea: Some(at(ports.lobby_ea)),
+            legacy: Some(at(ports.legacy)),
+        },
+        Some("replicas") => Tour {
+            api: at(moved("REPLICAS_API_PORT", 8180)?),
+            lobby: at(moved("REPLICAS_LOBBY_PORT", 8181)?),
+            lobby_ea: None,
+            legacy: None,
+        },
+        Some(other) => bail!("{other}: there is a tour without argument, and one of `replicas`"),
+    };
+    tour.go(&Artifacts::find()?)
+}
+
+fn moved(name: &str, default: u16) -> Result<u16> {
+    match env::var(name) {
+        Ok(port) => port
+            .parse()
+            .with_context(|| format!("{name}={port} is not a port")),
+        Err(_) => Ok(default),
+    }
+}

@@ -1,0 +1,163 @@
+//! The README's tour, word for word: only the addresses are those of a pair.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::artifacts::Artifacts;
+
+/// Where the pair is that the tour goes through. Sections about what it does not have are left out.
+#[derive(Debug, Clone)]
+pub struct Tour {
+    /// {api_url}.
+    pub api: String,
+    /// {lobby_url}.
+    pub lobby: String,
+    /// {lobby_ea_url}.
+    pub lobby_ea: Option<String>,
+    /// The address of the hosts of the legacy flow.
+    pub legacy: Option<String>,
+}
+
+/// A command block of the tour, and what the README shows of its output.
+#[derive(Debug, Default)]
+struct Step {
+    section: String,
+    commands: String,
+    shown: String,
+}
+
+/// Between the outputs of two steps.
+const SEPARATOR: &str = "=== end of a step ===";
+
+impl Tour {
+    /// Goes through it. Answers how many steps there were.
+    ///
+    /// # Errors
+    /// When a command fails, or does not print what the README shows.
+    pub fn go(&self, artifacts: &Artifacts) -> Result<usize> {
+        let readme = fs::read_to_string(artifacts.repository.join("README.md"))?;
+        let mut steps = steps(&readme)?;
+        steps.retain(|step| match step.section.as_str() {
+            "The legacy flow" => self.legacy.is_some(),
+            "Early access" => self.lobby_ea.is_some(),
+            _ => true,
+        });
+        let folder = tempfile::TempDir::new()?;
+        symlink(
+            artifacts.repository.join("demo"),
+            folder.path().join("demo"),
+        )?;
+        fs::create_dir_all(folder.path().join("target/release"))?;
+        let program = folder.path().join("target/release/token-service");
+        symlink(&artifacts.token_service, program)?;
+
+        let ends = format!("\necho; echo '{SEPARATOR}'\n");
+        let script: String = steps
+            .iter()
+            .map(|step| format!("{}{ends}", step.commands))
+            .collect();
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", &self.here(&script)])
+            .current_dir(folder.path())
+            .output()?;
+        let text = String::from_utf8(output.stdout)?.replace('\r', "");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{text}\n{errors}");
+        for (step, output) in steps.iter().zip(text.split(SEPARATOR)) {
+            check_shown(output, &self.here(&step.shown))?;
+            ensure!(
+                step.shown.contains("\"error\"") || !output.contains("\"error\""),
+                "{}\n{output}",
+                step.commands
+            );
+        }
+        Ok(steps.len())
+    }
+
+    /// The text with the addresses of this pair.
+    fn here(&self, text: &str) -> String {
+        // Addresses in queries are encoded by the service.
+        let encoded = |url: &str| url.replace(':', "%3A").replace('/', "%2F");
+        let lobby = "http://127.0.0.1:8081";
+        let or_nowhere = |url: &Option<String>| url.clone().unwrap_or_default();
+        // Not one after the other: an address of this pair may be another one of the README.
+        let places = [
+            ("http://127.0.0.1:8080", self.api.clone()),
+            (lobby, self.lobby.clone()),
+            ("http://127.0.0.1:8082", or_nowhere(&self.lobby_ea)),
+            ("http://127.0.0.1:8083", or_nowhere(&self.legacy)),
+            (&encoded(lobby), encoded(&self.lobby)),
+        ];
+        let mut here = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let place = places.iter().find(|(printed, _)| rest.starts_with(printed));
+            match place {
+                Some((printed, address)) => {
+                    here.push_str(address);
+                    rest = &rest[printed.len()..];
+                }
+                None => {
+                    here.push(first);
+                    rest = &rest[first.len_utf8()..];
+                }
+            }
+        }
+        here
+    }
+}
+
+fn steps(readme: &str) -> Result<Vec<Step>> {
+    let (_, tour) = readme
+        .split_once("\n## Tour\n")
+        .context("README.md: no tour")?;
+    let (tour, _) = tour
+        .split_once("\n## ")
+        .context("README.md: the tour does not end")?;
+    let mut steps: Vec<Step> = Vec::new();
+    let mut section = "";
+    let mut fence = None;
+    for line in tour.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(kind), None) => {
+                if kind == "bash" {
+                    steps.push(Step {
+                        section: section.to_owned(),
+                        ..Step::default()
+                    });
+                }
+                fence = Some(kind);
+            }
+            (Some(_), Some(_)) => fence = None,
+            (None, Some(kind)) => {
+                let step = steps
+                    .last_mut()
+                    .context("README.md: output before commands")?;
+                let text = if kind == "bash" {
+                    &mut step.commands
+                } else {
+                    &mut step.shown
+                };
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, None) => section = line.strip_prefix("### ").unwrap_or(section),
+        }
+    }
+    Ok(steps)
+}
+
+/// What is shown has to occur in order; `...` stands for anything.
+fn check_shown(output: &str, shown: &str) -> Result<()> {
+    let mut rest = output;
+    for piece in shown.lines().flat_map(|line| line.split("...")) {
+        let Some(start) = rest.find(piece) else {
+            bail!("{piece:?} is not in what follows of {output}");
+        };
+        rest = &rest[start + piece.len()..];
+    }
+    Ok(())
+}
