@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::Pair;
 
 use crate::api::until;
-use crate::support::{OwnPair, USER_BOUND, api, get, pair};
+use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, api, get, pair};
 
 fn api_status(pair: &OwnPair, token: &str) -> u16 {
     get(
@@ -170,4 +170,42 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
         assert_eq!(entry["status"], status, "{path}");
     }
     assert!(!pair().logs().contains("of-the-query"));
+}
+
+/// A crash of the filter's VM costs the requests that meet it and nothing else: never is one let in unseen, and the VM
+/// is started anew.
+#[test]
+fn a_crashed_filter_fails_closed_and_comes_back() {
+    let pair = OwnPair::with_crashing_filter();
+    let good = token(&pair);
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{}", "A".repeat(86));
+    let url = format!("{}/api/projects", pair.pair.api_url());
+    let many: Vec<String> = (0..MOST_HEADERS)
+        .map(|number| format!("x-{number}"))
+        .collect();
+    for crash in 1..=3 {
+        until("the filter lets good tokens in", || {
+            api_status(&pair, &good) == 200
+        });
+        assert_eq!(api_status(&pair, &forged), 401);
+        assert_eq!(get(&url, &[]).status, 401);
+        for token in [&good, &forged] {
+            let authorization = format!("Bearer {token}");
+            let mut headers = vec![("authorization", authorization.as_str())];
+            headers.extend(many.iter().map(|name| (name.as_str(), "1")));
+            let reply = get(&url, &headers);
+            assert!((500..600).contains(&reply.status), "{}", reply.status);
+            assert!(!reply.body.contains("x-user-id"), "{}", reply.body);
+        }
+        until("the filter is back", || {
+            // What comes meanwhile is refused by the filter, or by the gateway in its place.
+            for status in [api_status(&pair, &forged), get(&url, &[]).status] {
+                assert!(status == 401 || (500..600).contains(&status), "{status}");
+            }
+            api_status(&pair, &good) == 200
+        });
+        let log = pair.pair.logs();
+        assert!(log.matches("unreachable").count() >= crash, "{log}");
+    }
 }
