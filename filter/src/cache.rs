@@ -25,7 +25,7 @@ pub struct CachedToken {
     /// From this second on the token is refused.
     pub refused_from: u64,
     /// What revocations may name.
-    pub reference: TokenReference,
+    pub reference: Rc<TokenReference>,
     /// The issuer's revocations up to this position do not name the token.
     pub not_revoked_up_to: u64,
     /// Its scopes.
@@ -130,13 +130,13 @@ mod tests {
             issuer,
             key: Rc::clone(keys.get(Issuer::KID).unwrap()),
             refused_from: 0,
-            reference: TokenReference {
+            reference: Rc::new(TokenReference {
                 jti: String::new(),
                 grant_id: None,
                 client_id: String::new(),
                 sub: String::new(),
                 iat: 0,
-            },
+            }),
             not_revoked_up_to: 0,
             scopes: vec![],
             headers: Rc::new([]),

@@ -84,7 +84,7 @@ fn encode(text: &str, commas: bool) -> String {
 }
 
 /// JSON in ASCII: characters beyond it as `\u` escapes (RFC 8259 §7). Control characters are escaped already.
-fn ascii_json(value: &Value) -> String {
+pub(crate) fn ascii_json(value: &Value) -> String {
     let json = value.to_string();
     let mut ascii = String::with_capacity(json.len());
     for character in json.chars() {

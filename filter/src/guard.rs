@@ -54,6 +54,30 @@ pub enum Decision {
     },
 }
 
+/// A decision, and about whom it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// What becomes of the request.
+    pub decision: Decision,
+    /// The token that it came with, once that is verified.
+    pub token: Option<Rc<TokenReference>>,
+}
+
+impl From<Decision> for Outcome {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            token: None,
+        }
+    }
+}
+
+impl From<Denial> for Outcome {
+    fn from(denial: Denial) -> Self {
+        Decision::Deny(denial).into()
+    }
+}
+
 /// What is fetched of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
@@ -161,13 +185,12 @@ impl Guard {
         patience: Patience,
         tick: u64,
         clock: impl FnOnce() -> u64,
-    ) -> Decision {
-        let decision = self.decide_strictly(request, patience, tick, clock);
-        let Decision::Deny(denial) = &decision else {
-            return decision;
-        };
-        *self.counts.denied.entry(denial.name()).or_default() += 1;
-        decision
+    ) -> Outcome {
+        let outcome = self.decide_strictly(request, patience, tick, clock);
+        if let Decision::Deny(denial) = &outcome.decision {
+            *self.counts.denied.entry(denial.name()).or_default() += 1;
+        }
+        outcome
     }
 
     /// What a denial means: the answer, or a way through in report-only mode.
@@ -186,26 +209,26 @@ impl Guard {
         patience: Patience,
         tick: u64,
         clock: impl FnOnce() -> u64,
-    ) -> Decision {
+    ) -> Outcome {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
-            return Decision::Answer(answer);
+            return Decision::Answer(answer).into();
         }
         let scopes = match rules::find(&self.config.rules, request.method, request.target) {
-            Err(rules::AmbiguousPath) => return Decision::Deny(Denial::Path),
-            Ok(None) => return Decision::Deny(Denial::NoRule),
+            Err(rules::AmbiguousPath) => return Denial::Path.into(),
+            Ok(None) => return Denial::NoRule.into(),
             Ok(Some(rule)) => match &rule.access {
                 Access::Anonymous => {
                     self.counts.anonymous += 1;
-                    return Decision::Allow(Rc::clone(&self.no_headers));
+                    return Decision::Allow(Rc::clone(&self.no_headers)).into();
                 }
                 Access::Token { scopes } => scopes,
             },
         };
         let token = match authorization::read(request.authorization) {
-            Err(malformed) => return Decision::Deny(Denial::Credentials(malformed)),
-            Ok(Credentials::None) => return Decision::Deny(Denial::NoToken),
+            Err(malformed) => return Denial::Credentials(malformed).into(),
+            Ok(Credentials::None) => return Denial::NoToken.into(),
             Ok(Credentials::Bearer(_)) if has_query_token(request.target) => {
-                return Decision::Deny(Denial::TwoTokens);
+                return Denial::TwoTokens.into();
             }
             Ok(Credentials::Bearer(token)) => token,
         };
@@ -213,11 +236,17 @@ impl Guard {
             match self.issuers.get(hit.issuer) {
                 Some(issuer) if issuer.still_good(hit, &self.config, tick) => {
                     self.counts.cache_hits += 1;
-                    if let Err(denial) = require(scopes, &hit.scopes) {
-                        return Decision::Deny(denial);
-                    }
-                    self.counts.allowed += 1;
-                    return Decision::Allow(Rc::clone(&hit.headers));
+                    let decision = match require(scopes, &hit.scopes) {
+                        Ok(()) => {
+                            self.counts.allowed += 1;
+                            Decision::Allow(Rc::clone(&hit.headers))
+                        }
+                        Err(denial) => Decision::Deny(denial),
+                    };
+                    return Outcome {
+                        decision,
+                        token: Some(Rc::clone(&hit.reference)),
+                    };
                 }
                 // The full way says what is wrong with it now.
                 _ => self.cache.remove(token),
@@ -227,13 +256,13 @@ impl Guard {
         let now = clock();
         let parsed = match ParsedToken::parse(token, &self.config.issuers, &self.by_name) {
             Ok(parsed) => parsed,
-            Err(refusal) => return Decision::Deny(Denial::Token(refusal)),
+            Err(refusal) => return Denial::Token(refusal).into(),
         };
         let index = parsed.issuer;
         let (Some(state), Some(config)) =
             (self.issuers.get_mut(index), self.config.issuers.get(index))
         else {
-            return Decision::Deny(Denial::Token(Refusal::Issuer));
+            return Denial::Token(Refusal::Issuer).into();
         };
         match state.check(
             parsed,
@@ -246,8 +275,12 @@ impl Guard {
             Err(Check::Wait(subject)) => Decision::Wait {
                 issuer: index,
                 subject,
+            }
+            .into(),
+            Err(Check::Deny(denial, token)) => Outcome {
+                decision: Decision::Deny(denial),
+                token,
             },
-            Err(Check::Deny(denial)) => Decision::Deny(denial),
             Ok(verified) => {
                 let not_revoked_up_to = state.revocations.position();
                 let cached = CachedToken {
@@ -260,14 +293,19 @@ impl Guard {
                     headers: forward::headers(&self.config, &verified.claims).into(),
                 };
                 let headers = Rc::clone(&cached.headers);
+                let token_reference = Rc::clone(&cached.reference);
                 let permitted = require(scopes, &cached.scopes);
                 self.cache.insert(token, cached);
-                match permitted {
+                let decision = match permitted {
                     Ok(()) => {
                         self.counts.allowed += 1;
                         Decision::Allow(headers)
                     }
                     Err(denial) => Decision::Deny(denial),
+                };
+                Outcome {
+                    decision,
+                    token: Some(token_reference),
                 }
             }
         }
@@ -424,7 +462,8 @@ fn oldest(times: impl Iterator<Item = Option<u64>>, now: u64) -> Option<u64> {
 
 enum Check {
     Wait(Subject),
-    Deny(Denial),
+    /// With the token, if it is verified.
+    Deny(Denial, Option<Rc<TokenReference>>),
 }
 
 impl IssuerState {
@@ -486,19 +525,20 @@ impl IssuerState {
         patience: Patience,
         now: u64,
     ) -> Result<VerifiedToken, Check> {
-        let wait_or = |schedule: &mut Option<Schedule>, subject, denial| match (schedule, patience)
-        {
-            (Some(schedule), Patience::Left) => {
-                schedule.hurry(now);
-                Check::Wait(subject)
-            }
-            _ => Check::Deny(denial),
-        };
+        let wait_or =
+            |schedule: &mut Option<Schedule>, subject, denial, token| match (schedule, patience) {
+                (Some(schedule), Patience::Left) => {
+                    schedule.hurry(now);
+                    Check::Wait(subject)
+                }
+                _ => Check::Deny(denial, token),
+            };
         if self.keys.is_empty() {
             return Err(wait_or(
                 &mut self.key_schedule,
                 Subject::Keys,
                 Denial::KeysUnavailable,
+                None,
             ));
         }
         let verified = match parsed.verify(&self.keys, config, host, now, skew) {
@@ -511,9 +551,9 @@ impl IssuerState {
                 } else {
                     Denial::Token(Refusal::KeyUnknown)
                 };
-                return Err(wait_or(&mut self.key_schedule, Subject::Keys, denial));
+                return Err(wait_or(&mut self.key_schedule, Subject::Keys, denial, None));
             }
-            Err(refusal) => return Err(Check::Deny(Denial::Token(refusal))),
+            Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
         };
         if !self.revocations_usable(config, now) {
             let denial = Denial::RevocationsUnavailable;
@@ -521,10 +561,12 @@ impl IssuerState {
                 &mut self.revocation_schedule,
                 Subject::Revocations,
                 denial,
+                Some(verified.reference),
             ));
         }
         if self.is_revoked(&verified.reference) {
-            return Err(Check::Deny(Denial::Token(Refusal::Revoked)));
+            let denial = Denial::Token(Refusal::Revoked);
+            return Err(Check::Deny(denial, Some(verified.reference)));
         }
         Ok(verified)
     }

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::Algorithm;
-use claims::jwk::PublicKey as PublicJwk;
 use serde_json::{Map, Value};
 
 use crate::signature::SignatureKey;
@@ -132,9 +131,7 @@ impl Key {
         let kid = text("kid")
             .filter(|kid| !kid.is_empty())
             .ok_or("it has no kid")?;
-        let key: PublicJwk = serde_json::from_value(Value::Object(members.clone()))
-            .map_err(|_| "its type is not supported, or a member is missing")?;
-        let signature_key = signature_key(&key)?;
+        let signature_key = signature_key(members)?;
         let algorithm = signature_key.algorithm();
         match members.get("alg") {
             None => {}
@@ -163,29 +160,45 @@ fn lists(list: &Value, text: &str) -> bool {
         .is_some_and(|values| values.iter().any(|value| value == text))
 }
 
-fn signature_key(key: &PublicJwk) -> Result<SignatureKey, &'static str> {
-    let decode = |text: &str| {
+/// The key of a JWK's members (RFC 7518 §6, RFC 8037 §2). They are read one by one: a derived reader, with all that it
+/// can say about wrong types, is a tenth of the module.
+fn signature_key(members: &Map<String, Value>) -> Result<SignatureKey, &'static str> {
+    let text = |name: &str| {
+        members
+            .get(name)
+            .and_then(Value::as_str)
+            .ok_or("its type is not supported, or a member is missing")
+    };
+    let decode = |name: &str| {
         URL_SAFE_NO_PAD
-            .decode(text)
+            .decode(text(name)?)
             .map_err(|_| "a member is not base64url")
     };
-    match key {
-        PublicJwk::Okp { crv, x } if crv == "Ed25519" => SignatureKey::ed25519(&decode(x)?),
-        PublicJwk::Ec { crv, x, y } if crv == "P-256" => {
+    let is_on = |curve: &str| match text("crv")? {
+        crv if crv == curve => Ok(()),
+        _ => Err("its curve is not supported"),
+    };
+    match text("kty")? {
+        "OKP" => {
+            is_on("Ed25519")?;
+            SignatureKey::ed25519(&decode("x")?)
+        }
+        "EC" => {
+            is_on("P-256")?;
             // The uncompressed point (SEC 1 §2.3.3).
-            let point = [&[4_u8][..], &decode(x)?, &decode(y)?].concat();
+            let point = [&[4_u8][..], &decode("x")?, &decode("y")?].concat();
             if point.len() != 65 {
                 return Err("its coordinates do not have 32 bytes");
             }
             SignatureKey::p256(&point)
         }
-        PublicJwk::Rsa { n, e } => {
-            let (modulus, exponent) = (decode(n)?, decode(e)?);
+        "RSA" => {
+            let (modulus, exponent) = (decode("n")?, decode("e")?);
             if !RSA_MODULUS_BYTES.contains(&modulus.len()) || modulus.first() == Some(&0) {
                 return Err("its modulus does not have 2048 to 4096 bits");
             }
             SignatureKey::rsa(&modulus, &exponent)
         }
-        PublicJwk::Okp { .. } | PublicJwk::Ec { .. } => Err("its curve is not supported"),
+        _ => Err("its type is not supported, or a member is missing"),
     }
 }

@@ -16,6 +16,7 @@
     )
 )]
 
+pub mod access_log;
 pub mod answers;
 pub mod authorization;
 pub mod cache;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use claims::revocation::{Feed, MAX_PAGE, RevocationKind};
+use claims::json;
+use claims::revocation::{Feed, MAX_PAGE, Revocation, RevocationKind};
+use serde_json::Value;
 
 use crate::verify::TokenReference;
 
@@ -69,7 +71,7 @@ impl Revocations {
         if page.len() > MAX_FEED_BYTES {
             return Err(format!("larger than {MAX_FEED_BYTES} bytes"));
         }
-        let feed: Feed = serde_json::from_slice(page).map_err(|error| error.to_string())?;
+        let feed = read(page)?;
         if feed.last < self.position {
             // Another store: what was read of the old one stays revoked until it expires by itself.
             self.position = 0;
@@ -126,6 +128,39 @@ impl Revocations {
             || issued_before(entry(RevocationKind::Client, &token.client_id))
             || issued_before(entry(RevocationKind::User, &token.sub))
     }
+}
+
+/// Reads a page by hand, like keys: see `keys::signature_key`.
+fn read(page: &[u8]) -> Result<Feed, String> {
+    let object = json::parse_object(page).map_err(|error| error.to_string())?;
+    let list = object.get("revocations").and_then(Value::as_array);
+    let last = object.get("last").and_then(Value::as_u64);
+    let (Some(list), Some(last)) = (list, last) else {
+        return Err("it has no revocations and last".to_owned());
+    };
+    let revocations: Option<Vec<Revocation>> = list.iter().map(read_entry).collect();
+    Ok(Feed {
+        revocations: revocations.ok_or("an entry is not one")?,
+        last,
+    })
+}
+
+fn read_entry(entry: &Value) -> Option<Revocation> {
+    let number = |name: &str| entry.get(name).and_then(Value::as_u64);
+    let text = |name: &str| entry.get(name).and_then(Value::as_str);
+    Some(Revocation {
+        sequence: number("sequence")?,
+        kind: match text("kind")? {
+            "grant" => RevocationKind::Grant,
+            "token" => RevocationKind::Token,
+            "client" => RevocationKind::Client,
+            "user" => RevocationKind::User,
+            _ => return None,
+        },
+        id: text("id")?.to_owned(),
+        at: number("at")?,
+        exp: number("exp")?,
+    })
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ pub struct VerifiedToken {
     /// Its claims.
     pub claims: Map<String, Value>,
     /// What revocations may name.
-    pub reference: TokenReference,
+    pub reference: Rc<TokenReference>,
 }
 
 /// What revocations may name of a token.
@@ -248,7 +248,7 @@ impl<'a> ParsedToken<'a> {
             key: Rc::clone(key),
             refused_from,
             claims: self.claims,
-            reference,
+            reference: Rc::new(reference),
         })
     }
 }

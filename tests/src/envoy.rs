@@ -40,6 +40,8 @@ pub(crate) fn start(
         .args(["--concurrency", "1"])
         .args(["--log-level", "warning"])
         .args(["--component-log-level", "wasm:info"])
+        // The access log is read while Envoy runs.
+        .args(["--file-flush-interval-msec", "100"])
         // Hot restart shares memory under an id that two Envoys must not share.
         .arg("--disable-hot-restart")
         .current_dir(&artifacts.repository);

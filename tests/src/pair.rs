@@ -26,6 +26,8 @@ pub struct Setup {
     pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
     /// Whether a second token service with the same configuration serves too; its store must be a database.
     pub replica: bool,
+    /// A module that takes the place of the filter.
+    pub filter: Option<PathBuf>,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -48,10 +50,13 @@ impl Pair {
     /// # Errors
     /// When a part is not built, does not start or does not become healthy; with its log.
     pub fn start(setup: Setup) -> Result<Self> {
-        let artifacts = Artifacts::find()?;
+        let mut artifacts = Artifacts::find()?;
         let mut logs = tempfile::Builder::new()
             .prefix("pair-")
             .tempdir_in(artifacts.scratch()?)?;
+        if let Some(filter) = &setup.filter {
+            artifacts.filter.clone_from(filter);
+        }
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
         let envoy = envoy::start(&artifacts, setup.ports, setup.replica, logs.path())?;

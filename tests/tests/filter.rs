@@ -2,8 +2,13 @@
 
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use tests::Pair;
+
 use crate::api::until;
-use crate::support::{OwnPair, USER_BOUND, get};
+use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, api, get, pair};
 
 fn api_status(pair: &OwnPair, token: &str) -> u16 {
     get(
@@ -14,9 +19,13 @@ fn api_status(pair: &OwnPair, token: &str) -> u16 {
 }
 
 fn token(pair: &OwnPair) -> String {
+    token_of(&pair.pair)
+}
+
+fn token_of(pair: &Pair) -> String {
     USER_BOUND
         .token(
-            &pair.pair.lobby_url(),
+            &pair.lobby_url(),
             &[
                 ("grant_type", "client_credentials"),
                 ("user_id", "1879048402"),
@@ -89,5 +98,114 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
         "realms: is not known",
     ] {
         assert!(log.contains(problem), "{problem} is not in {log}");
+    }
+}
+
+/// What the access log says of a request to this path; `None` until it is written.
+fn logged(path: &str) -> Option<Value> {
+    let log = pair().logs();
+    let entries = log.lines().filter_map(|line| line.parse::<Value>().ok());
+    let mut entry = entries.into_iter().find(|entry| entry["path"] == path)?;
+    entry["token"] = entry["token"].as_str()?.parse().ok()?;
+    Some(entry)
+}
+
+#[test]
+fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
+    let good = token_of(pair());
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let (_, payload) = signed.split_once('.').unwrap();
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap();
+    let forged = format!("{signed}.{}", "A".repeat(86));
+    let facts = |outcome: &str| {
+        json!({
+            "outcome": outcome,
+            "client_id": "user-bound-demo",
+            "sub": "grace@example.com",
+            "jti": claims["jti"],
+            "grant_id": claims["grant_id"],
+        })
+    };
+    let reason = |outcome: &str| json!({"outcome": outcome});
+    // A path that no other request has.
+    let own = claims["jti"].as_str().unwrap();
+    for (path, token, status, expected) in [
+        (
+            format!("/api/{own}/new"),
+            Some(&good),
+            404,
+            facts("allowed"),
+        ),
+        (
+            format!("/api/{own}/known"),
+            Some(&good),
+            404,
+            facts("allowed"),
+        ),
+        (
+            format!("/api/documents/{own}"),
+            Some(&good),
+            403,
+            facts("scope"),
+        ),
+        (
+            format!("/api/{own}/forged"),
+            Some(&forged),
+            401,
+            reason("signature"),
+        ),
+        (format!("/api/{own}/none"), None, 401, reason("no_token")),
+        ("/healthz".to_owned(), None, 200, reason("anonymous")),
+    ] {
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<(&str, &str)> = authorization
+            .iter()
+            .map(|value| ("authorization", value.as_str()))
+            .collect();
+        let reply = get(&format!("{}{path}?secret=of-the-query", api()), &headers);
+        assert_eq!(reply.status, status, "{path}");
+        until("the access log is written", || logged(&path).is_some());
+        let entry = logged(&path).unwrap();
+        assert_eq!(entry["token"], expected, "{path}");
+        assert_eq!(entry["status"], status, "{path}");
+    }
+    assert!(!pair().logs().contains("of-the-query"));
+}
+
+/// A crash of the filter's VM costs the requests that meet it and nothing else: never is one let in unseen, and the VM
+/// is started anew.
+#[test]
+fn a_crashed_filter_fails_closed_and_comes_back() {
+    let pair = OwnPair::with_crashing_filter();
+    let good = token(&pair);
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{}", "A".repeat(86));
+    let url = format!("{}/api/projects", pair.pair.api_url());
+    let many: Vec<String> = (0..MOST_HEADERS)
+        .map(|number| format!("x-{number}"))
+        .collect();
+    for crash in 1..=3 {
+        until("the filter lets good tokens in", || {
+            api_status(&pair, &good) == 200
+        });
+        assert_eq!(api_status(&pair, &forged), 401);
+        assert_eq!(get(&url, &[]).status, 401);
+        for token in [&good, &forged] {
+            let authorization = format!("Bearer {token}");
+            let mut headers = vec![("authorization", authorization.as_str())];
+            headers.extend(many.iter().map(|name| (name.as_str(), "1")));
+            let reply = get(&url, &headers);
+            assert!((500..600).contains(&reply.status), "{}", reply.status);
+            assert!(!reply.body.contains("x-user-id"), "{}", reply.body);
+        }
+        until("the filter is back", || {
+            // What comes meanwhile is refused by the filter, or by the gateway in its place.
+            for status in [api_status(&pair, &forged), get(&url, &[]).status] {
+                assert!(status == 401 || (500..600).contains(&status), "{status}");
+            }
+            api_status(&pair, &good) == 200
+        });
+        let log = pair.pair.logs();
+        assert!(log.matches("unreachable").count() >= crash, "{log}");
     }
 }

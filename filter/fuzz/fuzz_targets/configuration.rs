@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| match Config::parse(input) {
                 target,
                 authorization: &[],
             };
-            let decision = guard.decide(request, Patience::Left, 1, || 1);
+            let decision = guard.decide(request, Patience::Left, 1, || 1).decision;
             assert!(!(closed && matches!(decision, Decision::Allow(_))));
         }
         let _ = guard.due(1);

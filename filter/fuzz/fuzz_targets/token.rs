@@ -50,7 +50,7 @@ fuzz_target!(|input: &str| {
         authorization: &[authorization.as_bytes()],
     };
     GUARD.with_borrow_mut(|guard| {
-        let decision = guard.decide(request, Patience::Left, NOW, || NOW);
+        let decision = guard.decide(request, Patience::Left, NOW, || NOW).decision;
         assert!(!matches!(decision, Decision::Allow(_)), "{token}");
         if let Decision::Deny(denial) = decision {
             let Decision::Answer(answer) = guard.execute(&denial) else {

@@ -33,6 +33,8 @@ pub struct Config {
     pub realm: String,
     /// Protected resource metadata (RFC 9728), answered by the filter itself.
     pub protected_resource: Option<ProtectedResource>,
+    /// Whether the gateway's access log may read who a request was from, and what became of it.
+    pub access_log_state: bool,
     /// Lets every request through, and counts and logs what it would have refused.
     pub report_only: bool,
 }
@@ -140,6 +142,7 @@ impl Config {
                 .unwrap_or(DEFAULT_CACHE_ENTRIES) as usize,
             realm: realm(&mut root),
             protected_resource: protected_resource(&mut root),
+            access_log_state: root.flag("access_log_state").unwrap_or(false),
             report_only: root.flag("report_only").unwrap_or(false),
         };
         check_headers(&mut root, &config);

@@ -48,7 +48,7 @@ fn decide_at(
         target: target.as_bytes(),
         authorization: &headers,
     };
-    guard.decide(request, patience, now, || now)
+    guard.decide(request, patience, now, || now).decision
 }
 
 fn decide(guard: &mut Guard, target: &str, token: Option<&str>) -> Decision {

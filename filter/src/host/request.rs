@@ -7,10 +7,12 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, Bytes, MapType};
 
 use super::shared::{MAX_WAITING, Shared, Waiting, now};
+use crate::access_log;
 use crate::answers::{Answer, Denial};
 use crate::fetch::TIMEOUT_SECONDS;
 use crate::forward::Header;
-use crate::guard::{Decision, Patience, Request, Subject};
+use crate::guard::{Decision, Outcome, Patience, Request, Subject};
+use crate::verify::TokenReference;
 
 const AUTHORIZATION: &str = "authorization";
 
@@ -32,21 +34,22 @@ impl HttpContext for RequestContext {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
         // One call for all headers: it also shows whether there is anything to remove, usually nothing.
         let Ok(headers) = hostcalls::get_map_bytes(MapType::HttpRequestHeaders) else {
+            publish(&self.shared, Denial::Busy.name(), None);
             return answer(&Denial::Busy.answer(self.shared.guard.borrow().config()));
         };
         strip(&self.shared, &headers);
         let request = Parts::of(&headers);
-        let decision = self.shared.guard.borrow_mut().decide(
+        let outcome = self.shared.guard.borrow_mut().decide(
             request.as_request(),
             Patience::Left,
             self.shared.tick(),
             now,
         );
-        match decision {
+        match outcome.decision {
             Decision::Wait { issuer, subject } => {
                 wait(self.context_id, &self.shared, (issuer, subject), &request)
             }
-            other => execute(&self.shared, other),
+            _ => execute(&self.shared, outcome),
         }
     }
 }
@@ -108,7 +111,7 @@ fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Pa
     let mut waiting = shared.waiting.borrow_mut();
     if waiting.len() >= MAX_WAITING {
         drop(waiting);
-        return deny(shared, &Denial::Busy);
+        return deny(shared, &Denial::Busy, None);
     }
     waiting.insert(
         context_id,
@@ -138,38 +141,53 @@ pub(super) fn resume(shared: &Shared, waited: &Waiting) {
         target: &waited.target,
         authorization: &authorization,
     };
-    let decision = shared
+    let outcome = shared
         .guard
         .borrow_mut()
         .decide(request, Patience::Over, shared.tick(), now);
-    if execute(shared, decision) == Action::Continue {
+    if execute(shared, outcome) == Action::Continue {
         let _ = hostcalls::resume_http_request();
     }
 }
 
-fn execute(shared: &Shared, decision: Decision) -> Action {
+fn execute(shared: &Shared, Outcome { decision, token }: Outcome) -> Action {
+    let token = token.as_deref();
     match decision {
-        Decision::Allow(headers) => allow(shared, &headers),
-        Decision::Answer(own) => answer(&own),
-        Decision::Deny(denial) => deny(shared, &denial),
+        Decision::Allow(headers) => allow(shared, &headers, token),
+        Decision::Answer(own) => {
+            publish(shared, access_log::METADATA, None);
+            answer(&own)
+        }
+        Decision::Deny(denial) => deny(shared, &denial, token),
         // Only a request that has not waited yet is told to.
-        Decision::Wait { .. } => deny(shared, &Denial::KeysUnavailable),
+        Decision::Wait { .. } => deny(shared, &Denial::KeysUnavailable, token),
     }
 }
 
-fn allow(shared: &Shared, headers: &[Header]) -> Action {
+/// For the access log. One call for everything: each costs as much as the rest of the work on a known token.
+fn publish(shared: &Shared, outcome: &str, token: Option<&TokenReference>) {
+    if shared.guard.borrow().config().access_log_state {
+        let entry = access_log::entry(outcome, token);
+        let _ = hostcalls::set_property(vec![access_log::PROPERTY], Some(entry.as_bytes()));
+    }
+}
+
+fn allow(shared: &Shared, headers: &[Header], token: Option<&TokenReference>) -> Action {
     for (name, value) in headers {
         if hostcalls::add_map_value(MapType::HttpRequestHeaders, name, value).is_err() {
-            return deny(shared, &Denial::Busy);
+            return deny(shared, &Denial::Busy, token);
         }
     }
     if !shared.guard.borrow().config().forward_authorization {
         let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, AUTHORIZATION);
     }
+    let outcome = token.map_or(access_log::ANONYMOUS, |_| access_log::ALLOWED);
+    publish(shared, outcome, token);
     Action::Continue
 }
 
-fn deny(shared: &Shared, denial: &Denial) -> Action {
+fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Action {
+    publish(shared, denial.name(), token);
     let decision = shared.guard.borrow_mut().execute(denial);
     let mut log = shared.log.borrow_mut();
     match decision {

@@ -47,6 +47,7 @@ fn run() -> Result<()> {
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         replica: false,
+        filter: None,
         ports: Ports::from_env()?,
         config: Some(config),
         early_access: Some((early_access, environment.clone())),

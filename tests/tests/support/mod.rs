@@ -4,6 +4,7 @@ mod assertion;
 mod browser;
 mod client;
 mod command;
+mod crashing;
 mod http;
 mod wasm_host;
 
@@ -17,6 +18,7 @@ pub(crate) use assertion::{Assertion, now};
 pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use command::{Load, Outcome};
+pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use http::{Reply, agent, form_body, get, send};
 pub(crate) use wasm_host::{Fate, WasmHost};
 
@@ -36,6 +38,15 @@ impl OwnPair {
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [("TOKEN_SERVICE__STORE__URL", store_url)];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
+    }
+
+    /// A pair whose filter crashes on a request with more than [`MOST_HEADERS`] headers.
+    pub(crate) fn with_crashing_filter() -> Self {
+        Self::start_setup(&[], |setup, state| {
+            let filter = state.join("crashing.wasm");
+            crashing::write_crashing_filter(&filter);
+            setup.filter = Some(filter);
+        })
     }
 
     fn start_with(changes: &[(&str, &str)], early_access: bool) -> Self {
@@ -61,6 +72,7 @@ impl OwnPair {
             environment,
             early_access: None,
             replica: false,
+            filter: None,
             directory: repository,
         };
         arrange(&mut setup, state.path());

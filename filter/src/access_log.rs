@@ -1,0 +1,65 @@
+//! What the gateway's access log may say of a request: one small JSON object, in one property.
+
+use serde_json::{Map, Value};
+
+use crate::forward::ascii_json;
+use crate::verify::TokenReference;
+
+/// The property's name. Envoy keeps it as the filter state `wasm.token_filter`.
+pub const PROPERTY: &str = "token_filter";
+
+/// Outcome of a request that was let in with its token.
+pub const ALLOWED: &str = "allowed";
+/// Outcome of a request to a path that needs no token.
+pub const ANONYMOUS: &str = "anonymous";
+/// Outcome of a request for the metadata that the filter answers itself.
+pub const METADATA: &str = "metadata";
+
+/// The object, in printable ASCII: `outcome` (one of the above, or the name of a denial), and of a verified token
+/// `client_id`, `sub`, `jti` and `grant_id`, the last only if it has one.
+#[must_use]
+pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
+    let mut entry = Map::new();
+    let mut put = |name: &str, value: &str| {
+        entry.insert(name.to_owned(), Value::String(value.to_owned()));
+    };
+    put("outcome", outcome);
+    if let Some(token) = token {
+        put("client_id", &token.client_id);
+        put("sub", &token.sub);
+        put("jti", &token.jti);
+        if let Some(grant_id) = &token.grant_id {
+            put("grant_id", grant_id);
+        }
+    }
+    ascii_json(&Value::Object(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_cannot_start_a_line_of_its_own() {
+        let token = TokenReference {
+            jti: "1".to_owned(),
+            grant_id: None,
+            client_id: "web\r\n\"x\u{2028}".to_owned(),
+            sub: "Zo\u{eb}".to_owned(),
+            iat: 0,
+        };
+        let entry = entry("scope", Some(&token));
+        assert!(entry.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        let read: Value = serde_json::from_str(&entry).unwrap();
+        let expected =
+            json!({"outcome": "scope", "client_id": token.client_id, "sub": token.sub, "jti": "1"});
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn without_a_verified_token_only_the_outcome_is_told() {
+        assert_eq!(entry(ANONYMOUS, None), r#"{"outcome":"anonymous"}"#);
+    }
+}
