@@ -2,12 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::token::{
-    ACCESS_TOKEN_TYPE, AccessTokenClaims, IDENTITY_TOKEN_TYPE, IdentityTokenClaims,
-    REFRESH_TOKEN_TYPE, RefreshTokenClaims,
-};
+use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
 use serde::Serialize;
 
+use super::identity::identity_token;
 use super::key::{KeyError, SigningKey};
 use super::key_ring::KeyRing;
 use crate::clock::Timestamp;
@@ -77,7 +75,7 @@ impl<'a> Mint<'a> {
         Self { config, keys }
     }
 
-    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside.
+    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside that is its alone.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.
@@ -86,23 +84,35 @@ impl<'a> Mint<'a> {
         subject: Subject<'_>,
         token: AccessToken<'_>,
     ) -> Result<String, KeyError> {
+        let identity = identity_token(
+            self.config,
+            self.keys.signing(),
+            subject.username,
+            token.id,
+            token.issued_at,
+            self.config.lifetimes.access_token,
+        )?;
+        self.access_token_around(subject, token, &identity)
+    }
+
+    /// An access token around this token of the identity service.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn access_token_around(
+        &self,
+        subject: Subject<'_>,
+        token: AccessToken<'_>,
+        identity: &str,
+    ) -> Result<String, KeyError> {
         let issued_at = token.issued_at.seconds();
         let expires_at = (token.issued_at + self.config.lifetimes.access_token).seconds();
-        let jti = token.id.to_string();
-        let identity = IdentityTokenClaims {
-            iss: self.config.identity_audience.clone(),
-            aud: self.config.identity_audience.clone(),
-            sub: subject.username.to_string(),
-            iat: issued_at,
-            exp: expires_at,
-            jti: jti.clone(),
-        };
         let claims = AccessTokenClaims {
             iss: self.config.issuer.clone(),
             aud: self.config.api_audience.clone(),
             sub: subject.username.to_string(),
             client_id: subject.client_id.to_string(),
-            idcs_access_token: self.sign(IDENTITY_TOKEN_TYPE, &identity)?,
+            idcs_access_token: identity.to_owned(),
             user_hat: subject.account.username.clone(),
             user_id: subject.account.user_id.clone(),
             user_site: subject.account.site.clone(),
@@ -110,7 +120,7 @@ impl<'a> Mint<'a> {
             amr: subject.amr.to_vec(),
             iat: issued_at,
             exp: expires_at,
-            jti,
+            jti: token.id.to_string(),
             grant_id: subject.grant_id.to_string(),
         };
         self.sign(ACCESS_TOKEN_TYPE, &claims)
