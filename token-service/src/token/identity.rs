@@ -129,12 +129,12 @@ pub(super) fn identity_token(
     lifetime: Duration,
 ) -> Result<String, KeyError> {
     let claims = IdentityTokenClaims {
-        iss: config.identity_audience.clone(),
-        aud: config.identity_audience.clone(),
-        sub: user.to_string(),
+        iss: config.identity_audience.as_str(),
+        aud: &config.identity_audience,
+        sub: user.as_str(),
         iat: issued_at.seconds(),
         exp: (issued_at + lifetime).seconds(),
-        jti: id.to_string(),
+        jti: &id.to_string(),
     };
     sign(key, IDENTITY_TOKEN_TYPE, &claims)
 }

@@ -13,6 +13,9 @@ use crate::config::Config;
 use crate::registry::{ClientId, LinkedAccount, Scope, Username};
 use crate::store::{Grant, GrantId, RefreshStep, TokenId};
 
+/// Most bodies fit in, so that they are written without being moved.
+const BODY_BYTES: usize = 1536;
+
 /// Whom a token speaks for, and through which client.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
@@ -108,20 +111,20 @@ impl<'a> Mint<'a> {
         let issued_at = token.issued_at.seconds();
         let expires_at = (token.issued_at + self.config.lifetimes.access_token).seconds();
         let claims = AccessTokenClaims {
-            iss: self.config.issuer.clone(),
-            aud: self.config.api_audience.clone(),
-            sub: subject.username.to_string(),
-            client_id: subject.client_id.to_string(),
-            idcs_access_token: identity.to_owned(),
-            user_hat: subject.account.username.clone(),
-            user_id: subject.account.user_id.clone(),
-            user_site: subject.account.site.clone(),
-            scope: token.scope.to_string(),
-            amr: subject.amr.to_vec(),
+            iss: self.config.issuer.as_str(),
+            aud: &self.config.api_audience,
+            sub: subject.username.as_str(),
+            client_id: subject.client_id.as_str(),
+            idcs_access_token: identity,
+            user_hat: &subject.account.username,
+            user_id: &subject.account.user_id,
+            user_site: &subject.account.site,
+            scope: &token.scope.to_string(),
+            amr: subject.amr.iter().map(String::as_str).collect(),
             iat: issued_at,
             exp: expires_at,
-            jti: token.id.to_string(),
-            grant_id: subject.grant_id.to_string(),
+            jti: &token.id.to_string(),
+            grant_id: &subject.grant_id.to_string(),
         };
         self.sign(ACCESS_TOKEN_TYPE, &claims)
     }
@@ -132,14 +135,14 @@ impl<'a> Mint<'a> {
     /// [`KeyError`] when signing fails.
     pub fn refresh_token(&self, grant: &Grant, step: &RefreshStep) -> Result<String, KeyError> {
         let claims = RefreshTokenClaims {
-            iss: self.config.issuer.clone(),
-            aud: self.config.issuer.clone(),
-            sub: grant.username.to_string(),
-            client_id: grant.client_id.to_string(),
+            iss: self.config.issuer.as_str(),
+            aud: &self.config.issuer,
+            sub: grant.username.as_str(),
+            client_id: grant.client_id.as_str(),
             iat: step.issued_at.seconds(),
             exp: step.refresh_expires_at.seconds(),
-            jti: step.refresh_id.to_string(),
-            grant_id: grant.grant_id.to_string(),
+            jti: &step.refresh_id.to_string(),
+            grant_id: &grant.grant_id.to_string(),
         };
         self.sign(REFRESH_TOKEN_TYPE, &claims)
     }
@@ -174,7 +177,8 @@ pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
 /// [`KeyError`] when signing fails.
 pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
     let header = header(key, typ)?;
-    let body = serde_json::to_vec(claims).map_err(|_| KeyError)?;
+    let mut body = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut body, claims).map_err(|_| KeyError)?;
     let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
     URL_SAFE_NO_PAD.encode_string(header, &mut token);
     token.push('.');
