@@ -1,8 +1,9 @@
 //! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in one
 //! transaction. A request does not wait for its entry; what it did is durable on its own.
 
+use std::collections::VecDeque;
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
 /// Entries written in one transaction at most.
-const BATCH: usize = 256;
+const BATCH: usize = 1024;
 
 /// Entries that wait for the store at most, such as while its disk is full. Beyond it only standard output has them.
 const MOST_WAITING: usize = 100_000;
@@ -127,7 +128,7 @@ struct Line {
 pub struct AuditLog {
     keep_for: Duration,
     standard_output: bool,
-    waiting: Mutex<Vec<AuditEvent>>,
+    waiting: Mutex<VecDeque<AuditEvent>>,
     arrived: Notify,
 }
 
@@ -145,7 +146,7 @@ impl AuditLog {
 
     /// Takes an entry.
     pub fn record(&self, origin: &Origin, entry: Entry, now: Timestamp) {
-        let event = AuditEvent {
+        let mut event = AuditEvent {
             at: now,
             action: entry.action,
             actor: entry.actor,
@@ -158,11 +159,11 @@ impl AuditLog {
             expires_at: now + self.keep_for,
         };
         if self.standard_output {
-            print(event.clone());
+            event = print(event);
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         if waiting.len() < MOST_WAITING {
-            waiting.push(event);
+            waiting.push_back(event);
             self.arrived.notify_one();
         } else {
             tracing::error!("an audit entry is not kept: too many wait for the store");
@@ -181,7 +182,7 @@ impl AuditLog {
     pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
             let batch: Vec<AuditEvent> = {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.waiting();
                 let most = waiting.len().min(BATCH);
                 waiting.drain(..most).collect()
             };
@@ -189,18 +190,52 @@ impl AuditLog {
                 return Ok(());
             }
             if let Err(error) = store.append_audit(batch.clone()).await {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                waiting.splice(..0, batch);
+                let mut waiting = self.waiting();
+                for event in batch.into_iter().rev() {
+                    waiting.push_front(event);
+                }
                 return Err(error);
             }
         }
     }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<AuditEvent>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn print(event: AuditEvent) {
-    let audit = EventView::from(event);
-    if let Ok(line) = serde_json::to_string(&Line { audit }) {
+/// Prints an entry, and returns it: everything in it moves, nothing is copied.
+fn print(event: AuditEvent) -> AuditEvent {
+    let (at, expires_at) = (event.at, event.expires_at);
+    let line = Line {
+        audit: EventView::from(event),
+    };
+    if let Ok(mut text) = serde_json::to_vec(&line) {
+        text.push(b'\n');
         // Nobody may listen; the store has the entry all the same.
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
+        let _ = std::io::stdout().lock().write_all(&text);
+    }
+    let EventView {
+        at: _,
+        action,
+        actor,
+        client_id,
+        username,
+        grant_id,
+        detail,
+        address,
+        request_id,
+    } = line.audit;
+    AuditEvent {
+        at,
+        action,
+        actor,
+        client_id,
+        username,
+        grant_id,
+        detail,
+        address,
+        request_id,
+        expires_at,
     }
 }

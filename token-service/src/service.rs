@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
 use crate::store::{Store, StoreError};
 use crate::token::rotation::{self, Policy};
-use crate::token::{KeyRing, KeyRingError, carry_out};
+use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
 
 /// The running service, shared by all requests.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub struct Service {
     registry_version: AtomicU64,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
+    identity_tokens: IdentityTokens,
     draining: AtomicBool,
 }
 
@@ -77,6 +78,7 @@ impl Service {
             registry: ArcSwap::from_pointee(registry),
             registry_version: AtomicU64::new(version),
             keys: ArcSwap::from_pointee(keys),
+            identity_tokens: IdentityTokens::default(),
         })
     }
 
@@ -160,6 +162,7 @@ impl Service {
             registry,
             store: &*self.store,
             keys,
+            identity_tokens: &self.identity_tokens,
             random: &*self.random,
             now: self.clock.now(),
         }

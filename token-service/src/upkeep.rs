@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::admin::views::rfc3339;
 use crate::registry::certificate::CertificateState;
@@ -28,6 +28,9 @@ const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
 /// How often certificates are warned of.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long entries of the audit log gather, so that a busy service writes many in one transaction.
+const GATHER_AUDIT_FOR: Duration = Duration::from_millis(50);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,7 @@ pub async fn run(service: Arc<Service>) {
 async fn write_audit_log(service: &Service) {
     loop {
         service.audit.arrival().await;
+        sleep_until(Instant::now() + GATHER_AUDIT_FOR).await;
         let mut again = every(AUDIT_AGAIN_AFTER);
         while let Err(error) = {
             again.tick().await;

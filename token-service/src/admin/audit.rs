@@ -53,6 +53,11 @@ impl Administration<'_> {
             let message = "after and before exclude each other".to_owned();
             return Err(AdminError::Malformed(message));
         }
+        // What happened before the question belongs to the answer. A store that cannot be written may still be read.
+        let written = self.service.audit.write(&*self.service.store).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "the newest entries of the audit log are not in the answer");
+        }
         let limit = query.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE);
         let (mut items, mut last, mut looked_at) = (Vec::new(), None, 0);
         let exhausted = loop {

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::store::Store;
-use crate::token::{KeyRing, Mint};
+use crate::token::{IdentityTokens, KeyRing, Mint};
 
 /// What a grant decides with. `now` was read once, at the door.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,8 @@ pub struct Context<'a> {
     pub store: &'a dyn Store,
     /// Signing keys.
     pub keys: &'a KeyRing,
+    /// Identity tokens that were signed lately.
+    pub identity_tokens: &'a IdentityTokens,
     /// Random bytes.
     pub random: &'a dyn Random,
     /// The time of the request.

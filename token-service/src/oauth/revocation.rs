@@ -49,6 +49,9 @@ pub async fn revoke(
                     .store
                     .revoke_token(reference.token_id, expires_at, context.now)
                     .await?;
+                context
+                    .identity_tokens
+                    .forget(&reference.client_id, &reference.username);
             }
         }
     }

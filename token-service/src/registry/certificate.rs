@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use jwt_simple::prelude::RS256PublicKey;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use x509_parser::pem::Pem;
@@ -48,13 +47,14 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The public key; `None` when the library cannot read it.
+    /// Whether `signature` is an RS256 signature of this certificate's key over `message`.
     #[must_use]
-    pub fn public_key(&self) -> Option<&RS256PublicKey> {
-        self.parsed
-            .0
-            .get_or_init(|| RS256PublicKey::from_der(&self.public_key_der).ok())
-            .as_ref()
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let key = self.parsed.0.get_or_init(|| {
+            ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &self.public_key_der).ok()
+        });
+        key.as_ref()
+            .is_some_and(|key| key.verify_sig(message, signature).is_ok())
     }
 }
 
@@ -84,10 +84,10 @@ impl CertificateState {
     }
 }
 
-/// A key in the library's form, made from its DER when first needed. It adds nothing to the certificate, so
+/// A key in the library's form, made from its DER when first needed, once for each time that the registry is read. It adds nothing to the certificate, so
 /// all are equal.
 #[derive(Clone, Default)]
-pub struct ParsedKey(OnceLock<Option<RS256PublicKey>>);
+pub struct ParsedKey(OnceLock<Option<ParsedPublicKey>>);
 
 impl PartialEq for ParsedKey {
     fn eq(&self, _: &Self) -> bool {
@@ -308,10 +308,8 @@ mod tests {
         pair.sign(&RSA_PKCS1_SHA256, &random, b"message", &mut signature)
             .unwrap();
         let certificate = read(CERTIFICATE).unwrap();
-        let key =
-            ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &certificate.public_key_der).unwrap();
-        assert!(key.verify_sig(b"message", &signature).is_ok());
-        assert!(key.verify_sig(b"massage", &signature).is_err());
+        assert!(certificate.verifies(b"message", &signature));
+        assert!(!certificate.verifies(b"massage", &signature));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl KeyRing {
         let sealed = upkeep(store, encryption_key, policy, now).await?;
         let signers = Signers::at(&sealed, policy, now);
         let same_signers = [
-            (signers.current, Some(self.signing())),
+            (signers.current, Some(&*self.signing)),
             (signers.legacy, self.ed25519()),
         ]
         .iter()
@@ -122,7 +122,7 @@ impl KeyRing {
 
     /// The key that signs now.
     #[must_use]
-    pub fn signing(&self) -> &SigningKey {
+    pub const fn signing(&self) -> &Arc<SigningKey> {
         &self.signing
     }
 

@@ -2,18 +2,19 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::token::{
-    ACCESS_TOKEN_TYPE, AccessTokenClaims, IDENTITY_TOKEN_TYPE, IdentityTokenClaims,
-    REFRESH_TOKEN_TYPE, RefreshTokenClaims,
-};
+use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
 use serde::Serialize;
 
+use super::identity::identity_token;
 use super::key::{KeyError, SigningKey};
 use super::key_ring::KeyRing;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::registry::{ClientId, LinkedAccount, Scope, Username};
 use crate::store::{Grant, GrantId, RefreshStep, TokenId};
+
+/// Most bodies fit in, so that they are written without being moved.
+const BODY_BYTES: usize = 1536;
 
 /// Whom a token speaks for, and through which client.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +78,7 @@ impl<'a> Mint<'a> {
         Self { config, keys }
     }
 
-    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside.
+    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside that is its alone.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.
@@ -86,32 +87,44 @@ impl<'a> Mint<'a> {
         subject: Subject<'_>,
         token: AccessToken<'_>,
     ) -> Result<String, KeyError> {
+        let identity = identity_token(
+            self.config,
+            self.keys.signing(),
+            subject.username,
+            token.id,
+            token.issued_at,
+            self.config.lifetimes.access_token,
+        )?;
+        self.access_token_around(subject, token, &identity)
+    }
+
+    /// An access token around this token of the identity service.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn access_token_around(
+        &self,
+        subject: Subject<'_>,
+        token: AccessToken<'_>,
+        identity: &str,
+    ) -> Result<String, KeyError> {
         let issued_at = token.issued_at.seconds();
         let expires_at = (token.issued_at + self.config.lifetimes.access_token).seconds();
-        let jti = token.id.to_string();
-        let identity = IdentityTokenClaims {
-            iss: self.config.identity_audience.clone(),
-            aud: self.config.identity_audience.clone(),
-            sub: subject.username.to_string(),
-            iat: issued_at,
-            exp: expires_at,
-            jti: jti.clone(),
-        };
         let claims = AccessTokenClaims {
-            iss: self.config.issuer.clone(),
-            aud: self.config.api_audience.clone(),
-            sub: subject.username.to_string(),
-            client_id: subject.client_id.to_string(),
-            idcs_access_token: self.sign(IDENTITY_TOKEN_TYPE, &identity)?,
-            user_hat: subject.account.username.clone(),
-            user_id: subject.account.user_id.clone(),
-            user_site: subject.account.site.clone(),
-            scope: token.scope.to_string(),
-            amr: subject.amr.to_vec(),
+            iss: self.config.issuer.as_str(),
+            aud: &self.config.api_audience,
+            sub: subject.username.as_str(),
+            client_id: subject.client_id.as_str(),
+            idcs_access_token: identity,
+            user_hat: &subject.account.username,
+            user_id: &subject.account.user_id,
+            user_site: &subject.account.site,
+            scope: &token.scope.to_string(),
+            amr: subject.amr.iter().map(String::as_str).collect(),
             iat: issued_at,
             exp: expires_at,
-            jti,
-            grant_id: subject.grant_id.to_string(),
+            jti: &token.id.to_string(),
+            grant_id: &subject.grant_id.to_string(),
         };
         self.sign(ACCESS_TOKEN_TYPE, &claims)
     }
@@ -122,14 +135,14 @@ impl<'a> Mint<'a> {
     /// [`KeyError`] when signing fails.
     pub fn refresh_token(&self, grant: &Grant, step: &RefreshStep) -> Result<String, KeyError> {
         let claims = RefreshTokenClaims {
-            iss: self.config.issuer.clone(),
-            aud: self.config.issuer.clone(),
-            sub: grant.username.to_string(),
-            client_id: grant.client_id.to_string(),
+            iss: self.config.issuer.as_str(),
+            aud: &self.config.issuer,
+            sub: grant.username.as_str(),
+            client_id: grant.client_id.as_str(),
             iat: step.issued_at.seconds(),
             exp: step.refresh_expires_at.seconds(),
-            jti: step.refresh_id.to_string(),
-            grant_id: grant.grant_id.to_string(),
+            jti: &step.refresh_id.to_string(),
+            grant_id: &grant.grant_id.to_string(),
         };
         self.sign(REFRESH_TOKEN_TYPE, &claims)
     }
@@ -164,7 +177,8 @@ pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
 /// [`KeyError`] when signing fails.
 pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
     let header = header(key, typ)?;
-    let body = serde_json::to_vec(claims).map_err(|_| KeyError)?;
+    let mut body = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut body, claims).map_err(|_| KeyError)?;
     let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
     URL_SAFE_NO_PAD.encode_string(header, &mut token);
     token.push('.');

@@ -1,10 +1,12 @@
 //! Claims to signed tokens, and the keys that sign them.
 
+mod identity;
 mod key;
 mod key_ring;
 mod mint;
 pub mod rotation;
 
+pub use identity::IdentityTokens;
 pub use key::{KeyError, SigningKey};
 pub use key_ring::{KeyRing, KeyRingError, carry_out};
 pub use mint::{AccessToken, Mint, Subject, header, sign};

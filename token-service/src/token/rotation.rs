@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use claims::Algorithm;
 
+use super::identity;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::registry::Registry;
@@ -39,8 +40,7 @@ impl Policy {
             legacy: !registry.legacy_instances().is_empty(),
             rotate_every: config.signing.rotate_every,
             announce_for: config.signing.announce_for,
-            longest_token: lifetimes
-                .access_token
+            longest_token: identity::lifetime(config)
                 .max(lifetimes.refresh_token)
                 .max(lifetimes.legacy_access_token),
         }

@@ -5,6 +5,8 @@ pub mod client_credentials;
 pub mod jwt_bearer;
 pub mod refresh_token;
 
+use std::sync::Arc;
+
 use super::Context;
 use super::error::TokenError;
 use super::parameters::Parameters;
@@ -89,8 +91,8 @@ fn answer_step(
 /// An access token alone, under a grant id of its own (spec §4.2 rule 3).
 fn answer_without_refresh(
     context: &Context<'_>,
-    client: &Client,
-    user: &User,
+    client: &Arc<Client>,
+    user: &Arc<User>,
     account: &LinkedAccount,
     amr: &str,
     scope: &Scope,
@@ -108,8 +110,18 @@ fn answer_without_refresh(
         scope,
         issued_at: context.now,
     };
+    let identity = context.identity_tokens.token(
+        context.config,
+        context.keys.signing(),
+        client,
+        user,
+        token.id,
+        context.now,
+    )?;
     Ok(TokenResponse::new(
-        context.mint().access_token(subject, token)?,
+        context
+            .mint()
+            .access_token_around(subject, token, &identity)?,
         context.config.lifetimes.access_token,
         None,
         Authorization {
