@@ -185,6 +185,7 @@ mod tests {
                     username,
                     email: None,
                     password_hash: None,
+                    registered_password_hash: None,
                     totp_secret_sealed: None,
                     organization: None,
                     single_sign_on: false,
