@@ -60,7 +60,7 @@ lint: prerequisites ## formatting, clippy, no test left out
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
 .PHONY: bench-service
-bench-service: prerequisites ## measure the token service and its store (some 10 minutes)
+bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
 	cargo bench --package token-service --locked --bench service --bench store
 
 .PHONY: fmt

@@ -22,8 +22,8 @@ log=$folder/log
 touch "$log" && chmod a+rw "$log"
 
 # Nothing here has to outlast the machine, so nothing waits for the disk. What kills clients is tested, not the disk
-# of the server.
-options="-c unix_socket_directories=$folder -c fsync=off -c max_connections=400"
+# of the server. Benchmarks set POSTGRES_FSYNC=on.
+options="-c unix_socket_directories=$folder -c fsync=${POSTGRES_FSYNC:-off} -c max_connections=400"
 options+=" -c shared_buffers=64MB -c log_min_messages=warning"
 if [ $# = 3 ]; then
     # The server reads them as its own user.

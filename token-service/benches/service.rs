@@ -1,8 +1,10 @@
-//! The running service: CPU per token against the floor, requests per second, latencies, memory.
+//! The running service on each store: CPU per answer against the floor, answers per second and latencies at 1, 16 and 256
+//! connections, and what many clients, users and live grants cost.
 //!
 //! `cargo bench --package token-service --bench service`. The floor, in the same run: an empty actix POST and one Ed25519
 //! signature by aws-lc-rs. CPU time is the server process's own; blocks of all variants alternate, so that what else the
-//! machine does hits all alike.
+//! machine does hits all alike. PostgreSQL is measured where it is installed. `SIZES=1000,100000,1000000` for more
+//! than the usual clients, users and grants; `SIZES=` for none. `TOKEN_SERVICE=path` measures another build of the service.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,35 +13,47 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use serde_json::{Value, json};
-use support::{Bound, cpu, percentile, resident, row};
-use token_service::token::SigningKey;
+use support::client::{Connection, Load, Script, Scripts, block, post};
+use support::scripts::{Assertor, Codes, Constant, Refreshes, grant, sign_in};
+use support::seed::{Size, seed};
+use support::server::{Demo, Postgres, Server, free_port};
+use support::{Bound, Spread, cpu, percentile, resident, row, spread};
 
+/// Blocks of each variant whose CPU time is compared.
 const ROUNDS: usize = 7;
-const REQUESTS: usize = 3000;
-const THREADS: usize = 4;
-const REDIRECT: &str = "https://app.example.com/callback";
+/// Blocks of each variant at each number of connections.
+const RATE_ROUNDS: usize = 3;
+const BLOCK: Load = Load {
+    time: Duration::from_secs(1),
+    rate: None,
+};
+/// Assertions signed ahead for a block; it ends with them.
+const ASSERTIONS: usize = 4000;
+const CONNECTIONS: usize = 16;
+
+/// Requests per second at which sizes are compared: far from saturation.
+const STEADY: Load = Load {
+    time: Duration::from_secs(2),
+    rate: Some(200.0),
+};
+/// More are not made on PostgreSQL, one transaction each.
+const MOST_ON_POSTGRES: usize = 100_000;
 
 fn main() {
     match std::env::var("BENCH_FLOOR") {
         Ok(port) => floor(port.parse().unwrap()),
-        Err(_) => measure(),
+        Err(_) => tokio::runtime::Runtime::new().unwrap().block_on(measure()),
     }
 }
 
 /// An empty POST that costs one signature.
 fn floor(port: u16) {
-    let key = Ed25519KeyPair::generate().unwrap();
-    let key = web::Data::new(key);
+    let key = web::Data::new(Ed25519KeyPair::generate().unwrap());
     let handler = |key: web::Data<Ed25519KeyPair>, body: web::Bytes| async move {
         std::hint::black_box(key.sign(&body));
         HttpResponse::Ok().finish()
@@ -53,486 +67,342 @@ fn floor(port: u16) {
     actix_web::rt::System::new().block_on(server.run()).unwrap();
 }
 
-struct Server {
-    process: Child,
-    address: SocketAddr,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grant {
+    ClientCredentials,
+    JwtBearer,
+    Refresh,
+    Code,
 }
 
-impl Server {
-    fn start(command: &mut Command, port: u16) -> Self {
-        let process = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        while TcpStream::connect(address).is_err() {
-            std::thread::yield_now();
-        }
-        Self { process, address }
-    }
+impl Grant {
+    const ALL: [Self; 4] = [
+        Self::ClientCredentials,
+        Self::JwtBearer,
+        Self::Refresh,
+        Self::Code,
+    ];
 
-    fn pid(&self) -> u32 {
-        self.process.id()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// A connection that is kept alive.
-struct Connection {
-    stream: BufReader<TcpStream>,
-}
-
-struct Reply {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Connection {
-    fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self {
-            stream: BufReader::new(stream),
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ClientCredentials => "client_credentials",
+            Self::JwtBearer => "jwt-bearer",
+            Self::Refresh => "refresh_token",
+            Self::Code => "authorize in a session, and exchange the code",
         }
     }
-
-    fn send(&mut self, request: &[u8]) {
-        self.stream.get_mut().write_all(request).unwrap();
-    }
-
-    fn receive(&mut self) -> Reply {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert_ne!(
-                self.stream.read_line(&mut head).unwrap(),
-                0,
-                "closed after {head}"
-            );
-        }
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = head
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-            .map_or(0, |(_, value)| value.trim().parse().unwrap());
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).unwrap();
-        Reply { status, head, body }
-    }
-
-    fn ask(&mut self, request: &[u8]) -> Reply {
-        self.send(request);
-        self.receive()
-    }
 }
 
-fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-type: application/x-www-form-urlencoded\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
-}
-
-fn basic(client_id: &str) -> String {
-    let credentials = format!("{client_id}:demo-secret-of-{client_id}-not-for-real-use");
-    format!("authorization: Basic {}\r\n", STANDARD.encode(credentials))
-}
-
-fn form(fields: &[(&str, &str)]) -> String {
-    url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(fields)
-        .finish()
-}
-
-/// What one connection sends: the next request, knowing the last answer.
-trait Script: Send {
-    fn next(&mut self, last: Option<&Reply>) -> Vec<u8>;
-}
-
-struct Constant(Vec<u8>);
-
-impl Script for Constant {
-    fn next(&mut self, _: Option<&Reply>) -> Vec<u8> {
-        self.0.clone()
-    }
-}
-
-struct Assertions(Vec<Vec<u8>>);
-
-impl Script for Assertions {
-    fn next(&mut self, _: Option<&Reply>) -> Vec<u8> {
-        self.0.pop().unwrap()
-    }
-}
-
-struct Refreshes(String);
-
-impl Script for Refreshes {
-    fn next(&mut self, last: Option<&Reply>) -> Vec<u8> {
-        if let Some(reply) = last {
-            self.0 = refresh_token(reply);
-        }
-        let body = form(&[("grant_type", "refresh_token"), ("refresh_token", &self.0)]);
-        post("/auth/token", &basic("web-demo"), &body)
-    }
-}
-
-fn refresh_token(reply: &Reply) -> String {
-    let body: Value = serde_json::from_slice(&reply.body).unwrap();
-    body["refresh_token"].as_str().unwrap().to_owned()
-}
-
-/// What a block of requests took.
-struct Block {
-    elapsed: Duration,
-    times: Vec<Duration>,
-}
-
-/// Sends `requests` over the connections of `scripts`, each of which has one request under way.
-fn block(address: SocketAddr, scripts: &mut [Box<dyn Script>], requests: usize) -> Block {
-    let per_connection = requests / scripts.len();
-    let share = scripts.len().div_ceil(THREADS);
-    let start = Instant::now();
-    let times: Vec<Duration> = std::thread::scope(|scope| {
-        let threads: Vec<_> = scripts
-            .chunks_mut(share)
-            .map(|scripts| scope.spawn(move || drive(address, scripts, per_connection)))
-            .collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    Block {
-        elapsed: start.elapsed(),
-        times,
-    }
-}
-
-fn drive(address: SocketAddr, scripts: &mut [Box<dyn Script>], each: usize) -> Vec<Duration> {
-    let mut connections: Vec<Connection> =
-        scripts.iter().map(|_| Connection::open(address)).collect();
-    let mut last: Vec<Option<Reply>> = scripts.iter().map(|_| None).collect();
-    let mut times = Vec::with_capacity(each * scripts.len());
-    for _ in 0..each {
-        let mut sent = Vec::with_capacity(scripts.len());
-        for ((connection, script), last) in
-            connections.iter_mut().zip(scripts.iter_mut()).zip(&last)
-        {
-            connection.send(&script.next(last.as_ref()));
-            sent.push(Instant::now());
-        }
-        for ((connection, last), sent) in connections.iter_mut().zip(&mut last).zip(sent) {
-            let reply = connection.receive();
-            times.push(sent.elapsed());
-            assert_eq!(
-                reply.status,
-                200,
-                "{}",
-                String::from_utf8_lossy(&reply.body)
-            );
-            *last = Some(reply);
-        }
-    }
-    // Scripts go on where they were in the next block.
-    for (script, last) in scripts.iter_mut().zip(&last) {
-        script.next(last.as_ref());
-    }
-    times
-}
-
-struct Service {
+/// A service that is measured, and what its clients know.
+struct Subject<'a> {
+    name: &'static str,
+    postgres: Option<&'a Postgres>,
     server: Server,
-    _state: tempfile::TempDir,
+    cookie: String,
+    assertor: Assertor,
+    _demo: Demo,
 }
 
-fn start_service() -> Service {
-    let state = tempfile::tempdir().unwrap();
-    let at = |name: &str| state.path().join(name).display().to_string();
-    let (port, internal) = (free_port(), free_port());
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_token-service"));
-    command
-        .args(["serve", "--config", config])
-        .env(
-            "TOKEN_SERVICE__STORE__URL",
-            format!("redb:{}", at("store.redb")),
-        )
-        .env("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key"))
-        .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token"))
-        .env("TOKEN_SERVICE__LISTEN", format!("127.0.0.1:{port}"))
-        .env(
-            "TOKEN_SERVICE__INTERNAL_LISTEN",
-            format!("127.0.0.1:{internal}"),
+impl<'a> Subject<'a> {
+    async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
+        let server = demo.serve();
+        let idle = [resident(server.pid())];
+        let bound = Some(Bound::AtMost(40.0));
+        row(
+            &format!("{name}: resident memory, idle"),
+            &idle,
+            "MiB",
+            bound,
         );
-    Service {
-        server: Server::start(&mut command, port),
-        _state: state,
+        let cookie = sign_in(&mut Connection::open(server.address).await).await;
+        Self {
+            name,
+            postgres,
+            server,
+            cookie,
+            assertor: Assertor::new(),
+            _demo: demo,
+        }
+    }
+
+    /// What `connections` clients send.
+    async fn scripts(&mut self, grant_type: Grant, connections: usize) -> Scripts {
+        let assertions = match grant_type {
+            Grant::JwtBearer => self.assertor.sign(ASSERTIONS),
+            _ => self.assertor.sign(0),
+        };
+        let mut browser = Connection::open(self.server.address).await;
+        let mut scripts = Scripts::new();
+        for _ in 0..connections {
+            let script: Box<dyn Script> = match grant_type {
+                Grant::ClientCredentials => Box::new(Constant::client_credentials()),
+                Grant::JwtBearer => Box::new(assertions.clone()),
+                Grant::Refresh => {
+                    let token = grant(&mut browser, &self.cookie).await;
+                    Box::new(Refreshes::new(vec![token]))
+                }
+                Grant::Code => Box::new(Codes::new(self.cookie.clone())),
+            };
+            scripts.push(script);
+        }
+        scripts
+    }
+
+    /// CPU time of the service and of its database, in nanoseconds.
+    fn cpu(&self) -> [u64; 2] {
+        let database = self.postgres.map_or(0, Postgres::cpu);
+        [cpu(self.server.pid()), database]
     }
 }
 
-/// Signs Ada in; the cookies of her browser.
-fn sign_in(connection: &mut Connection) -> String {
-    let authorize = format!("/auth/authorize?{}", authorization());
-    let page =
-        connection.ask(format!("GET {authorize} HTTP/1.1\r\nhost: bench\r\n\r\n").as_bytes());
-    let html = String::from_utf8(page.body.clone()).unwrap();
-    let hidden = |name: &str| -> String {
-        let start = format!("name=\"{name}\" value=\"");
-        let value = html
-            .split_once(&start)
-            .unwrap()
-            .1
-            .split('"')
-            .next()
-            .unwrap();
-        value.replace("&#38;", "&").replace("&amp;", "&")
-    };
-    let body = form(&[
-        ("csrf", &hidden("csrf")),
-        ("request", &hidden("request")),
-        ("username", "ada@example.com"),
-        ("password", "demo-password-of-ada"),
-    ]);
-    let cookie = format!("cookie: {}\r\n", cookies(&page));
-    let signed_in = connection.ask(&post("/auth/sign-in", &cookie, &body));
-    assert_eq!(signed_in.status, 303, "{}", signed_in.head);
-    format!("cookie: {}\r\n", cookies(&signed_in))
+fn microseconds(before: u64, after: u64, answers: usize) -> f64 {
+    after.saturating_sub(before) as f64 / 1000.0 / answers as f64
 }
 
-fn cookies(reply: &Reply) -> String {
-    let set = reply
-        .head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"))
-        .filter_map(|(_, value)| value.split(';').next());
-    let set: Vec<&str> = set.map(str::trim).collect();
-    set.join("; ")
+fn ratios(values: &[f64], to: &[f64]) -> Vec<f64> {
+    let pairs = values.iter().zip(to);
+    pairs.map(|(value, to)| value / to).collect()
 }
 
-fn authorization() -> String {
-    form(&[
-        ("response_type", "code"),
-        ("client_id", "web-demo"),
-        ("redirect_uri", REDIRECT),
-    ])
-}
-
-/// A code by the session in `cookie`, exchanged.
-fn exchange(connection: &mut Connection, cookie: &str) -> String {
-    let request = format!(
-        "GET /auth/authorize?{} HTTP/1.1\r\nhost: bench\r\n{cookie}\r\n",
-        authorization()
+async fn measure() {
+    let postgres = Postgres::start();
+    println!(
+        "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
+        "what", "median", "", "least", "most"
     );
-    let reply = connection.ask(request.as_bytes());
-    assert_eq!(reply.status, 302, "{}", reply.head);
-    let location = reply
-        .head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("location"))
-        .map(|(_, value)| value.trim().to_owned())
-        .unwrap();
-    let code = url::Url::parse(&location).unwrap();
-    let code = code
-        .query_pairs()
-        .find(|(name, _)| name == "code")
-        .unwrap()
-        .1
-        .into_owned();
-    let body = form(&[
-        ("grant_type", "authorization_code"),
-        ("code", &code),
-        ("redirect_uri", REDIRECT),
-    ]);
-    let tokens = connection.ask(&post("/auth/token", &basic("web-demo"), &body));
-    assert_eq!(tokens.status, 200, "{}", tokens.head);
-    refresh_token(&tokens)
+    let mut subjects = vec![Subject::start("redb", Demo::on_redb(), None).await];
+    if let Some(postgres) = &postgres {
+        let demo = Demo::on_postgres(postgres.database("demo").await);
+        subjects.push(Subject::start("PostgreSQL", demo, Some(postgres)).await);
+    } else {
+        println!("PostgreSQL is not installed, and not measured");
+    }
+    costs(&mut subjects).await;
+    for subject in &mut subjects {
+        rates(subject).await;
+    }
+    drop(subjects);
+    let sizes = std::env::var("SIZES").unwrap_or_else(|_| "1000,100000".to_owned());
+    let sizes: Vec<usize> = sizes
+        .split(',')
+        .filter_map(|size| size.trim().parse().ok())
+        .collect();
+    if sizes.is_empty() {
+        return;
+    }
+    compare_sizes("redb", &sizes, None).await;
+    if let Some(postgres) = &postgres {
+        let sizes: Vec<usize> = sizes
+            .into_iter()
+            .filter(|size| *size <= MOST_ON_POSTGRES)
+            .collect();
+        compare_sizes("PostgreSQL", &sizes, Some(postgres)).await;
+    }
 }
 
-/// `count` requests with an assertion each.
-fn assertions(key: &SigningKey, count: usize, first: usize) -> Vec<Vec<u8>> {
-    let now = token_service::clock::Clock::now(&token_service::clock::SystemClock).seconds();
-    let header = URL_SAFE_NO_PAD
-        .encode(json!({"typ": "JWT", "alg": "RS256", "kid": "demo-2020"}).to_string());
-    let assertion = |number: usize| {
-        let claims = json!({
-            "iss": "non-interactive-demo", "sub": "ada@example.com", "aud": "https://identity.example.com/",
-            "iat": now, "exp": now + 3600, "jti": format!("bench-{number}"),
-        });
-        let input = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let signature = URL_SAFE_NO_PAD.encode(key.sign(input.as_bytes()).unwrap());
-        let body = form(&[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &format!("{input}.{signature}")),
-        ]);
-        post("/auth/token", &basic("non-interactive-demo"), &body)
-    };
-    (first..first + count).map(assertion).collect()
-}
-
-fn demo_key() -> SigningKey {
-    let pem = include_str!("../../demo/non-interactive-demo.key.pem");
-    let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-    let der = STANDARD.decode(base64).unwrap();
-    SigningKey::from_pkcs8(claims::Algorithm::Rs256, &der).unwrap()
-}
-
-fn constant(count: usize, request: &[u8]) -> Vec<Box<dyn Script>> {
-    (0..count)
-        .map(|_| Box::new(Constant(request.to_vec())) as Box<dyn Script>)
-        .collect()
-}
-
-fn measure() {
+/// CPU per answer of each grant type, against the floor.
+async fn costs(subjects: &mut [Subject<'_>]) {
     let port = free_port();
     let mut command = Command::new(std::env::current_exe().unwrap());
     let floor = Server::start(command.env("BENCH_FLOOR", port.to_string()), port);
-    let service = start_service();
-    let address = service.server.address;
-    println!(
-        "{:<66} {:>10} {:<8} {:>9} .. {:<9}",
-        "what", "median", "", "least", "most"
-    );
-    let bound = Some(Bound::AtMost(40.0));
-    row(
-        "resident memory, idle",
-        &[resident(service.server.pid())],
-        "MiB",
-        bound,
-    );
-
-    let empty = post("/", "", "grant_type=client_credentials");
-    let credentials = post(
-        "/auth/token",
-        &basic("user-bound-demo"),
-        &form(&[
-            ("grant_type", "client_credentials"),
-            ("user_id", "1879048402"),
-            ("user_site", "https://us1.example.com"),
-        ]),
-    );
-    let mut browser = Connection::open(address);
-    let cookie = sign_in(&mut browser);
-    let key = demo_key();
-    let connections = 16;
-    let mut refreshing: Vec<Box<dyn Script>> = (0..connections)
-        .map(|_| Box::new(Refreshes(exchange(&mut browser, &cookie))) as Box<dyn Script>)
+    let mut empty: Scripts = (0..CONNECTIONS)
+        .map(|_| {
+            let request = post("/", "", "grant_type=client_credentials");
+            Box::new(Constant(request)) as Box<dyn Script>
+        })
         .collect();
-
-    let (mut floors, mut costs) = (vec![], [vec![], vec![], vec![], vec![]]);
-    for round in 0..ROUNDS {
-        let cost = |server: &Server, requests: usize, run: &mut dyn FnMut()| {
-            let before = cpu(server.pid());
-            run();
-            (cpu(server.pid()) - before) as f64 / 1000.0 / requests as f64
-        };
-        floors.push(cost(&floor, REQUESTS, &mut || {
-            block(floor.address, &mut constant(connections, &empty), REQUESTS);
-        }));
-        costs[0].push(cost(&service.server, REQUESTS, &mut || {
-            block(address, &mut constant(connections, &credentials), REQUESTS);
-        }));
-        let each = REQUESTS / connections;
-        let mut asserting: Vec<Box<dyn Script>> = (0..connections)
-            .map(|index| {
-                let first = (round * connections + index) * (each + 1);
-                Box::new(Assertions(assertions(&key, each + 1, first))) as Box<dyn Script>
-            })
-            .collect();
-        costs[1].push(cost(&service.server, each * connections, &mut || {
-            block(address, &mut asserting, REQUESTS);
-        }));
-        costs[2].push(cost(&service.server, each * connections, &mut || {
-            block(address, &mut refreshing, REQUESTS);
-        }));
-        costs[3].push(cost(&service.server, REQUESTS / 4, &mut || {
-            for _ in 0..REQUESTS / 4 {
-                exchange(&mut browser, &cookie);
+    let mut floors = vec![];
+    let mut costs = vec![[const { Vec::new() }; Grant::ALL.len()]; subjects.len()];
+    let mut database = costs.clone();
+    for _ in 0..ROUNDS {
+        let before = cpu(floor.pid());
+        let answers = block(floor.address, &mut empty, BLOCK).await.times.len();
+        floors.push(microseconds(before, cpu(floor.pid()), answers));
+        for (index, subject) in subjects.iter_mut().enumerate() {
+            for (position, grant_type) in Grant::ALL.into_iter().enumerate() {
+                let mut scripts = subject.scripts(grant_type, CONNECTIONS).await;
+                let before = subject.cpu();
+                let block = block(subject.server.address, &mut scripts, BLOCK).await;
+                let after = subject.cpu();
+                let answers = block.times.len();
+                costs[index][position].push(microseconds(before[0], after[0], answers));
+                database[index][position].push(microseconds(before[1], after[1], answers));
             }
-        }));
-    }
-    row(
-        "floor: empty actix POST and one Ed25519 signature",
-        &floors,
-        "us",
-        None,
-    );
-    let names = [
-        ("client_credentials", Some(Bound::AtMost(2.0))),
-        ("jwt-bearer", None),
-        ("refresh_token", None),
-        ("authorize with a session, and exchange the code", None),
-    ];
-    for ((name, bound), costs) in names.into_iter().zip(&costs) {
-        row(&format!("{name}: CPU per answer"), costs, "us", None);
-        let ratios: Vec<f64> = costs
-            .iter()
-            .zip(&floors)
-            .map(|(cost, floor)| cost / floor)
-            .collect();
-        row(&format!("{name}: ratio to the floor"), &ratios, "", bound);
-    }
-
-    for connections in [1, 16, 256] {
-        let mut refreshing: Vec<Box<dyn Script>> = (0..connections)
-            .map(|_| Box::new(Refreshes(exchange(&mut browser, &cookie))) as Box<dyn Script>)
-            .collect();
-        let (mut rates, mut refreshes, mut p50, mut p99) = (vec![], vec![], vec![], vec![]);
-        for _ in 0..ROUNDS {
-            let requests = REQUESTS.max(connections * 10);
-            let mut issued = block(address, &mut constant(connections, &credentials), requests);
-            rates.push(issued.times.len() as f64 / issued.elapsed.as_secs_f64());
-            p50.push(percentile(&mut issued.times, 500));
-            p99.push(percentile(&mut issued.times, 990));
-            let refreshed = block(address, &mut refreshing, requests);
-            refreshes.push(refreshed.times.len() as f64 / refreshed.elapsed.as_secs_f64());
         }
-        row(
-            &format!("{connections} connections: client_credentials"),
-            &rates,
-            "1/s",
-            None,
-        );
-        row(
-            &format!("{connections} connections: client_credentials, p50"),
-            &p50,
-            "ms",
-            None,
-        );
-        row(
-            &format!("{connections} connections: client_credentials, p99"),
-            &p99,
-            "ms",
-            None,
-        );
-        row(
-            &format!("{connections} connections: durable refreshes"),
-            &refreshes,
-            "1/s",
-            None,
-        );
     }
+    let what = "floor: empty actix POST and one Ed25519 signature, CPU";
+    row(what, &floors, "us", None);
+    for (index, subject) in subjects.iter().enumerate() {
+        for (position, grant_type) in Grant::ALL.into_iter().enumerate() {
+            let (store, name) = (subject.name, grant_type.name());
+            let bounded = grant_type == Grant::ClientCredentials;
+            let bound = bounded.then_some(Bound::AtMost(2.0));
+            let own = &costs[index][position];
+            row(&format!("{store}: {name}: CPU"), own, "us", None);
+            let what = format!("{store}: {name}: CPU, ratio to the floor");
+            row(&what, &ratios(own, &floors), "", bound);
+            if subject.postgres.is_some() {
+                let what = format!("{store}: {name}: CPU of the database");
+                row(&what, &database[index][position], "us", None);
+            }
+        }
+    }
+}
+
+/// Answers per second and latencies.
+async fn rates(subject: &mut Subject<'_>) {
+    for connections in [1, 16, 256] {
+        for grant_type in Grant::ALL {
+            let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);
+            let mut scripts = subject.scripts(grant_type, connections).await;
+            for _ in 0..RATE_ROUNDS {
+                if grant_type == Grant::JwtBearer {
+                    scripts = subject.scripts(grant_type, connections).await;
+                }
+                let mut block = block(subject.server.address, &mut scripts, BLOCK).await;
+                rates.push(block.per_second());
+                p50.push(percentile(&mut block.times, 500));
+                p99.push(percentile(&mut block.times, 990));
+            }
+            let what = format!(
+                "{}: {connections} connections: {}",
+                subject.name,
+                grant_type.name()
+            );
+            row(&what, &rates, "1/s", None);
+            row(&format!("{what}, p50"), &p50, "ms", None);
+            row(&format!("{what}, p99"), &p99, "ms", None);
+        }
+    }
+    let after = [resident(subject.server.pid())];
     row(
-        "resident memory, after the load",
-        &[resident(service.server.pid())],
+        &format!("{}: resident memory, after the load", subject.name),
+        &after,
         "MiB",
         None,
     );
+}
+
+/// A service with much to remember.
+struct Sized {
+    name: String,
+    server: Server,
+    _demo: Demo,
+    refreshing: Scripts,
+    constant: Scripts,
+    measured: [Measured; 2],
+}
+
+#[derive(Default)]
+struct Measured {
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+/// What is there costs: start, memory, and latency at one rate.
+async fn compare_sizes(store: &str, sizes: &[usize], postgres: Option<&Postgres>) {
+    let few = sizes.iter().copied().min().unwrap_or_default();
+    let most = sizes.iter().copied().max().unwrap_or_default();
+    let mut variants: Vec<Size> = sizes
+        .iter()
+        .map(|&size| Size {
+            registered: size,
+            grants: size,
+        })
+        .collect();
+    variants.push(Size {
+        registered: few,
+        grants: most,
+    });
+    let mut all = Vec::new();
+    for (number, size) in variants.into_iter().enumerate() {
+        all.push(sized(store, size, number, postgres).await);
+    }
+    for _ in 0..ROUNDS {
+        for sized in &mut all {
+            let address = sized.server.address;
+            for (scripts, measured) in [&mut sized.refreshing, &mut sized.constant]
+                .into_iter()
+                .zip(&mut sized.measured)
+            {
+                let before = cpu(sized.server.pid());
+                let mut block = block(address, scripts, STEADY).await;
+                let after = cpu(sized.server.pid());
+                measured
+                    .cpu
+                    .push(microseconds(before, after, block.times.len()));
+                measured.p50.push(percentile(&mut block.times, 500));
+                measured.p99.push(percentile(&mut block.times, 990));
+            }
+        }
+    }
+    let Some(least) = all.first() else { return };
+    for sized in &all {
+        let name = &sized.name;
+        for (what, measured, least) in [
+            ("refresh_token", &sized.measured[0], &least.measured[0]),
+            ("client_credentials", &sized.measured[1], &least.measured[1]),
+        ] {
+            let what = format!("{name}: {what}, 200 per second");
+            row(&format!("{what}: CPU"), &measured.cpu, "us", None);
+            row(&format!("{what}: p50"), &measured.p50, "ms", None);
+            row(&format!("{what}: p99"), &measured.p99, "ms", None);
+            let Spread { median, .. } = spread(&least.p50);
+            let base = vec![median; measured.p50.len()];
+            let bound = Some(Bound::AtMost(1.5));
+            row(
+                &format!("{what}: p50, ratio to the least size"),
+                &ratios(&measured.p50, &base),
+                "",
+                bound,
+            );
+        }
+    }
+}
+
+async fn sized(store: &str, size: Size, number: usize, postgres: Option<&Postgres>) -> Sized {
+    let demo = match postgres {
+        None => Demo::on_redb(),
+        Some(postgres) => Demo::on_postgres(postgres.database(&format!("sized_{number}")).await),
+    };
+    let Size { registered, grants } = size;
+    let name = format!("{store}, {registered} clients and users, {grants} grants");
+    let tokens = seed(&demo, size).await;
+    // The first start also writes the demo's registrations.
+    demo.serve().stop();
+    let milliseconds = |server: &Server| server.started_in.as_secs_f64() * 1000.0;
+    let mut starts = vec![];
+    for _ in 0..3 {
+        let server = demo.serve();
+        starts.push(milliseconds(&server));
+        server.stop();
+    }
+    drop(demo.serve());
+    let killed = demo.serve();
+    let after_kill = [milliseconds(&killed)];
+    killed.stop();
+    let server = demo.serve();
+    let memory = [resident(server.pid())];
+    row(&format!("{name}: start"), &starts, "ms", None);
+    let what = format!("{name}: start after being killed");
+    row(&what, &after_kill, "ms", None);
+    let bound = (registered < grants).then_some(Bound::AtMost(400.0));
+    row(&format!("{name}: resident memory"), &memory, "MiB", bound);
+    let share = tokens.len().div_ceil(CONNECTIONS);
+    let refreshing = tokens
+        .chunks(share)
+        .map(|tokens| Box::new(Refreshes::new(tokens.to_vec())) as Box<dyn Script>)
+        .collect();
+    let constant = (0..CONNECTIONS)
+        .map(|_| Box::new(Constant::client_credentials()) as Box<dyn Script>)
+        .collect();
+    Sized {
+        name,
+        _demo: demo,
+        server,
+        refreshing,
+        constant,
+        measured: Default::default(),
+    }
 }

@@ -209,7 +209,7 @@ async fn main() {
     let folder = tempfile::tempdir().unwrap();
     let pid = std::process::id();
     println!(
-        "{:<66} {:>10} {:<8} {:>9} .. {:<9}",
+        "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
         "what", "median", "", "least", "most"
     );
 

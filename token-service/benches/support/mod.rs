@@ -2,6 +2,11 @@
 
 #![allow(dead_code, reason = "each benchmark uses its part")]
 
+pub(crate) mod client;
+pub(crate) mod scripts;
+pub(crate) mod seed;
+pub(crate) mod server;
+
 use std::fs;
 use std::time::Duration;
 
@@ -55,7 +60,7 @@ pub(crate) fn row(what: &str, values: &[f64], unit: &str, bound: Option<Bound>) 
         most,
     } = spread(values);
     let verdict = bound.map_or(String::new(), |bound| bound.verdict(median));
-    println!("{what:<66} {median:>10.2} {unit:<8} {least:>9.2} .. {most:<9.2} {verdict}");
+    println!("{what:<100} {median:>10.2} {unit:<8} {least:>9.2} .. {most:<9.2} {verdict}");
 }
 
 /// What a measurement must reach.

@@ -1,0 +1,186 @@
+//! HTTP over connections that are kept alive: what each sends, when, and how long the answers took.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Nothing here takes this long: who waits longer waits for nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection that is kept alive.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The values of all headers of this name.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .filter(move |(given, _)| given.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            read: Vec::with_capacity(8192),
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Reply {
+        let answer = async {
+            self.stream.write_all(request).await.unwrap();
+            self.receive().await
+        };
+        timeout(PATIENCE, answer).await.unwrap()
+    }
+
+    async fn receive(&mut self) -> Reply {
+        self.read.clear();
+        let end = loop {
+            let read = self.stream.read_buf(&mut self.read).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed");
+            let end = self.read.windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end {
+                break end + 4;
+            }
+        };
+        let head = String::from_utf8(self.read[..end].to_vec()).unwrap();
+        let mut reply = Reply {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head,
+            body: Vec::new(),
+        };
+        let length = reply.headers("content-length").next();
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        while self.read.len() < end + length {
+            let read = self.stream.read_buf(&mut self.read).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed");
+        }
+        reply.body = self.read[end..].to_vec();
+        reply
+    }
+}
+
+pub(crate) fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-type: application/x-www-form-urlencoded\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+pub(crate) fn get(path: &str, headers: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: bench\r\n{headers}\r\n").into_bytes()
+}
+
+pub(crate) fn basic(client_id: &str, secret: &str) -> String {
+    let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
+    format!("authorization: Basic {credentials}\r\n")
+}
+
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish()
+}
+
+/// What one connection sends. It goes on where it was in the next block.
+pub(crate) trait Script: Send {
+    /// The next request; `None` when there is no more.
+    fn request(&mut self) -> Option<Vec<u8>>;
+
+    /// Takes the answer; whether it is one that counts, and not a step on the way.
+    fn answered(&mut self, reply: &Reply) -> bool;
+}
+
+pub(crate) type Scripts = Vec<Box<dyn Script>>;
+
+/// When a block ends, and how often requests are sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) time: Duration,
+    /// Requests per second of all connections together; `None`: each sends as soon as it has its answer.
+    pub(crate) rate: Option<f64>,
+}
+
+/// What a block of requests took.
+pub(crate) struct Block {
+    pub(crate) elapsed: Duration,
+    pub(crate) times: Vec<Duration>,
+}
+
+impl Block {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Lets each script send over a connection of its own.
+pub(crate) async fn block(address: SocketAddr, scripts: &mut Scripts, load: Load) -> Block {
+    let mut connections = Vec::new();
+    for _ in 0..scripts.len() {
+        connections.push(Connection::open(address).await);
+    }
+    let start = Instant::now();
+    let count = scripts.len() as f64;
+    let period = load.rate.map(|rate| Duration::from_secs_f64(count / rate));
+    let mut tasks = JoinSet::new();
+    for (index, (script, connection)) in scripts.drain(..).zip(connections).enumerate() {
+        let first = start + period.unwrap_or_default().mul_f64(index as f64 / count);
+        let pace = period.map(|period| (first, period));
+        tasks.spawn(drive(script, connection, pace, start + load.time));
+    }
+    let mut times = Vec::new();
+    for (script, own) in tasks.join_all().await {
+        scripts.push(script);
+        times.extend(own);
+    }
+    Block {
+        elapsed: start.elapsed(),
+        times,
+    }
+}
+
+async fn drive(
+    mut script: Box<dyn Script>,
+    mut connection: Connection,
+    pace: Option<(Instant, Duration)>,
+    end: Instant,
+) -> (Box<dyn Script>, Vec<Duration>) {
+    let mut times = Vec::new();
+    let mut due = pace.map(|(first, _)| first);
+    while Instant::now() < end {
+        // A late request counts from when it was due: who waits in line waits too.
+        let sent = due.unwrap_or_else(Instant::now);
+        sleep_until(sent).await;
+        let Some(request) = script.request() else {
+            break;
+        };
+        let reply = connection.ask(&request).await;
+        if script.answered(&reply) {
+            times.push(sent.elapsed());
+        }
+        due = due.zip(pace).map(|(due, (_, period))| due + period);
+    }
+    (script, times)
+}

@@ -1,0 +1,226 @@
+//! What the clients of the demo send, one script per grant type.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use token_service::clock::{Clock as _, SystemClock};
+use token_service::token::SigningKey;
+
+use super::client::{Connection, Reply, Script, basic, form, get, post};
+
+const REDIRECT: &str = "https://app.example.com/callback";
+
+pub(crate) fn demo_client(client_id: &str) -> String {
+    basic(
+        client_id,
+        &format!("demo-secret-of-{client_id}-not-for-real-use"),
+    )
+}
+
+/// The same request again and again.
+pub(crate) struct Constant(pub(crate) Vec<u8>);
+
+impl Constant {
+    pub(crate) fn client_credentials() -> Self {
+        let body = form(&[
+            ("grant_type", "client_credentials"),
+            ("user_id", "1879048402"),
+            ("user_site", "https://us1.example.com"),
+        ]);
+        Self(post("/auth/token", &demo_client("user-bound-demo"), &body))
+    }
+}
+
+impl Script for Constant {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        Some(self.0.clone())
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
+}
+
+fn assert_ok(reply: &Reply) -> bool {
+    let text = String::from_utf8_lossy(&reply.body);
+    assert_eq!(reply.status, 200, "{text}");
+    true
+}
+
+/// Assertions that were signed before, each good for one request.
+#[derive(Clone)]
+pub(crate) struct Assertions(pub(crate) Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Script for Assertions {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        self.0.lock().unwrap().pop()
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
+}
+
+/// Makes requests with an assertion each.
+pub(crate) struct Assertor {
+    key: SigningKey,
+    signed: usize,
+}
+
+impl Assertor {
+    pub(crate) fn new() -> Self {
+        let pem = include_str!("../../../demo/non-interactive-demo.key.pem");
+        let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        let der = STANDARD.decode(base64).unwrap();
+        Self {
+            key: SigningKey::from_pkcs8(claims::Algorithm::Rs256, &der).unwrap(),
+            signed: 0,
+        }
+    }
+
+    pub(crate) fn sign(&mut self, count: usize) -> Assertions {
+        let requests = (self.signed..self.signed + count).map(|number| self.request(number));
+        let requests = requests.collect();
+        self.signed += count;
+        Assertions(Arc::new(Mutex::new(requests)))
+    }
+
+    fn request(&self, number: usize) -> Vec<u8> {
+        let now = SystemClock.now().seconds();
+        let header = json!({"typ": "JWT", "alg": "RS256", "kid": "demo-2020"}).to_string();
+        let claims = json!({
+            "iss": "non-interactive-demo", "sub": "ada@example.com", "aud": "https://identity.example.com/",
+            "iat": now, "exp": now + 3600, "jti": format!("bench-{number}"),
+        });
+        let input = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(claims.to_string())
+        );
+        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()).unwrap());
+        let body = form(&[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &format!("{input}.{signature}")),
+        ]);
+        post("/auth/token", &demo_client("non-interactive-demo"), &body)
+    }
+}
+
+/// Uses refresh tokens in turn; each answer brings the next one.
+pub(crate) struct Refreshes {
+    tokens: Vec<String>,
+    next: usize,
+}
+
+impl Refreshes {
+    pub(crate) const fn new(tokens: Vec<String>) -> Self {
+        Self { tokens, next: 0 }
+    }
+}
+
+impl Script for Refreshes {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        let token = &self.tokens[self.next];
+        let body = form(&[("grant_type", "refresh_token"), ("refresh_token", token)]);
+        Some(post("/auth/token", &demo_client("web-demo"), &body))
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply);
+        self.tokens[self.next] = refresh_token(reply);
+        self.next = (self.next + 1) % self.tokens.len();
+        true
+    }
+}
+
+fn refresh_token(reply: &Reply) -> String {
+    let body: Value = serde_json::from_slice(&reply.body).unwrap();
+    body["refresh_token"].as_str().unwrap().to_owned()
+}
+
+/// A browser that is signed in gets a code, and its application exchanges that. The pair counts as one.
+pub(crate) struct Codes {
+    pub(crate) cookie: String,
+    code: Option<String>,
+}
+
+impl Codes {
+    pub(crate) const fn new(cookie: String) -> Self {
+        Self { cookie, code: None }
+    }
+}
+
+impl Script for Codes {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        let Some(code) = &self.code else {
+            let path = format!("/auth/authorize?{}", authorization());
+            return Some(get(&path, &self.cookie));
+        };
+        let body = form(&[
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", REDIRECT),
+        ]);
+        Some(post("/auth/token", &demo_client("web-demo"), &body))
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        if self.code.take().is_some() {
+            return assert_ok(reply);
+        }
+        assert_eq!(reply.status, 302, "{}", reply.head);
+        let location = url::Url::parse(reply.headers("location").next().unwrap()).unwrap();
+        let code = location.query_pairs().find(|(name, _)| name == "code");
+        self.code = Some(code.unwrap().1.into_owned());
+        false
+    }
+}
+
+fn authorization() -> String {
+    form(&[
+        ("response_type", "code"),
+        ("client_id", "web-demo"),
+        ("redirect_uri", REDIRECT),
+    ])
+}
+
+/// The refresh token of a grant that is made by the session in `cookie`.
+pub(crate) async fn grant(connection: &mut Connection, cookie: &str) -> String {
+    let mut codes = Codes::new(cookie.to_owned());
+    loop {
+        let reply = connection.ask(&codes.request().unwrap()).await;
+        if codes.answered(&reply) {
+            return refresh_token(&reply);
+        }
+    }
+}
+
+/// Signs Ada in; the cookies of her browser.
+pub(crate) async fn sign_in(connection: &mut Connection) -> String {
+    let authorize = format!("/auth/authorize?{}", authorization());
+    let page = connection.ask(&get(&authorize, "")).await;
+    let html = String::from_utf8(page.body.clone()).unwrap();
+    let hidden = |name: &str| -> String {
+        let start = format!("name=\"{name}\" value=\"");
+        let value = html.split_once(&start).unwrap().1.split('"').next();
+        value.unwrap().replace("&#38;", "&").replace("&amp;", "&")
+    };
+    let body = form(&[
+        ("csrf", &hidden("csrf")),
+        ("request", &hidden("request")),
+        ("username", "ada@example.com"),
+        ("password", "demo-password-of-ada"),
+    ]);
+    let signed_in = post("/auth/sign-in", &cookies(&page), &body);
+    let signed_in = connection.ask(&signed_in).await;
+    assert_eq!(signed_in.status, 303, "{}", signed_in.head);
+    cookies(&signed_in)
+}
+
+fn cookies(reply: &Reply) -> String {
+    let set = reply.headers("set-cookie");
+    let set: Vec<&str> = set.filter_map(|value| value.split(';').next()).collect();
+    format!("cookie: {}\r\n", set.join("; "))
+}

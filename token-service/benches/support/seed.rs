@@ -1,0 +1,161 @@
+//! A store with many clients, users and live grants, and the refresh tokens of those.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use token_service::clock::{Clock as _, SystemClock};
+use token_service::config::StoreUrl;
+use token_service::digest::Digest;
+use token_service::key_file;
+use token_service::random::OsRandom;
+use token_service::registry::client::ClientSecret;
+use token_service::registry::{
+    Client, ClientId, IntegrationType, LinkedAccount, Registry, Scope, User, Username,
+};
+use token_service::sealing::EncryptionKey;
+use token_service::store::postgres::PostgresStore;
+use token_service::store::redb::RedbStore;
+use token_service::store::{
+    CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange, Store,
+    TokenId,
+};
+use token_service::token::rotation::Policy;
+use token_service::token::{KeyRing, Mint};
+use tokio::task::JoinSet;
+
+use super::server::Demo;
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Registrations written in one transaction.
+const CHUNK: usize = 10_000;
+/// Grants that are made at a time.
+const CALLERS: usize = 256;
+
+/// How much there is of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// As many clients as users.
+    pub(crate) registered: usize,
+    pub(crate) grants: usize,
+}
+
+/// Fills the demo's store, and returns a refresh token of each grant.
+pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
+    let config = demo.config();
+    let store: Arc<dyn Store> = match &config.store {
+        StoreUrl::Redb(path) => Arc::new(RedbStore::open(path, HOUR).unwrap()),
+        StoreUrl::Postgres(settings) => {
+            Arc::new(PostgresStore::open(settings, HOUR).await.unwrap())
+        }
+    };
+    for first in (0..size.registered).step_by(CHUNK) {
+        let numbers = first..(first + CHUNK).min(size.registered);
+        let change = RegistryChange {
+            put_clients: numbers.clone().map(client).collect(),
+            put_users: numbers.map(user).collect(),
+            ..RegistryChange::default()
+        };
+        let now = SystemClock.now();
+        store.change_registry(change, now).await.unwrap();
+    }
+    let mut workers = JoinSet::new();
+    for worker in 0..CALLERS {
+        let store = Arc::clone(&store);
+        workers.spawn(async move {
+            let mut grants = Vec::new();
+            for number in (worker..size.grants).step_by(CALLERS) {
+                grants.push(grant(&*store, number, number % size.registered).await);
+            }
+            grants
+        });
+    }
+    let grants = workers.join_all().await.concat();
+    let encryption_key = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
+    let encryption_key = EncryptionKey::new(&encryption_key).unwrap();
+    let policy = Policy::of(&config, &Registry::default());
+    let keys = KeyRing::open(&*store, &encryption_key, &policy, SystemClock.now())
+        .await
+        .unwrap();
+    let mint = Mint::new(&config, &keys);
+    let token = |grant: &Grant| mint.refresh_token(grant, &grant.current).unwrap();
+    grants.iter().map(token).collect()
+}
+
+fn client(number: usize) -> Client {
+    Client {
+        client_id: ClientId::parse(&format!("client-{number}")).unwrap(),
+        name: format!("Client {number}"),
+        integration: IntegrationType::WebServer {
+            secrets: vec![ClientSecret::of(&format!("secret-{number}"))],
+            redirect_uris: vec![],
+        },
+        scopes: Scope::parse("projects documents").unwrap(),
+        enabled: true,
+    }
+}
+
+fn user(number: usize) -> User {
+    User {
+        username: username(number),
+        email: Some(format!("user-{number}@example.com")),
+        // As long as a real one.
+        password_hash: Some(format!(
+            "$argon2id$v=19$m=19456,t=2,p=1${:022}${:043}",
+            number, number
+        )),
+        totp_secret_sealed: None,
+        organization: Some("majestic".to_owned()),
+        single_sign_on: false,
+        accounts: vec![account(number)],
+        enabled: true,
+    }
+}
+
+fn username(number: usize) -> Username {
+    Username::parse(&format!("user-{number}@example.com")).unwrap()
+}
+
+fn account(number: usize) -> LinkedAccount {
+    LinkedAccount {
+        user_id: number.to_string(),
+        username: format!("user-{number}"),
+        site: "https://us1.example.com".to_owned(),
+    }
+}
+
+/// A live grant of a user, through the operations that make one.
+async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
+    let now = SystemClock.now();
+    let code = Digest::of(&number.to_le_bytes());
+    let record = CodeRecord {
+        client_id: ClientId::parse("web-demo").unwrap(),
+        redirect_uri: "https://app.example.com/callback".into(),
+        code_challenge: None,
+        username: username(user),
+        account: account(user),
+        scope: Scope::parse("projects").unwrap(),
+        amr: vec!["USERNAME_PASSWORD".into()],
+        authenticated_at: now,
+        expires_at: now + HOUR,
+    };
+    store.issue_code(code, record.clone()).await.unwrap();
+    let first = RefreshStep {
+        refresh_id: TokenId::generate(&OsRandom).unwrap(),
+        access_id: TokenId::generate(&OsRandom).unwrap(),
+        scope: record.scope.clone(),
+        issued_at: now,
+        refresh_expires_at: now + HOUR * 24,
+    };
+    let presented = PresentedCode {
+        client_id: record.client_id,
+        redirect_uri: record.redirect_uri,
+        verifier_digest: None,
+        client_authenticated: true,
+    };
+    let grant_id = GrantId::generate(&OsRandom, now).unwrap();
+    let redeemed = store.redeem_code(code, presented, grant_id, first, now);
+    match redeemed.await.unwrap() {
+        Redemption::Redeemed(grant) => *grant,
+        other => unreachable!("{other:?}"),
+    }
+}

@@ -1,0 +1,185 @@
+//! The processes that are measured: the floor, the token service, PostgreSQL.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use token_service::config::Config;
+
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Long enough to read a million registrations.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) address: SocketAddr,
+    /// From the start of the process until it took connections.
+    pub(crate) started_in: Duration,
+}
+
+impl Server {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is measured while this waits"
+    )]
+    pub(crate) fn start(command: &mut Command, port: u16) -> Self {
+        let start = Instant::now();
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        while TcpStream::connect(address).is_err() {
+            assert!(process.try_wait().unwrap().is_none(), "it has ended");
+            assert!(start.elapsed() < PATIENCE, "it does not start");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Self {
+            process,
+            address,
+            started_in: start.elapsed(),
+        }
+    }
+
+    /// Stops it in order.
+    pub(crate) fn stop(mut self) {
+        let pid = self.pid().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.unwrap().success());
+        assert!(self.process.wait().unwrap().success());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The demo, with state of its own and a store of its own.
+pub(crate) struct Demo {
+    folder: TempDir,
+    store: String,
+}
+
+impl Demo {
+    /// On a new redb file.
+    pub(crate) fn on_redb() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("redb:{}", folder.path().join("store.redb").display());
+        Self { folder, store }
+    }
+
+    /// On an empty database.
+    pub(crate) fn on_postgres(url: String) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            store: url,
+        }
+    }
+
+    fn file() -> String {
+        format!("{REPOSITORY}/demo/config.toml")
+    }
+
+    fn environment(&self, ports: [u16; 2]) -> [(String, String); 5] {
+        let at = |name: &str| self.folder.path().join(name).display().to_string();
+        [
+            ("STORE__URL", self.store.clone()),
+            ("ENCRYPTION_KEY_FILE", at("encryption-key")),
+            ("ADMIN_TOKEN_FILE", at("admin-token")),
+            ("LISTEN", format!("127.0.0.1:{}", ports[0])),
+            ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
+        ]
+        .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
+    }
+
+    /// What the service would be configured with.
+    pub(crate) fn config(&self) -> Config {
+        let environment = self.environment([1, 2]);
+        let environment =
+            environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        Config::load(Some(Path::new(&Self::file())), environment).unwrap()
+    }
+
+    /// Starts the service.
+    pub(crate) fn serve(&self) -> Server {
+        let ports = [free_port(), free_port()];
+        let binary = std::env::var_os("TOKEN_SERVICE")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_token-service").into());
+        let mut command = Command::new(binary);
+        command
+            .args(["serve", "--config", &Self::file()])
+            .envs(self.environment(ports));
+        Server::start(&mut command, ports[0])
+    }
+}
+
+/// A PostgreSQL server that is durable, unlike that of the tests.
+pub(crate) struct Postgres {
+    script: Child,
+    folder: String,
+}
+
+impl Postgres {
+    /// Starts one; `None` where PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let mut script = Command::new(format!("{REPOSITORY}/tests/tools/postgres.sh"))
+            .env("POSTGRES_FSYNC", "on")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut folder = String::new();
+        let mut output = BufReader::new(script.stdout.take().unwrap());
+        output.read_line(&mut folder).unwrap();
+        let folder = folder.trim_end().to_owned();
+        (!folder.is_empty()).then_some(Self { script, folder })
+    }
+
+    /// The address of a new database.
+    pub(crate) async fn database(&self, name: &str) -> String {
+        let url = |database: &str| format!("postgres://postgres@/{database}?host={}", self.folder);
+        let (client, connection) = tokio_postgres::connect(&url("postgres"), tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let create = format!("CREATE DATABASE {name}");
+        client.batch_execute(&create).await.unwrap();
+        url(name)
+    }
+
+    /// CPU time of the server and of those that serve its connections, in nanoseconds.
+    pub(crate) fn cpu(&self) -> u64 {
+        let pid = std::fs::read_to_string(format!("{}/data/postmaster.pid", self.folder)).unwrap();
+        let pid: u32 = pid.lines().next().unwrap().parse().unwrap();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split(' ').filter_map(|child| child.parse().ok());
+        super::cpu(pid) + children.map(super::cpu).sum::<u64>()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        self.script.wait().unwrap();
+    }
+}
