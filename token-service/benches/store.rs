@@ -203,6 +203,33 @@ async fn rotations(
     (total, start.elapsed())
 }
 
+/// Whether the space of rows that were replaced is used again: the file after more and more rotations of the same grants.
+async fn reuse(path: &Path) {
+    let rotated: usize =
+        std::env::var("ROTATIONS").map_or(2_000_000, |count| count.parse().unwrap());
+    let store = open(path, Duration::ZERO);
+    let mut live = grants(&store, 10_000).await;
+    let size = |what: &str| {
+        let bytes = std::fs::metadata(path).unwrap().len() as f64;
+        row(
+            &format!("10000 live grants: file {what}"),
+            &[bytes / 1024.0 / 1024.0],
+            "MiB",
+            None,
+        );
+    };
+    size("at first");
+    let mut done = 0;
+    for quarter in 1..=4 {
+        let goal = rotated / 4 * quarter;
+        while done < goal {
+            let time = Duration::from_secs(1);
+            done += rotations(&store, &mut live, CONNECTIONS, time).await.0;
+        }
+        size(&format!("after {done} rotations"));
+    }
+}
+
 #[tokio::main]
 async fn main() {
     let million: usize = std::env::var("GRANTS").map_or(1_000_000, |count| count.parse().unwrap());
@@ -239,6 +266,8 @@ async fn main() {
     );
     row("... ratio", &ratios, "", Some(Bound::AtLeast(20.0)));
     drop((slow, few));
+
+    reuse(&folder.path().join("reuse.redb")).await;
 
     for count in [million / 100, million] {
         let path = folder.path().join(format!("{count}.redb"));
