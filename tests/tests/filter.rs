@@ -209,3 +209,26 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
         assert!(log.matches("unreachable").count() >= crash, "{log}");
     }
 }
+
+/// In Envoy, the signatures that it can check are checked by it, in a fraction of the time.
+#[test]
+fn envoy_checks_the_signatures_that_it_can() {
+    for algorithm in ["ES256", "RS256"] {
+        let pair = OwnPair::start(&[("TOKEN_SERVICE__SIGNING__ALGORITHM", algorithm)]);
+        let admin = format!("http://127.0.0.1:{}", pair.pair.ports().envoy_admin);
+        let stats = get(&format!("{admin}/stats?filter=host_verifies"), &[]).body;
+        let line = format!("filter.host_verifies_{}: 1", algorithm.to_lowercase());
+        assert!(stats.contains(&line), "{line} is not in {stats:?}");
+
+        let (good, other) = (token(&pair), token(&pair));
+        assert_eq!(api_status(&pair, &good), 200, "{algorithm}");
+        let (signed, own) = other.rsplit_once('.').unwrap();
+        let (_, of_another) = good.rsplit_once('.').unwrap();
+        let zeros = "A".repeat(own.len());
+        for signature in [of_another, &zeros, ""] {
+            let forged = format!("{signed}.{signature}");
+            assert_eq!(api_status(&pair, &forged), 401, "{algorithm} {signature}");
+        }
+        assert_eq!(api_status(&pair, &other), 200, "{algorithm}");
+    }
+}

@@ -99,9 +99,13 @@ fn host() -> WasmHost {
 
 /// A filter that knows the keys and that nothing is revoked.
 fn ready_host(issuer: &Issuer) -> WasmHost {
+    ready_host_with(&issuer.jwks())
+}
+
+fn ready_host_with(jwks: &str) -> WasmHost {
     let mut host = host();
     let keys = host.take_call(KEYS.0, KEYS.1);
-    host.answer_call(&keys, &issuer.jwks());
+    host.answer_call(&keys, jwks);
     let feed = host.take_call(FEED, "/revocations?since=0");
     host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
     host
@@ -210,6 +214,36 @@ fn a_request_before_the_keys_waits_for_them() {
     host.answer_call(&keys, &issuer.jwks());
     assert_eq!(host.fate(context), passed());
     host.end(context);
+}
+
+/// A rotation refuses nothing: an answer that was on its way before the request came says nothing about a new key. And
+/// whatever is asked for, one fetch in two seconds is all that it causes.
+#[test]
+fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
+    let issuer = Issuer::new();
+    let mut jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    jwks["keys"].as_array_mut().unwrap().remove(0);
+    let before = jwks.to_string();
+    let mut host = ready_host_with(&before);
+    let token = issuer.token("EdDSA", "one");
+    let (early, fate) = send(&mut host, &token);
+    assert_eq!(fate, Fate::Held);
+    host.tick_after(0);
+    let hurried = host.take_call(KEYS.0, KEYS.1);
+    let (late, fate) = send(&mut host, &token);
+    assert_eq!(fate, Fate::Held);
+    host.answer_call(&hurried, &before);
+    let unknown = "The access token names a key that its issuer does not have";
+    assert_refused(&host.fate(early), unknown);
+    assert_eq!(host.fate(late), Fate::Held);
+
+    for _ in 0..2 {
+        assert!(!host.has_call(KEYS.0, KEYS.1));
+        host.tick_after(1);
+    }
+    let next = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&next, &issuer.jwks());
+    assert_eq!(host.fate(late), passed());
 }
 
 #[test]

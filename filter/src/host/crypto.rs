@@ -81,8 +81,8 @@ impl HostVerifier for HostSignatures {
 fn call(public_key: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
     let mut arguments = Vec::with_capacity(public_key.len() + message.len() + signature.len() + 32);
     for (field, value) in [
-        (1, public_key),
-        (2, b"sha256".as_slice()),
+        (1, b"sha256".as_slice()),
+        (2, public_key),
         (3, signature),
         (4, message),
     ] {

@@ -124,6 +124,7 @@ fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Pa
                 .iter()
                 .map(|header| header.to_vec())
                 .collect(),
+            fetch_started: false,
             until: shared.tick() + TIMEOUT_SECONDS,
         },
     );
@@ -132,9 +133,9 @@ fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Pa
     Action::Pause
 }
 
-/// Decides about a request that has waited, and lets it go on or answers it. The host must have its context in
-/// effect.
-pub(super) fn resume(shared: &Shared, waited: &Waiting) {
+/// Decides about a request that has waited, and lets it go on, answers it, or has it wait on if it may. The host must
+/// have its context in effect.
+pub(super) fn resume(shared: &Shared, context_id: u32, mut waited: Waiting, patience: Patience) {
     let authorization: Vec<&[u8]> = waited.authorization.iter().map(Vec::as_slice).collect();
     let request = Request {
         method: &waited.method,
@@ -144,9 +145,18 @@ pub(super) fn resume(shared: &Shared, waited: &Waiting) {
     let outcome = shared
         .guard
         .borrow_mut()
-        .decide(request, Patience::Over, shared.tick(), now);
-    if execute(shared, outcome) == Action::Continue {
-        let _ = hostcalls::resume_http_request();
+        .decide(request, patience, shared.tick(), now);
+    match outcome.decision {
+        Decision::Wait { issuer, subject } if patience == Patience::Left => {
+            waited.source = (issuer, subject);
+            shared.waiting.borrow_mut().insert(context_id, waited);
+            shared.hurry();
+        }
+        _ => {
+            if execute(shared, outcome) == Action::Continue {
+                let _ = hostcalls::resume_http_request();
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::request::{RequestContext, resume};
 use super::shared::{Shared, TICK, Waiting};
 use crate::config::Config;
 use crate::fetch::TIMEOUT_SECONDS;
-use crate::guard::{Fetch, Guard, Subject};
+use crate::guard::{Fetch, Guard, Patience, Subject};
 use crate::keys::MAX_JWKS_BYTES;
 use crate::revocations::MAX_FEED_BYTES;
 
@@ -86,7 +86,7 @@ impl RootContext for Root {
             let _ = hostcalls::set_tick_period(TICK);
             let now = running.shared.take_time();
             running.fetch(now);
-            running.release(|waiting| waiting.until <= now);
+            running.release(|waiting| waiting.until <= now, |_| Patience::Over);
             let waiting = running.shared.waiting.borrow().len();
             let mut guard = running.shared.guard.borrow_mut();
             running.metrics.publish(&mut guard, waiting, now);
@@ -117,7 +117,10 @@ impl Running {
             ];
             let timeout = Duration::from_secs(TIMEOUT_SECONDS);
             match hostcalls::dispatch_http_call(&endpoint.cluster, headers, None, vec![], timeout) {
-                Ok(token) => drop(self.fetches.insert(token, fetch)),
+                Ok(token) => {
+                    self.await_fetch(&fetch);
+                    self.fetches.insert(token, fetch);
+                }
                 Err(_) => self.fetch_failed(
                     &fetch,
                     "the host knows no such cluster, or is not ready",
@@ -147,7 +150,16 @@ impl Running {
                         &format!("the answer cannot be used: {why}"),
                     ),
                 }
-                self.release(|waiting| waiting.source == (fetch.issuer, fetch.subject));
+                self.release(
+                    |waiting| waiting.source == (fetch.issuer, fetch.subject),
+                    |waited| {
+                        if waited.fetch_started {
+                            Patience::Over
+                        } else {
+                            Patience::Left
+                        }
+                    },
+                );
             }
             Err(why) => {
                 self.metrics.fetch(false);
@@ -164,7 +176,17 @@ impl Running {
         self.remark(fetch, LogLevel::Error, why);
         // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
         if known {
-            self.release(|waiting| waiting.source == (fetch.issuer, fetch.subject));
+            self.release(
+                |waiting| waiting.source == (fetch.issuer, fetch.subject),
+                |_| Patience::Over,
+            );
+        }
+    }
+
+    /// Notes that this fetch started after the requests that wait by now.
+    fn await_fetch(&self, fetch: &Fetch) {
+        for waiting in self.shared.waiting.borrow_mut().values_mut() {
+            waiting.fetch_started |= waiting.source == (fetch.issuer, fetch.subject);
         }
     }
 
@@ -187,8 +209,8 @@ impl Running {
         log::write(level, &line);
     }
 
-    /// Decides about the waiting requests that `which` names.
-    fn release(&self, which: impl Fn(&Waiting) -> bool) {
+    /// Decides about the waiting requests that `which` names; those with patience left may go on waiting.
+    fn release(&self, which: impl Fn(&Waiting) -> bool, patience: impl Fn(&Waiting) -> Patience) {
         let mut waiting = self.shared.waiting.borrow_mut();
         let released: Vec<(u32, Waiting)> =
             waiting.extract_if(|_, waiting| which(waiting)).collect();
@@ -198,7 +220,8 @@ impl Running {
         }
         for (context_id, waited) in released {
             if hostcalls::set_effective_context(context_id).is_ok() {
-                resume(&self.shared, &waited);
+                let patience = patience(&waited);
+                resume(&self.shared, context_id, waited, patience);
             }
         }
         let _ = hostcalls::set_effective_context(self.shared.root_context);

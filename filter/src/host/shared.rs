@@ -27,6 +27,8 @@ pub(super) struct Waiting {
     pub(super) method: Vec<u8>,
     pub(super) target: Vec<u8>,
     pub(super) authorization: Vec<Vec<u8>>,
+    /// Whether the fetch that ends next started after the request came: only then has it the last word.
+    pub(super) fetch_started: bool,
     /// When it is answered 503, in seconds since 1970.
     pub(super) until: u64,
 }

@@ -133,6 +133,12 @@ impl WasmHost {
         self.call::<_, ()>("proxy_on_tick", ROOT);
     }
 
+    /// Whether a fetch that goes there has been asked for.
+    pub(crate) fn has_call(&self, cluster: &str, path: &str) -> bool {
+        let mut calls = self.store.data().calls.iter();
+        calls.any(|call| call.cluster == cluster && call.path == path)
+    }
+
     /// The fetch that goes there; it must have been asked for.
     #[track_caller]
     pub(crate) fn take_call(&mut self, cluster: &str, path: &str) -> HttpCall {
