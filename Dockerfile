@@ -6,6 +6,8 @@ WORKDIR /source
 COPY rust-toolchain.toml ./
 RUN rustup target add wasm32-wasip1
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
+COPY filter/link.sh filter/
 COPY claims/Cargo.toml claims/
 COPY filter/Cargo.toml filter/
 COPY token-service/Cargo.toml token-service/
