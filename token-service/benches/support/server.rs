@@ -49,7 +49,12 @@ impl Server {
     }
 
     /// Stops it in order.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing tells when a signal is awaited"
+    )]
     pub(crate) fn stop(mut self) {
+        std::thread::sleep(Duration::from_millis(300));
         let pid = self.pid().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(told.unwrap().success());
