@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -181,7 +181,7 @@ impl AuditLog {
     /// The store's; what was not written waits on.
     pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
-            let batch: Vec<AuditEvent> = {
+            let batch: Arc<[AuditEvent]> = {
                 let mut waiting = self.waiting();
                 let most = waiting.len().min(BATCH);
                 waiting.drain(..most).collect()
@@ -189,10 +189,10 @@ impl AuditLog {
             if batch.is_empty() {
                 return Ok(());
             }
-            if let Err(error) = store.append_audit(batch.clone()).await {
+            if let Err(error) = store.append_audit(Arc::clone(&batch)).await {
                 let mut waiting = self.waiting();
-                for event in batch.into_iter().rev() {
-                    waiting.push_front(event);
+                for event in batch.iter().rev() {
+                    waiting.push_front(event.clone());
                 }
                 return Err(error);
             }

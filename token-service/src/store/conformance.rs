@@ -894,9 +894,17 @@ fn audit_event(number: u64) -> AuditEvent {
 
 pub(super) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
     let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
-    subject.store().append_audit(events(0..3)).await.unwrap();
+    subject
+        .store()
+        .append_audit(events(0..3).into())
+        .await
+        .unwrap();
     subject.restart().await;
-    subject.store().append_audit(events(3..5)).await.unwrap();
+    subject
+        .store()
+        .append_audit(events(3..5).into())
+        .await
+        .unwrap();
     let store = subject.store();
     let numbers = async |range, limit| {
         let records = store.audit(range, limit).await.unwrap();
@@ -939,10 +947,35 @@ pub(super) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     assert_eq!(store.forget_audit(all[3].0, 1).await.unwrap(), one);
     assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
     store.sweep(at(500), 100).await.unwrap();
-    store.append_audit(events(5..6)).await.unwrap();
+    store.append_audit(events(5..6).into()).await.unwrap();
     let rest = numbers(AuditRange::After(0), 100).await;
     assert_eq!(rest.len(), 1);
     assert!(all[4].0 < rest[0].0, "a sequence is never used again");
+
+    // Many at once.
+    store.append_audit(events(6..206).into()).await.unwrap();
+    let all = numbers(AuditRange::After(0), 1000).await;
+    assert_eq!(all.len(), 201);
+    assert_eq!(store.counts().await.unwrap().audit_entries, 201);
+    for start in [0, 1, 64, 65, 100, 199] {
+        let after = AuditRange::After(all[start].0);
+        assert_eq!(
+            numbers(after, 2).await,
+            all[start + 1..(start + 3).min(201)]
+        );
+        let mut before = all[start.saturating_sub(2)..start].to_vec();
+        before.reverse();
+        assert_eq!(
+            numbers(AuditRange::Before(Some(all[start].0)), 2).await,
+            before
+        );
+    }
+    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    assert_eq!(swept.removed, 70);
+    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    assert_eq!((swept.removed, swept.more), (30, false));
+    assert_eq!(numbers(AuditRange::After(0), 1000).await, all[100..]);
+    assert_eq!(store.counts().await.unwrap().audit_entries, 101);
 }
 
 pub(super) async fn rows_are_counted(subject: &mut impl Subject) {
@@ -950,7 +983,7 @@ pub(super) async fn rows_are_counted(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let store = subject.store();
     store.revoke_grant(grant.grant_id, at(1)).await.unwrap();
-    store.append_audit(vec![audit_event(0)]).await.unwrap();
+    store.append_audit([audit_event(0)].into()).await.unwrap();
     drop(store);
     subject.restart().await;
     let expected = Counts {

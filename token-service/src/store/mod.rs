@@ -18,6 +18,7 @@ pub mod session;
 pub mod signing_key;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -362,7 +363,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     // --- audit log ------------------------------------------------------------------------------
 
     /// Appends entries, in this order.
-    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError>;
 
     /// At most `limit` entries of the log.
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;

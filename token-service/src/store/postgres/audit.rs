@@ -1,5 +1,7 @@
 //! The audit log. Its sequences are handed out as those of the [revocation feed](super::revocations).
 
+use std::sync::Arc;
+
 use deadpool_postgres::GenericClient;
 
 use super::fault::Fault;
@@ -9,7 +11,7 @@ use crate::store::row::{RowError, decode, encode};
 use crate::store::{AuditEvent, AuditRange, AuditRecord, Swept};
 
 /// Appends entries behind the last one.
-pub(super) struct Append(pub(super) Vec<AuditEvent>);
+pub(super) struct Append(pub(super) Arc<[AuditEvent]>);
 
 impl Operation for Append {
     type Outcome = ();

@@ -26,7 +26,7 @@ mod value;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -388,7 +388,7 @@ impl Store for PostgresStore {
         self.statement(sessions::End(id)).await
     }
 
-    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
         self.transaction(audit::Append(events)).await
     }
 

@@ -1,4 +1,5 @@
-//! The audit log.
+//! The audit log. Entries that come together share a row: writing a row each would cost more than many of the requests
+//! that they tell of.
 
 use redb::{ReadTransaction, ReadableTable as _};
 
@@ -7,19 +8,31 @@ use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables, decode, encode};
 use crate::clock::Timestamp;
 use crate::store::{AuditEvent, AuditRange, AuditRecord, Swept};
 
+/// Entries of one row at most: what a reader of one entry has to decode.
+const ENTRIES_IN_A_ROW: usize = 64;
+
 /// Appends entries behind the last one.
 pub(super) fn append(tables: &mut Tables<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
     let meta = tables.meta.open()?;
-    let mut sequence = meta
+    let mut last = meta
         .get(LAST_AUDIT_KEY)?
         .map_or(0, |sequence| sequence.value());
-    let rows = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
-    for row in rows {
-        sequence += 1;
-        tables.audit.open()?.insert(sequence, row.as_slice())?;
+    for together in events.chunks(ENTRIES_IN_A_ROW) {
+        let row = encode(&together)?;
+        tables.audit.open()?.insert(last + 1, row.as_slice())?;
+        last += together.len() as u64;
     }
-    tables.meta.open()?.insert(LAST_AUDIT_KEY, sequence)?;
+    tables.meta.open()?.insert(LAST_AUDIT_KEY, last)?;
     Ok(())
+}
+
+/// The entries of the row that begins with `first`.
+fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
+    let events: Vec<AuditEvent> = decode(row)?;
+    Ok((first..)
+        .zip(events)
+        .map(|(sequence, event)| AuditRecord { sequence, event })
+        .collect())
 }
 
 /// A part of the log.
@@ -29,63 +42,99 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Vec<AuditRecord>, Fault> {
     let table = transaction.open_table(AUDIT)?;
-    let record = |entry: Result<(redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, &[u8]>), _>| {
-        let (sequence, event) = entry?;
-        Ok(AuditRecord {
-            sequence: sequence.value(),
-            event: decode(event.value())?,
-        })
-    };
+    let mut found = Vec::new();
     match range {
-        AuditRange::After(after) => table
-            .range(after.saturating_add(1)..)?
-            .take(limit)
-            .map(record)
-            .collect(),
-        AuditRange::Before(before) => table
-            .range(..before.unwrap_or(u64::MAX))?
-            .rev()
-            .take(limit)
-            .map(record)
-            .collect(),
+        AuditRange::After(after) => {
+            let wanted = after.saturating_add(1);
+            // Its row may begin before it.
+            let row = table.range(..=wanted)?.next_back().transpose()?;
+            let start = row.map_or(wanted, |(first, _)| first.value());
+            for row in table.range(start..)? {
+                if found.len() >= limit {
+                    break;
+                }
+                let (first, row) = row?;
+                let records = records(first.value(), row.value())?;
+                found.extend(records.into_iter().filter(|entry| entry.sequence > after));
+            }
+        }
+        AuditRange::Before(before) => {
+            let before = before.unwrap_or(u64::MAX);
+            for row in table.range(..before)?.rev() {
+                if found.len() >= limit {
+                    break;
+                }
+                let (first, row) = row?;
+                let records = records(first.value(), row.value())?;
+                let newest_first = records.into_iter().rev();
+                found.extend(newest_first.filter(|entry| entry.sequence < before));
+            }
+        }
     }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// How many entries there are: they are removed from the oldest on, so that no sequence between two of them is missing.
+pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
+    let table = transaction.open_table(AUDIT)?;
+    let (Some((first, _)), Some((last, row))) = (table.first()?, table.last()?) else {
+        return Ok(0);
+    };
+    let in_last_row = records(last.value(), row.value())?.len() as u64;
+    Ok(last.value() - first.value() + in_last_row)
 }
 
 /// Removes up to `limit` of the oldest entries that are kept no longer.
 pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
-    let mut expired = Vec::new();
-    for entry in tables.audit.open()?.range::<u64>(..)?.take(limit) {
-        let (sequence, event) = entry?;
-        let event: AuditEvent = decode(event.value())?;
-        if now <= event.expires_at {
-            break;
-        }
-        expired.push(sequence.value());
-    }
-    remove(tables, &expired)?;
-    Ok(expired.len())
+    remove_oldest(tables, limit, |entry| entry.event.expires_at < now)
 }
 
 /// Removes up to `limit` entries up to the sequence `last`.
 pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result<Swept, Fault> {
-    let sequences = tables
-        .audit
-        .open()?
-        .range(..=last)?
-        .take(limit)
-        .map(|entry| Ok(entry?.0.value()))
-        .collect::<Result<Vec<u64>, Fault>>()?;
-    remove(tables, &sequences)?;
+    let removed = remove_oldest(tables, limit, |entry| entry.sequence <= last)?;
     Ok(Swept {
-        removed: sequences.len(),
-        more: sequences.len() == limit,
+        removed,
+        more: removed == limit,
     })
 }
 
-fn remove(tables: &mut Tables<'_>, sequences: &[u64]) -> Result<(), Fault> {
+/// Removes entries from the oldest on, up to the first that stays.
+fn remove_oldest(
+    tables: &mut Tables<'_>,
+    limit: usize,
+    goes: impl Fn(&AuditRecord) -> bool,
+) -> Result<usize, Fault> {
     let table = tables.audit.open()?;
-    for sequence in sequences {
-        table.remove(sequence)?;
+    let mut removed = 0;
+    while removed < limit {
+        let Some((first, entries)) = table
+            .first()?
+            .map(|(first, row)| {
+                Ok::<_, Fault>((first.value(), records(first.value(), row.value())?))
+            })
+            .transpose()?
+        else {
+            break;
+        };
+        let gone = entries
+            .iter()
+            .take(limit - removed)
+            .take_while(|entry| goes(entry))
+            .count();
+        if gone == 0 {
+            break;
+        }
+        table.remove(first)?;
+        let rest: Vec<&AuditEvent> = entries
+            .iter()
+            .skip(gone)
+            .map(|entry| &entry.event)
+            .collect();
+        if !rest.is_empty() {
+            table.insert(first + gone as u64, encode(&rest)?.as_slice())?;
+        }
+        removed += gone;
     }
-    Ok(())
+    Ok(removed)
 }

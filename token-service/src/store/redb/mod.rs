@@ -36,8 +36,8 @@ use redb::{
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    AUDIT, CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS,
-    Tables, USERS, decode, decode_json,
+    CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS, Tables,
+    USERS, decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
@@ -389,7 +389,7 @@ impl Store for RedbStore {
             .await
     }
 
-    async fn append_audit(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
         self.write(move |tables, _| audit::append(tables, &events))
             .await
     }
@@ -409,7 +409,7 @@ impl Store for RedbStore {
                 grants: transaction.open_table(GRANTS)?.len()?,
                 sessions: transaction.open_table(SESSIONS)?.len()?,
                 revocations: transaction.open_table(REVOCATIONS)?.len()?,
-                audit_entries: transaction.open_table(AUDIT)?.len()?,
+                audit_entries: audit::count(transaction)?,
             })
         })
     }

@@ -70,8 +70,8 @@ pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
 /// What failures are counted for to the failures.
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
-/// Sequence to entry of the audit log.
-pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
+/// Sequence to that entry of the audit log and the next ones.
+pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit_log");
 
 /// Digest of a session's id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
