@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{Browser, OwnPair, WEB};
+use crate::support::{Browser, OwnPair, WEB, now};
 
 fn entries(pair: &OwnPair, arguments: &[&str]) -> Vec<Value> {
     let listed = pair.operate_json(&[&["audit", "--limit", "500"], arguments].concat());
@@ -29,9 +29,10 @@ fn a_flow_leaves_its_trail() {
     let first = WEB.exchange(&lobby, &code, None).text("refresh_token");
     let second = WEB.refresh(&lobby, &first).text("refresh_token");
     // Within the second of its first use it gets the same answer again.
-    until("the grace is over", || {
-        WEB.refresh(&lobby, &first).status == 400
-    });
+    let used_by = now();
+    until("the grace is over", || now() > used_by);
+    WEB.refresh(&lobby, &first)
+        .assert_error(400, "invalid_grant");
     WEB.refresh(&lobby, &second)
         .assert_error(400, "invalid_grant");
     WEB.exchange(&lobby, &code, None)
