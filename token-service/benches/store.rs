@@ -269,7 +269,7 @@ async fn main() {
 
     reuse(&folder.path().join("reuse.redb")).await;
 
-    for count in [million / 100, million] {
+    for count in [(million / 100).max(2048), million] {
         let path = folder.path().join(format!("{count}.redb"));
         let store = open(&path, Duration::ZERO);
         let filling = Instant::now();
