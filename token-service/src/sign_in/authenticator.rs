@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::random;
 use crate::registry::Username;
 use crate::service::Service;
-use crate::store::{SecondFactor, Session, SessionStage, StoreError};
+use crate::store::{SecondFactor, SessionStage, StoreError};
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
@@ -206,15 +206,8 @@ pub async fn accept(
         .store
         .set_second_factor(username.clone(), Some(second_factor))
         .await?;
-    let (expires_at, ends_at) = session::signed_in_until(&service.config.lifetimes, now);
-    let session = Session {
-        username: username.clone(),
-        stage: SessionStage::SignedIn,
-        amr: vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()],
-        authenticated_at: now,
-        expires_at,
-        ends_at,
-    };
+    let amr = vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()];
+    let session = session::signed_in(&service.config.lifetimes, username.clone(), amr, now);
     let id = session::start(service, session, Some(id)).await?;
     Ok(SetUpOutcome::Done {
         id,

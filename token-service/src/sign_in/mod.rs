@@ -19,7 +19,7 @@ use crate::random::RandomError;
 use crate::registry::Username;
 use crate::sealing::SealingError;
 use crate::service::Service;
-use crate::store::{Session, SessionStage, StoreError};
+use crate::store::{SessionStage, StoreError};
 
 use password::Turn;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
@@ -104,21 +104,13 @@ pub async fn with_password(
             .rehash_password(user.username.clone(), stored, stronger)
             .await?;
     }
-    let (stage, (expires_at, ends_at)) = if second_factor::is_owed(service, user).await? {
-        let until = now + session::SECOND_FACTOR_TIME;
-        (SessionStage::SecondFactorOwed, (until, until))
+    let (username, amr) = (user.username.clone(), vec![AMR_PASSWORD.to_owned()]);
+    let session = if second_factor::is_owed(service, user).await? {
+        session::second_factor_owed(username, amr, now)
     } else {
-        let until = session::signed_in_until(&service.config.lifetimes, now);
-        (SessionStage::SignedIn, until)
+        session::signed_in(&service.config.lifetimes, username, amr, now)
     };
-    let session = Session {
-        username: user.username.clone(),
-        stage,
-        amr: vec![AMR_PASSWORD.to_owned()],
-        authenticated_at: now,
-        expires_at,
-        ends_at,
-    };
+    let stage = session.stage;
     let id = session::start(service, session, replaces).await?;
     Ok(PasswordOutcome::Begun(id, stage))
 }

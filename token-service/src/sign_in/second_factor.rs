@@ -11,7 +11,7 @@ use super::{AMR_RECOVERY_CODE, AMR_TOTP, SignInError, recovery, totp};
 use crate::clock::Timestamp;
 use crate::registry::{User, Username};
 use crate::service::Service;
-use crate::store::{Claim, Session, SessionStage, StoreError};
+use crate::store::{Claim, SessionStage, StoreError};
 
 /// The outcome of a second factor.
 #[must_use]
@@ -154,15 +154,8 @@ pub async fn with_second_factor(
     attempt.forgive().await?;
     let mut amr = session.amr;
     amr.push(method.to_owned());
-    let (expires_at, ends_at) = session::signed_in_until(&service.config.lifetimes, now);
-    let complete = Session {
-        username: session.username.clone(),
-        stage: SessionStage::SignedIn,
-        amr,
-        authenticated_at: now,
-        expires_at,
-        ends_at,
-    };
+    let lifetimes = &service.config.lifetimes;
+    let complete = session::signed_in(lifetimes, session.username.clone(), amr, now);
     let id = session::start(service, complete, Some(id)).await?;
     Ok(SecondFactorOutcome::SignedIn {
         id,

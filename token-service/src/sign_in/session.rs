@@ -7,11 +7,12 @@ use crate::clock::Timestamp;
 use crate::config::Lifetimes;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
+use crate::registry::Username;
 use crate::service::Service;
 use crate::store::{Session, SessionStage, StoreError};
 
 /// How long a sign-in waits for its second factor.
-pub(super) const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
+const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// A use extends a session when a tenth of its idle lifetime has passed.
 const EXTEND_AFTER_PART: u32 = 10;
@@ -60,10 +61,35 @@ pub(super) async fn start(
     Ok(id)
 }
 
-/// Lifetimes of a session that begins at `now`.
-pub(super) fn signed_in_until(lifetimes: &Lifetimes, now: Timestamp) -> (Timestamp, Timestamp) {
+/// The session of somebody who has proven who they are at `now`, by the methods in `amr`.
+pub(super) fn signed_in(
+    lifetimes: &Lifetimes,
+    username: Username,
+    amr: Vec<String>,
+    now: Timestamp,
+) -> Session {
     let ends_at = now + lifetimes.session;
-    (ends_at.min(now + lifetimes.session_idle), ends_at)
+    Session {
+        username,
+        stage: SessionStage::SignedIn,
+        amr,
+        authenticated_at: now,
+        expires_at: ends_at.min(now + lifetimes.session_idle),
+        ends_at,
+    }
+}
+
+/// The session of somebody whose password was right at `now`, and who owes the second factor.
+pub(super) fn second_factor_owed(username: Username, amr: Vec<String>, now: Timestamp) -> Session {
+    let until = now + SECOND_FACTOR_TIME;
+    Session {
+        username,
+        stage: SessionStage::SecondFactorOwed,
+        amr,
+        authenticated_at: now,
+        expires_at: until,
+        ends_at: until,
+    }
 }
 
 /// Until when a session lives on that is used at `now`; `None` when that is hardly later than without. A write for each
@@ -99,7 +125,6 @@ pub async fn live(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Username;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_seconds(1_800_000_000 + seconds)

@@ -95,6 +95,15 @@ pub struct SecondFactor {
     pub recovery_codes: Vec<Digest>,
 }
 
+impl SecondFactor {
+    /// Takes a recovery code away; says whether it was left.
+    pub fn use_up(&mut self, code: &Digest) -> bool {
+        let before = self.recovery_codes.len();
+        self.recovery_codes.retain(|left| left != code);
+        self.recovery_codes.len() < before
+    }
+}
+
 impl std::fmt::Debug for SecondFactor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

@@ -63,11 +63,7 @@ impl Operation for ClaimRecoveryCode {
             return Ok(Claim::AlreadyClaimed);
         };
         let mut second_factor: SecondFactor = decode(row.try_get(0)?)?;
-        let before = second_factor.recovery_codes.len();
-        second_factor
-            .recovery_codes
-            .retain(|left| *left != self.code);
-        if second_factor.recovery_codes.len() == before {
+        if !second_factor.use_up(&self.code) {
             return Ok(Claim::AlreadyClaimed);
         }
         let sql = "UPDATE second_factors SET body = $2 WHERE username = $1";

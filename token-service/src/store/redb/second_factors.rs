@@ -31,9 +31,7 @@ pub(super) fn claim_recovery_code(
         Some(row) => decode(row.value())?,
         None => return Ok(Claim::AlreadyClaimed),
     };
-    let before = second_factor.recovery_codes.len();
-    second_factor.recovery_codes.retain(|left| left != code);
-    if second_factor.recovery_codes.len() == before {
+    if !second_factor.use_up(code) {
         return Ok(Claim::AlreadyClaimed);
     }
     put(tables, username, &second_factor)?;
