@@ -494,9 +494,13 @@ pub(super) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut im
     let store = subject.store();
     let other = signing_key("another", Algorithm::Es256, at(2));
     assert!(store.add_signing_key(other.clone(), None).await.unwrap());
+    let mut successor = signing_key("a successor", Algorithm::Es256, at(2));
+    successor.signs_from = at(5);
+    let added = store.add_signing_key(successor.clone(), Some(at(2))).await;
+    assert!(added.unwrap());
     let keys = store.signing_keys().await.unwrap();
-    assert_eq!(keys.len(), 3);
-    assert_eq!(keys.last(), Some(&other), "oldest first");
+    assert_eq!(keys.len(), 4);
+    assert_eq!(keys[2..], [other, successor], "oldest first");
 }
 
 pub(super) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut impl Subject) {

@@ -22,6 +22,18 @@ pub struct SealedSigningKey {
     pub retired_at: Option<Timestamp>,
 }
 
+impl SealedSigningKey {
+    /// Puts keys in the order in which they sign; times are whole seconds, so two may have been made at the same one.
+    pub(super) fn oldest_first(mut keys: Vec<Self>) -> Vec<Self> {
+        keys.sort_by(|one, other| one.age().cmp(&other.age()));
+        keys
+    }
+
+    fn age(&self) -> (Timestamp, Timestamp, &str) {
+        (self.created_at, self.signs_from, &self.kid)
+    }
+}
+
 impl std::fmt::Debug for SealedSigningKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

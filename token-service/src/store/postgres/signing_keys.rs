@@ -77,11 +77,12 @@ impl Operation for All {
     type Outcome = Vec<SealedSigningKey>;
 
     async fn run(&self, client: &impl GenericClient) -> Result<Vec<SealedSigningKey>, Fault> {
-        let sql = "SELECT body FROM signing_keys ORDER BY created_at, kid";
+        let sql = "SELECT body FROM signing_keys";
         let found = query(client, sql, &[]).await?;
-        found
+        let keys: Result<_, Fault> = found
             .iter()
             .map(|row| Ok(decode_json(row.try_get(0)?)?))
-            .collect()
+            .collect();
+        Ok(SealedSigningKey::oldest_first(keys?))
     }
 }

@@ -166,7 +166,7 @@ impl Store for RedbStore {
 
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
         self.read(|transaction| {
-            Ok(signing_keys::oldest_first(all_json(
+            Ok(SealedSigningKey::oldest_first(all_json(
                 transaction,
                 SIGNING_KEYS,
             )?))

@@ -49,9 +49,3 @@ pub(super) fn retire(
 pub(super) fn forget(tables: &mut Tables<'_>, kid: &str) -> Result<bool, Fault> {
     Ok(tables.signing_keys.open()?.remove(kid)?.is_some())
 }
-
-/// By age, then by identifier.
-pub(super) fn oldest_first(mut keys: Vec<SealedSigningKey>) -> Vec<SealedSigningKey> {
-    keys.sort_by(|one, other| (one.created_at, &one.kid).cmp(&(other.created_at, &other.kid)));
-    keys
-}
