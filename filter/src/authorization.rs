@@ -5,8 +5,8 @@
 pub enum Credentials<'a> {
     /// No `Authorization` header, or one of another scheme.
     None,
-    /// A bearer token, unread.
-    Bearer(&'a str),
+    /// What stands where a bearer token belongs; [`bearer_token`] says whether it is one.
+    Bearer(&'a [u8]),
 }
 
 /// Credentials that cannot be read: 400, RFC 6750 §3.1 `invalid_request`.
@@ -22,7 +22,7 @@ pub enum MalformedCredentials {
 /// Reads all `Authorization` headers of a request, as sent.
 ///
 /// # Errors
-/// [`MalformedCredentials`].
+/// [`MalformedCredentials::Several`].
 pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCredentials> {
     let header = match headers {
         [] => return Ok(Credentials::None),
@@ -36,17 +36,23 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
     if !scheme.eq_ignore_ascii_case(b"bearer") {
         return Ok(Credentials::None);
     }
-    let token = rest.trim_ascii();
+    Ok(Credentials::Bearer(rest.trim_ascii()))
+}
+
+/// The token, if it has the characters of one. That takes a look at each of them, so a token that is known already is
+/// better found before.
+///
+/// # Errors
+/// [`MalformedCredentials::Token`].
+pub fn bearer_token(credentials: &[u8]) -> Result<&str, MalformedCredentials> {
     let legal = |byte: &u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
     };
-    if token.is_empty() || !token.iter().all(legal) {
+    if credentials.is_empty() || !credentials.iter().all(legal) {
         return Err(MalformedCredentials::Token);
     }
-    std::str::from_utf8(token)
-        .map(Credentials::Bearer)
-        .map_err(|_| MalformedCredentials::Token)
+    std::str::from_utf8(credentials).map_err(|_| MalformedCredentials::Token)
 }
 
 #[cfg(test)]
@@ -63,7 +69,7 @@ mod tests {
         ] {
             assert_eq!(
                 read(&[header.as_bytes()]),
-                Ok(Credentials::Bearer("a.b.c")),
+                Ok(Credentials::Bearer(b"a.b.c".as_slice())),
                 "{header}"
             );
         }
@@ -92,12 +98,16 @@ mod tests {
             b"Bearer \xff",
             b"bearer \"a\"",
         ] {
+            let Ok(Credentials::Bearer(credentials)) = read(&[header]) else {
+                panic!("{header:?}");
+            };
             assert_eq!(
-                read(&[header]),
+                bearer_token(credentials),
                 Err(MalformedCredentials::Token),
                 "{header:?}"
             );
         }
+        assert_eq!(bearer_token(b"a.b-_.~+/="), Ok("a.b-_.~+/="));
         let twice = [b"Bearer a.b.c".as_slice(), b"Bearer a.b.c"];
         assert_eq!(read(&twice), Err(MalformedCredentials::Several));
         assert_eq!(

@@ -36,7 +36,7 @@ pub struct CachedToken {
 
 #[derive(Debug)]
 struct Entry {
-    token: Box<str>,
+    token: Box<[u8]>,
     used: u64,
     cached: CachedToken,
 }
@@ -63,8 +63,8 @@ impl TokenCache {
 
     /// The slot of a token, by the last bytes of its signature: they are as good as random, and no hash over the
     /// whole token is needed because the whole token is compared afterwards.
-    fn slot(&mut self, token: &str) -> Option<&mut [Option<Entry>; WAYS]> {
-        let last = token.as_bytes().last_chunk::<8>()?;
+    fn slot(&mut self, token: &[u8]) -> Option<&mut [Option<Entry>; WAYS]> {
+        let last = token.last_chunk::<8>()?;
         // Eight characters of base64url hold 48 bits, the last of them maybe fewer: mix them (Fibonacci hashing).
         let mixed = u64::from_le_bytes(*last).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let index = usize::try_from(mixed.checked_rem(self.slots.len() as u64)?).ok()?;
@@ -72,20 +72,20 @@ impl TokenCache {
     }
 
     /// The entry of exactly this token.
-    pub fn get(&mut self, token: &str) -> Option<&mut CachedToken> {
+    pub fn get(&mut self, token: &[u8]) -> Option<&mut CachedToken> {
         self.uses += 1;
         let uses = self.uses;
         let entry = self
             .slot(token)?
             .iter_mut()
             .flatten()
-            .find(|entry| *entry.token == *token)?;
+            .find(|entry| same(&entry.token, token))?;
         entry.used = uses;
         Some(&mut entry.cached)
     }
 
     /// Remembers a verified token, in place of the least recently used one of its slot.
-    pub fn insert(&mut self, token: &str, cached: CachedToken) {
+    pub fn insert(&mut self, token: &[u8], cached: CachedToken) {
         if token.len() > MAX_CACHED_TOKEN {
             return;
         }
@@ -94,7 +94,7 @@ impl TokenCache {
             return;
         };
         let place = slot.iter_mut().min_by_key(|entry| match entry {
-            Some(entry) if *entry.token == *token => 0,
+            Some(entry) if same(&entry.token, token) => 0,
             None => 1,
             Some(entry) => entry.used.saturating_add(2),
         });
@@ -108,13 +108,30 @@ impl TokenCache {
     }
 
     /// Forgets a token.
-    pub fn remove(&mut self, token: &str) {
+    pub fn remove(&mut self, token: &[u8]) {
         if let Some(slot) = self.slot(token) {
             for entry in slot {
-                entry.take_if(|entry| *entry.token == *token);
+                entry.take_if(|entry| same(&entry.token, token));
             }
         }
     }
+}
+
+/// Whether two tokens are the same. The libraries' own comparison goes byte by byte in WebAssembly, which takes longer than
+/// all else that a known token needs.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let ((blocks, end), (other_blocks, other_end)) =
+        (one.as_chunks::<64>(), other.as_chunks::<64>());
+    one.len() == other.len()
+        && blocks.iter().zip(other_blocks).all(|(block, other)| {
+            let (words, others) = (block.as_chunks::<8>().0, other.as_chunks::<8>().0);
+            let differing = words
+                .iter()
+                .zip(others)
+                .map(|(word, other)| u64::from_ne_bytes(*word) ^ u64::from_ne_bytes(*other));
+            differing.fold(0, |all, bits| all | bits) == 0
+        })
+        && end == other_end
 }
 
 #[cfg(test)]
@@ -144,13 +161,13 @@ mod tests {
     }
 
     fn issuer(cache: &mut TokenCache, token: &str) -> Option<usize> {
-        cache.get(token).map(|cached| cached.issuer)
+        cache.get(token.as_bytes()).map(|cached| cached.issuer)
     }
 
     #[test]
     fn a_look_alike_does_not_hit() {
         let mut cache = TokenCache::new(100);
-        cache.insert("header.body.signature", cached(1));
+        cache.insert(b"header.body.signature", cached(1));
         assert_eq!(issuer(&mut cache, "header.body.signature"), Some(1));
         for other in [
             "Header.body.signature",
@@ -168,22 +185,22 @@ mod tests {
         let mut cache = TokenCache::new(WAYS);
         let token = |number: usize| format!("token number {number:08}");
         for number in 0..WAYS {
-            cache.insert(&token(number), cached(number));
+            cache.insert(token(number).as_bytes(), cached(number));
         }
         assert_eq!(issuer(&mut cache, &token(0)), Some(0));
-        cache.insert(&token(WAYS), cached(WAYS));
+        cache.insert(token(WAYS).as_bytes(), cached(WAYS));
         assert_eq!(issuer(&mut cache, &token(0)), Some(0));
-        let left = (0..=WAYS).filter(|number| cache.get(&token(*number)).is_some());
+        let left = (0..=WAYS).filter(|number| cache.get(token(*number).as_bytes()).is_some());
         assert_eq!(left.count(), WAYS);
     }
 
     #[test]
     fn a_token_is_replaced_and_removed() {
         let mut cache = TokenCache::new(100);
-        cache.insert("header.body.signature", cached(1));
-        cache.insert("header.body.signature", cached(2));
+        cache.insert(b"header.body.signature", cached(1));
+        cache.insert(b"header.body.signature", cached(2));
         assert_eq!(issuer(&mut cache, "header.body.signature"), Some(2));
-        cache.remove("header.body.signature");
+        cache.remove(b"header.body.signature");
         assert_eq!(issuer(&mut cache, "header.body.signature"), None);
     }
 
@@ -191,10 +208,10 @@ mod tests {
     fn nothing_is_kept_beyond_the_bounds() {
         let long = "x".repeat(MAX_CACHED_TOKEN + 1);
         let mut cache = TokenCache::new(100);
-        cache.insert(&long, cached(1));
+        cache.insert(long.as_bytes(), cached(1));
         assert_eq!(issuer(&mut cache, &long), None);
         let mut none = TokenCache::new(0);
-        none.insert("header.body.signature", cached(1));
+        none.insert(b"header.body.signature", cached(1));
         assert_eq!(issuer(&mut none, "header.body.signature"), None);
     }
 }

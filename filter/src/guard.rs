@@ -144,11 +144,12 @@ impl Guard {
     #[must_use]
     pub fn new(mut config: Config) -> Self {
         let issuers = config.issuers.iter_mut().map(IssuerState::new).collect();
-        let names = config.issuers.iter().enumerate();
+        let mut by_name = BTreeMap::new();
+        for (index, issuer) in config.issuers.iter().enumerate() {
+            by_name.insert(issuer.issuer.clone(), index);
+        }
         Self {
-            by_name: names
-                .map(|(index, issuer)| (issuer.issuer.clone(), index))
-                .collect(),
+            by_name,
             stripped: Stripped::new(&config),
             issuers,
             cache: TokenCache::new(config.token_cache_entries),
@@ -224,15 +225,15 @@ impl Guard {
                 Access::Token { scopes } => scopes,
             },
         };
-        let token = match authorization::read(request.authorization) {
+        let credentials = match authorization::read(request.authorization) {
             Err(malformed) => return Denial::Credentials(malformed).into(),
             Ok(Credentials::None) => return Denial::NoToken.into(),
             Ok(Credentials::Bearer(_)) if has_query_token(request.target) => {
                 return Denial::TwoTokens.into();
             }
-            Ok(Credentials::Bearer(token)) => token,
+            Ok(Credentials::Bearer(credentials)) => credentials,
         };
-        if let Some(hit) = self.cache.get(token) {
+        if let Some(hit) = self.cache.get(credentials) {
             match self.issuers.get(hit.issuer) {
                 Some(issuer) if issuer.still_good(hit, &self.config, tick) => {
                     self.counts.cache_hits += 1;
@@ -249,9 +250,13 @@ impl Guard {
                     };
                 }
                 // The full way says what is wrong with it now.
-                _ => self.cache.remove(token),
+                _ => self.cache.remove(credentials),
             }
         }
+        let token = match authorization::bearer_token(credentials) {
+            Ok(token) => token,
+            Err(malformed) => return Denial::Credentials(malformed).into(),
+        };
         self.counts.cache_misses += 1;
         let now = clock();
         let parsed = match ParsedToken::parse(token, &self.config.issuers, &self.by_name) {
@@ -295,7 +300,7 @@ impl Guard {
                 let headers = Rc::clone(&cached.headers);
                 let token_reference = Rc::clone(&cached.reference);
                 let permitted = require(scopes, &cached.scopes);
-                self.cache.insert(token, cached);
+                self.cache.insert(credentials, cached);
                 let decision = match permitted {
                     Ok(()) => {
                         self.counts.allowed += 1;

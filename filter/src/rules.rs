@@ -129,6 +129,9 @@ pub fn find<'a>(
         Some(end) => target.split_at(end).0,
         None => target,
     };
+    if is_plain(path) {
+        return Ok(rule_for(rules, method, path));
+    }
     if refuses(path) {
         return Err(AmbiguousPath);
     }
@@ -162,30 +165,36 @@ fn rule_for<'a>(rules: &'a [Rule], method: &[u8], path: &[u8]) -> Option<&'a Rul
         .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
 }
 
+/// Whether nobody could read a path in another way: the usual case, told in one look.
+fn is_plain(path: &[u8]) -> bool {
+    let mut before = b' ';
+    path.first() == Some(&b'/')
+        && path.iter().all(|byte| {
+            let after_slash = std::mem::replace(&mut before, *byte) == b'/';
+            match byte {
+                b'/' => !after_slash,
+                b'-' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => true,
+                _ => false,
+            }
+        })
+}
+
 /// Whether a path, before or after decoding, is one that servers are known to read differently.
 fn refuses(path: &[u8]) -> bool {
-    if path.is_empty() {
-        return true;
-    }
-    let mut segments = path.split(|byte| *byte == b'/');
-    // The text before the first slash; `*` is the asterisk form of OPTIONS, which no rule can name.
-    if segments.next() != Some(b"".as_slice()) && path != b"*" {
-        return true;
-    }
-    let inner: Vec<&[u8]> = segments.collect();
-    let last = inner.len().saturating_sub(1);
-    let empty_segment = inner
-        .iter()
-        .enumerate()
-        .any(|(index, segment)| segment.is_empty() && index != last);
-    let dot_segment = inner.iter().any(|segment| {
+    let Some(inner) = path.strip_prefix(b"/") else {
+        // The asterisk form of OPTIONS, which no rule can name.
+        return path != b"*";
+    };
+    let mut segments = inner.split(|byte| *byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
         let name = segment.split(|byte| *byte == b';').next();
-        matches!(name, Some(b"." | b".."))
-    });
-    let strange = path
-        .iter()
-        .any(|byte| matches!(byte, 0..=0x1f | 0x7f | b'\\' | b'#'));
-    empty_segment || dot_segment || strange || has_encoded_separator(path)
+        let empty_within = segment.is_empty() && segments.peek().is_some();
+        if empty_within || matches!(name, Some(b"." | b"..")) {
+            return true;
+        }
+    }
+    let strange = |byte: &u8| matches!(byte, 0..=0x1f | 0x7f | b'\\' | b'#');
+    path.iter().any(strange) || has_encoded_separator(path)
 }
 
 /// `%2f` and `%5c`, which some servers decode before they split the path, and `%25`, which hides another layer.
@@ -213,6 +222,8 @@ fn without_parameters(path: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rule(pattern: PathPattern, methods: &[&str], scope: &str) -> Rule {
@@ -340,6 +351,18 @@ mod tests {
         }
         for good in ["/", "/a", "/a/", "/.well-known/x"] {
             assert_eq!(prefix(good).check(), Ok(()), "{good}");
+        }
+    }
+
+    proptest! {
+        /// The quick look accepts nothing that the thorough one would question.
+        #[test]
+        fn a_plain_path_can_be_read_in_one_way_only(path in "[/a.%2;~#*\\\\]{0,12}") {
+            let path = path.as_bytes();
+            if is_plain(path) {
+                prop_assert!(!refuses(path));
+                prop_assert!(!path.iter().any(|byte| matches!(byte, b'%' | b';')));
+            }
         }
     }
 }

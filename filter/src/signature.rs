@@ -10,10 +10,23 @@ use std::fmt;
 use claims::Algorithm;
 use p256::ecdsa::signature::Verifier as _;
 use p256::pkcs8::EncodePublicKey as _;
-use rsa::pkcs1v15;
+use rsa::Pkcs1v15Sign;
 use rsa::pkcs8::EncodePublicKey as _;
-use rsa::sha2::Sha256;
-use rsa::signature::Verifier as _;
+use sha2::{Digest as _, Sha256};
+
+/// What stands before a SHA-256 digest in a PKCS#1 v1.5 signature (RFC 8017 §9.2, note 1).
+const SHA256_DIGEST_INFO: [u8; 19] = [
+    0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05,
+    0x00, 0x04, 0x20,
+];
+
+/// The scheme of RS256. The library has one of its own, which comes with another copy of SHA-256.
+fn pkcs1v15_sha256() -> Pkcs1v15Sign {
+    Pkcs1v15Sign {
+        hash_len: Some(<Sha256 as sha2::Digest>::output_size()),
+        prefix: SHA256_DIGEST_INFO.into(),
+    }
+}
 
 /// The host's own signature verification, where it has one.
 pub trait HostVerifier: fmt::Debug {
@@ -52,7 +65,7 @@ pub enum SignatureKey {
     /// RSA, PKCS#1 v1.5 with SHA-256.
     Rsa {
         /// For this module.
-        key: Box<pkcs1v15::VerifyingKey<Sha256>>,
+        key: Box<rsa::RsaPublicKey>,
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
@@ -98,7 +111,7 @@ impl SignatureKey {
         let key = rsa::RsaPublicKey::new(number(modulus), number(exponent)).map_err(|_| REFUSAL)?;
         let spki = key.to_public_key_der().map_err(|_| REFUSAL)?;
         Ok(Self::Rsa {
-            key: Box::new(pkcs1v15::VerifyingKey::new(key)),
+            key: Box::new(key),
             spki: spki.into_vec(),
         })
     }
@@ -130,8 +143,8 @@ impl SignatureKey {
             Self::Rsa { key, spki } => host
                 .verify(Algorithm::Rs256, spki, message, signature)
                 .unwrap_or_else(|| {
-                    pkcs1v15::Signature::try_from(signature)
-                        .is_ok_and(|signature| key.verify(message, &signature).is_ok())
+                    let digest = Sha256::digest(message);
+                    key.verify(pkcs1v15_sha256(), &digest, signature).is_ok()
                 }),
         }
     }

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::support::{Fate, WasmHost};
+use crate::support::{Fate, OTHER_ROOT, ROOT, WasmHost};
 
 const NOW: u64 = 1_800_000_000;
 const KEYS: (&str, &str) = ("token-service", "/auth/jwks");
@@ -49,11 +49,16 @@ impl Issuer {
     }
 
     fn token(&self, algorithm: &str, jti: &str) -> String {
+        self.token_since(algorithm, jti, NOW)
+    }
+
+    /// A token of one hour.
+    fn token_since(&self, algorithm: &str, jti: &str, iat: u64) -> String {
         let header = json!({"typ": "at+jwt", "alg": algorithm, "kid": algorithm});
         let claims = json!({
             "iss": "https://lobby.example.com", "aud": "https://api.example.com",
             "sub": "ada@example.com", "client_id": "web", "user_id": "1879048401", "scope": "projects",
-            "iat": NOW, "exp": NOW + 3600, "jti": jti, "grant_id": "grant-1",
+            "iat": iat, "exp": iat + 3600, "jti": jti, "grant_id": "grant-1",
         });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let input = format!("{}.{}", part(&header), part(&claims));
@@ -93,6 +98,7 @@ fn configuration() -> String {
 fn host() -> WasmHost {
     let mut host = WasmHost::load(NOW);
     assert!(host.configure(&configuration()), "{}", host.log());
+    assert_ne!(host.tick_milliseconds(), 0, "ticks are asked for");
     host.tick_after(0);
     host
 }
@@ -252,5 +258,92 @@ fn a_bad_configuration_is_refused_with_every_problem() {
     assert!(!host.configure(r#"{"issuers": [], "rules": [], "realms": "api"}"#));
     for problem in ["issuers: ", "rules: ", "realms: is not known"] {
         assert!(host.log().contains(problem), "{}", host.log());
+    }
+}
+
+/// A plugin that is mounted twice runs in one VM: each request is judged by its own root's configuration.
+#[test]
+fn two_configurations_in_one_vm_keep_apart() {
+    let issuer = Issuer::new();
+    let mut host = ready_host(&issuer);
+    let jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    let other = json!({
+        "issuers": [{
+            "issuer": "https://lobby.example.com",
+            "audiences": ["https://other.example.com"],
+            "jwks": jwks,
+        }],
+        "rules": [{"path": "/public", "access": "anonymous"}, {"path_prefix": "/api/"}],
+    });
+    assert!(host.configure_root(OTHER_ROOT, &other.to_string()));
+    let bearer = format!("Bearer {}", issuer.token("EdDSA", "one"));
+    let at = |path| {
+        [
+            (":method", "GET"),
+            (":path", path),
+            ("authorization", &bearer),
+        ]
+    };
+    let mut answers = Vec::new();
+    for root in [ROOT, OTHER_ROOT] {
+        for path in ["/api/projects", "/public"] {
+            let (context, fate) = host.request_under(root, &at(path));
+            host.end(context);
+            answers.push(match fate {
+                Fate::Passed(_) => 200,
+                Fate::Answered(status, _) => status,
+                Fate::Held => panic!("{path} waits"),
+            });
+        }
+    }
+    assert_eq!(answers, [200, 403, 401, 200]);
+
+    // The other one goes; requests of a root that is not there are refused.
+    host.end(OTHER_ROOT);
+    let (_, fate) = host.request_under(OTHER_ROOT, &at("/public"));
+    assert_eq!(fate, Fate::Answered(503, String::new()));
+    assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
+}
+
+/// Whatever a host fails to do, the filter does not crash, and lets nothing pass that it should not.
+#[test]
+fn a_host_that_fails_gets_nothing_past_the_filter() {
+    let issuer = Issuer::new();
+    let functions = WasmHost::functions();
+    assert!(functions.len() > 10, "{functions:?}");
+    let mut keeping: Value = serde_json::from_str(&configuration()).unwrap();
+    keeping["forward_authorization"] = json!(true);
+    let each = |function| [configuration(), keeping.to_string()].map(|text| (function, text));
+    for (function, configuration) in functions.iter().flat_map(each) {
+        let mut host = WasmHost::load_refusing(NOW, Some(function));
+        if !host.configure(&configuration) {
+            continue;
+        }
+        host.tick_after(0);
+        for (cluster, path, body) in [
+            (KEYS.0, KEYS.1, issuer.jwks()),
+            (
+                FEED,
+                "/revocations?since=0",
+                r#"{"revocations":[],"last":0}"#.to_owned(),
+            ),
+        ] {
+            if host.has_call(cluster, path) {
+                let call = host.take_call(cluster, path);
+                host.answer_call(&call, &body);
+            }
+        }
+        let expired = issuer.token_since("EdDSA", "expired", NOW - 7200);
+        for bad in ["", "nonsense", &expired] {
+            let fate = decide(&mut host, bad);
+            assert!(!matches!(fate, Fate::Passed(_)), "{function}: {fate:?}");
+        }
+        for _ in 0..2 {
+            if let Fate::Passed(mut headers) = decide(&mut host, &issuer.token("EdDSA", "good")) {
+                headers.remove("authorization");
+                assert_eq!(Fate::Passed(headers), passed(), "{function}");
+            }
+        }
+        host.tick_after(10);
     }
 }

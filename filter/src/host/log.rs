@@ -1,7 +1,6 @@
 //! One line of JSON per refusal, at most so many a second, without token and personal data.
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::LogLevel;
+use abi::host::{self, LogLevel};
 use serde_json::json;
 
 use crate::answers::Denial;
@@ -42,5 +41,5 @@ impl Log {
 
 /// Writes a line; a host that does not take it has other troubles.
 pub(super) fn write(level: LogLevel, line: &str) {
-    let _ = hostcalls::log(level, line);
+    let _ = host::log(level, line);
 }

@@ -1,9 +1,6 @@
 //! Counts in the host's metrics, brought there with each tick: the way of a request calls none.
 
-use std::collections::BTreeMap;
-
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::MetricType;
+use abi::host::{self, MetricType};
 
 use super::crypto::HostSignatures;
 use crate::answers::Denial;
@@ -12,8 +9,8 @@ use crate::guard::{Counts, Guard};
 /// The metrics by name. A host that refuses one does without it.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    counters: BTreeMap<String, u32>,
-    gauges: BTreeMap<&'static str, u32>,
+    counters: Vec<(String, u32)>,
+    gauges: Vec<(&'static str, u32)>,
 }
 
 const COUNTERS: [&str; 5] = [
@@ -58,14 +55,14 @@ impl Metrics {
         Self {
             counters: names
                 .filter_map(|name| {
-                    let id = hostcalls::define_metric(MetricType::Counter, &name).ok()?;
+                    let id = host::define_metric(MetricType::Counter, &name).ok()?;
                     Some((name, id))
                 })
                 .collect(),
             gauges: GAUGES
                 .into_iter()
                 .filter_map(|name| {
-                    let id = hostcalls::define_metric(MetricType::Gauge, name).ok()?;
+                    let id = host::define_metric(MetricType::Gauge, name).ok()?;
                     Some((name, id))
                 })
                 .collect(),
@@ -74,22 +71,22 @@ impl Metrics {
 
     fn count(&self, name: &str, by: u64) {
         if by > 0
-            && let Some(id) = self.counters.get(name)
+            && let Some((_, id)) = self.counters.iter().find(|(known, _)| known == name)
         {
-            let _ = hostcalls::increment_metric(*id, i64::try_from(by).unwrap_or(i64::MAX));
+            let _ = host::increment_metric(*id, by);
         }
     }
 
     fn set(&self, name: &'static str, value: u64) {
-        if let Some(id) = self.gauges.get(name) {
-            let _ = hostcalls::record_metric(*id, value);
+        if let Some((_, id)) = self.gauges.iter().find(|(known, _)| *known == name) {
+            let _ = host::record_metric(*id, value);
         }
     }
 
     /// Which signatures the host checks.
-    pub(super) fn host_signatures(&self, host: HostSignatures) {
-        self.set(HOST_RS256, u64::from(host.rs256));
-        self.set(HOST_ES256, u64::from(host.es256));
+    pub(super) fn host_signatures(&self, signatures: HostSignatures) {
+        self.set(HOST_RS256, u64::from(signatures.rs256));
+        self.set(HOST_ES256, u64::from(signatures.es256));
     }
 
     /// A fetch came to its end.

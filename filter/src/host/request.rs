@@ -1,10 +1,6 @@
 //! The way of one request through the host.
 
-use std::rc::Rc;
-
-use proxy_wasm::hostcalls;
-use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::{Action, Bytes, MapType};
+use abi::{Action, host};
 
 use super::shared::{MAX_WAITING, Shared, Waiting, now};
 use crate::access_log;
@@ -16,105 +12,86 @@ use crate::verify::TokenReference;
 
 const AUTHORIZATION: &str = "authorization";
 
-/// One request.
-pub(super) struct RequestContext {
-    context_id: u32,
-    shared: Rc<Shared>,
-}
-
-impl RequestContext {
-    pub(super) const fn new(context_id: u32, shared: Rc<Shared>) -> Self {
-        Self { context_id, shared }
-    }
-}
-
-impl Context for RequestContext {}
-
-impl HttpContext for RequestContext {
-    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
-        // One call for all headers: it also shows whether there is anything to remove, usually nothing.
-        let Ok(headers) = hostcalls::get_map_bytes(MapType::HttpRequestHeaders) else {
-            publish(&self.shared, Denial::Busy.name(), None);
-            return answer(&Denial::Busy.answer(self.shared.guard.borrow().config()));
-        };
-        strip(&self.shared, &headers);
-        let request = Parts::of(&headers);
-        let outcome = self.shared.guard.borrow_mut().decide(
-            request.as_request(),
-            Patience::Left,
-            self.shared.tick(),
-            now,
-        );
-        match outcome.decision {
-            Decision::Wait { issuer, subject } => {
-                wait(self.context_id, &self.shared, (issuer, subject), &request)
-            }
-            _ => execute(&self.shared, outcome),
+/// Decides about a request whose headers have come.
+pub(super) fn decide(shared: &Shared, context: u32) -> Action {
+    // One call for all headers: it also shows whether there is anything to remove, usually nothing.
+    let Ok(headers) = host::request_headers() else {
+        return deny(shared, &Denial::Busy, None);
+    };
+    let mut parts = Parts::default();
+    let guard = shared.guard.borrow();
+    for (name, value) in &headers {
+        parts.note(name, value);
+        // What only the filter may set, before anything else (RFC 9700 §4.13).
+        if guard.strips(name) && host::remove_request_header(name).is_err() {
+            drop(guard);
+            return deny(shared, &Denial::Busy, None);
         }
     }
+    drop(guard);
+    let request = parts.as_request();
+    let outcome = shared
+        .guard
+        .borrow_mut()
+        .decide(request, Patience::Left, shared.tick(), now);
+    match outcome.decision {
+        Decision::Wait { issuer, subject } => wait(context, shared, (issuer, subject), request),
+        _ => execute(shared, outcome),
+    }
 }
 
-impl Drop for RequestContext {
-    fn drop(&mut self) {
-        if let Ok(mut waiting) = self.shared.waiting.try_borrow_mut() {
-            waiting.remove(&self.context_id);
-        }
-    }
+/// For a request of a root that has no configuration: nobody can say what may pass.
+pub(super) fn refuse_unconfigured() -> Action {
+    let _ = host::respond(503, &[], b"");
+    Action::Pause
 }
 
 /// The headers that deciding needs.
+#[derive(Default)]
 struct Parts<'a> {
     method: &'a [u8],
     target: &'a [u8],
-    authorization: Vec<&'a [u8]>,
+    /// The first two: more than one is refused, whatever they are.
+    authorization: [&'a [u8]; 2],
+    authorizations: usize,
 }
 
 impl<'a> Parts<'a> {
-    fn of(headers: &'a [(String, Bytes)]) -> Self {
-        let mut parts = Self {
-            method: b"",
-            target: b"",
-            authorization: Vec::with_capacity(1),
-        };
-        for (name, value) in headers {
-            match name.as_str() {
-                ":method" => parts.method = value,
-                ":path" => parts.target = value,
-                AUTHORIZATION => parts.authorization.push(value),
-                _ => {}
+    fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name {
+            b":method" => self.method = value,
+            b":path" => self.target = value,
+            _ if name == AUTHORIZATION.as_bytes() => {
+                if let Some(place) = self.authorization.get_mut(self.authorizations) {
+                    *place = value;
+                    self.authorizations += 1;
+                }
             }
+            _ => {}
         }
-        parts
     }
 
     fn as_request(&self) -> Request<'_> {
         Request {
             method: self.method,
             target: self.target,
-            authorization: &self.authorization,
-        }
-    }
-}
-
-/// Removes what only the filter may set, before anything else (RFC 9700 §4.13).
-fn strip(shared: &Shared, headers: &[(String, Bytes)]) {
-    let guard = shared.guard.borrow();
-    for (name, _) in headers {
-        if guard.strips(name.as_bytes()) {
-            let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, name);
+            authorization: self
+                .authorization
+                .get(..self.authorizations)
+                .unwrap_or_default(),
         }
     }
 }
 
 /// Holds the request until the next fetch from this source has ended.
-fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Parts<'_>) -> Action {
+fn wait(context: u32, shared: &Shared, source: (usize, Subject), request: Request<'_>) -> Action {
     let mut waiting = shared.waiting.borrow_mut();
     if waiting.len() >= MAX_WAITING {
         drop(waiting);
         return deny(shared, &Denial::Busy, None);
     }
     waiting.insert(
-        context_id,
+        context,
         Waiting {
             source,
             method: request.method.to_vec(),
@@ -135,7 +112,7 @@ fn wait(context_id: u32, shared: &Shared, source: (usize, Subject), request: &Pa
 
 /// Decides about a request that has waited, and lets it go on, answers it, or has it wait on if it may. The host must
 /// have its context in effect.
-pub(super) fn resume(shared: &Shared, context_id: u32, mut waited: Waiting, patience: Patience) {
+pub(super) fn resume(shared: &Shared, context: u32, mut waited: Waiting, patience: Patience) {
     let authorization: Vec<&[u8]> = waited.authorization.iter().map(Vec::as_slice).collect();
     let request = Request {
         method: &waited.method,
@@ -149,12 +126,12 @@ pub(super) fn resume(shared: &Shared, context_id: u32, mut waited: Waiting, pati
     match outcome.decision {
         Decision::Wait { issuer, subject } if patience == Patience::Left => {
             waited.source = (issuer, subject);
-            shared.waiting.borrow_mut().insert(context_id, waited);
+            shared.waiting.borrow_mut().insert(context, waited);
             shared.hurry();
         }
         _ => {
             if execute(shared, outcome) == Action::Continue {
-                let _ = hostcalls::resume_http_request();
+                let _ = host::continue_request();
             }
         }
     }
@@ -178,18 +155,19 @@ fn execute(shared: &Shared, Outcome { decision, token }: Outcome) -> Action {
 fn publish(shared: &Shared, outcome: &str, token: Option<&TokenReference>) {
     if shared.guard.borrow().config().access_log_state {
         let entry = access_log::entry(outcome, token);
-        let _ = hostcalls::set_property(vec![access_log::PROPERTY], Some(entry.as_bytes()));
+        let _ = host::set_property(access_log::PROPERTY, entry.as_bytes());
     }
 }
 
 fn allow(shared: &Shared, headers: &[Header], token: Option<&TokenReference>) -> Action {
     for (name, value) in headers {
-        if hostcalls::add_map_value(MapType::HttpRequestHeaders, name, value).is_err() {
+        if host::add_request_header(name, value).is_err() {
             return deny(shared, &Denial::Busy, token);
         }
     }
-    if !shared.guard.borrow().config().forward_authorization {
-        let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, AUTHORIZATION);
+    let forwards = shared.guard.borrow().config().forward_authorization;
+    if !forwards && host::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
+        return deny(shared, &Denial::Busy, token);
     }
     let outcome = token.map_or(access_log::ANONYMOUS, |_| access_log::ALLOWED);
     publish(shared, outcome, token);
@@ -213,11 +191,11 @@ fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Act
 }
 
 fn answer(own: &Answer) -> Action {
-    let headers = own
+    let headers: Vec<(&str, &str)> = own
         .headers
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    let _ = hostcalls::send_http_response(own.status, headers, Some(own.body.as_bytes()));
+    let _ = host::respond(own.status, &headers, own.body.as_bytes());
     Action::Pause
 }

@@ -1,17 +1,15 @@
 //! Configuration, ticks and fetches.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::time::Duration;
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType, LogLevel, MapType};
+use abi::host::{self, LogLevel};
 
 use super::crypto::HostSignatures;
 use super::log;
 use super::metrics::Metrics;
-use super::request::{RequestContext, resume};
+use super::request::resume;
 use super::shared::{Shared, TICK, Waiting};
 use crate::config::Config;
 use crate::fetch::TIMEOUT_SECONDS;
@@ -19,107 +17,80 @@ use crate::guard::{Fetch, Guard, Patience, Subject};
 use crate::keys::MAX_JWKS_BYTES;
 use crate::revocations::MAX_FEED_BYTES;
 
-/// One VM's root.
+/// One configuration of the filter in one VM.
 pub(super) struct Root {
-    context_id: u32,
-    running: Option<Running>,
-}
-
-/// What there is once the configuration was good.
-struct Running {
-    shared: Rc<Shared>,
+    shared: Shared,
     metrics: Metrics,
-    fetches: HashMap<u32, Fetch>,
+    fetches: RefCell<HashMap<u32, Fetch>>,
 }
 
 impl Root {
-    pub(super) const fn new(context_id: u32) -> Self {
-        Self {
-            context_id,
-            running: None,
-        }
-    }
-}
-
-impl Context for Root {
-    fn on_http_call_response(&mut self, token: u32, _: usize, body_size: usize, _: usize) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        if let Some(fetch) = running.fetches.remove(&token) {
-            running.fetched(&fetch, body_size);
-        }
-    }
-}
-
-impl RootContext for Root {
-    fn on_configure(&mut self, _: usize) -> bool {
-        let text = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
+    /// Reads the configuration that the host has for this root; `None`, with the reasons in the log, when it is bad.
+    pub(super) fn configure(context: u32) -> Option<Self> {
+        let text = host::plugin_configuration().unwrap_or_default();
         match Config::parse(&text) {
             Ok(config) => {
-                let host = HostSignatures::probe();
-                let guard = Guard::new(config).with_host(Box::new(host));
+                let signatures = HostSignatures::probe();
+                let guard = Guard::new(config).with_host(Box::new(signatures));
                 let metrics = Metrics::define();
-                metrics.host_signatures(host);
-                self.running = Some(Running {
-                    shared: Rc::new(Shared::new(self.context_id, guard)),
-                    metrics,
-                    fetches: HashMap::new(),
-                });
+                metrics.host_signatures(signatures);
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
-                hostcalls::set_tick_period(Duration::from_millis(1)).is_ok()
+                host::set_tick_period(Duration::from_millis(1)).ok()?;
+                Some(Self {
+                    shared: Shared::new(context, guard),
+                    metrics,
+                    fetches: RefCell::default(),
+                })
             }
             Err(problems) => {
                 for problem in &problems {
                     log::write(LogLevel::Critical, &format!("configuration: {problem}"));
                 }
-                false
+                None
             }
         }
     }
 
-    fn on_tick(&mut self) {
-        if let Some(running) = &mut self.running {
-            let _ = hostcalls::set_tick_period(TICK);
-            let now = running.shared.take_time();
-            running.fetch(now);
-            running.release(|waiting| waiting.until <= now, |_| Patience::Over);
-            let waiting = running.shared.waiting.borrow().len();
-            let mut guard = running.shared.guard.borrow_mut();
-            running.metrics.publish(&mut guard, waiting, now);
+    /// What its requests share.
+    pub(super) const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Fetches what is due, answers who has waited too long, and publishes metrics.
+    pub(super) fn tick(&self) {
+        let _ = host::set_tick_period(TICK);
+        let now = self.shared.take_time();
+        self.fetch(now);
+        self.release(|waiting| waiting.until <= now, |_| Patience::Over);
+        let waiting = self.shared.waiting.borrow().len();
+        let mut guard = self.shared.guard.borrow_mut();
+        self.metrics.publish(&mut guard, waiting, now);
+    }
+
+    /// The host has the end of a call to tell.
+    pub(super) fn call_ended(&self, call: u32, body_size: usize) {
+        let fetch = self.fetches.borrow_mut().remove(&call);
+        if let Some(fetch) = fetch {
+            self.fetched(&fetch, body_size);
         }
     }
 
-    fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
-        let shared = Rc::clone(&self.running.as_ref()?.shared);
-        Some(Box::new(RequestContext::new(context_id, shared)))
-    }
-
-    fn get_type(&self) -> Option<ContextType> {
-        Some(ContextType::HttpContext)
-    }
-}
-
-impl Running {
     /// Starts the fetches that are due.
-    fn fetch(&mut self, now: u64) {
+    fn fetch(&self, now: u64) {
         let due = self.shared.guard.borrow_mut().due(now);
         for fetch in due {
             let endpoint = &fetch.endpoint;
-            let headers = vec![
+            let headers = [
                 (":method", "GET"),
                 (":path", endpoint.path.as_str()),
                 (":authority", endpoint.authority.as_str()),
                 ("accept", "application/json"),
             ];
             let timeout = Duration::from_secs(TIMEOUT_SECONDS);
-            match hostcalls::dispatch_http_call(&endpoint.cluster, headers, None, vec![], timeout) {
-                Ok(token) => {
+            match host::call(&endpoint.cluster, &headers, timeout) {
+                Ok(call) => {
                     self.await_fetch(&fetch);
-                    self.fetches.insert(token, fetch);
+                    self.fetches.borrow_mut().insert(call, fetch);
                 }
                 Err(_) => self.fetch_failed(
                     &fetch,
@@ -130,7 +101,7 @@ impl Running {
         }
     }
 
-    fn fetched(&mut self, fetch: &Fetch, body_size: usize) {
+    fn fetched(&self, fetch: &Fetch, body_size: usize) {
         let now = self.shared.take_time();
         match read_response(fetch.subject, body_size) {
             Ok(body) => {
@@ -219,12 +190,12 @@ impl Running {
             return;
         }
         for (context_id, waited) in released {
-            if hostcalls::set_effective_context(context_id).is_ok() {
+            if host::set_effective_context(context_id).is_ok() {
                 let patience = patience(&waited);
                 resume(&self.shared, context_id, waited, patience);
             }
         }
-        let _ = hostcalls::set_effective_context(self.shared.root_context);
+        let _ = host::set_effective_context(self.shared.root_context);
     }
 }
 
@@ -234,19 +205,13 @@ fn read_response(subject: Subject, body_size: usize) -> Result<Vec<u8>, String> 
         Subject::Keys => MAX_JWKS_BYTES,
         Subject::Revocations => MAX_FEED_BYTES,
     };
-    let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
-    let Ok(Some(status)) = status else {
+    let Ok(status) = host::call_response_header(":status") else {
         return Err(format!(
             "no answer within {TIMEOUT_SECONDS} seconds, or no connection"
         ));
     };
     // One byte more than allowed shows that there is too much.
-    let body = hostcalls::get_buffer(
-        BufferType::HttpCallResponseBody,
-        0,
-        body_size.min(longest + 1),
-    );
-    let body = body.ok().flatten().unwrap_or_default();
+    let body = host::call_response_body(body_size.min(longest + 1)).unwrap_or_default();
     if status == b"200" {
         return Ok(body);
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use proxy_wasm::hostcalls;
+use abi::host;
 
 use super::log::Log;
 use crate::guard::{Guard, Subject};
@@ -64,18 +64,25 @@ impl Shared {
         self.tick.get()
     }
 
+    /// A request has ended; nobody waits for it.
+    pub(super) fn forget(&self, context: u32) {
+        if let Ok(mut waiting) = self.waiting.try_borrow_mut() {
+            waiting.remove(&context);
+        }
+    }
+
     /// Asks the host for a tick at once.
     pub(super) fn hurry(&self) {
-        if hostcalls::set_effective_context(self.root_context).is_ok() {
+        if host::set_effective_context(self.root_context).is_ok() {
             // Without a sooner tick, the next one comes within a second.
-            let _ = hostcalls::set_tick_period(SOON);
+            let _ = host::set_tick_period(SOON);
         }
     }
 }
 
 /// Seconds since 1970, from the host.
 pub(super) fn now() -> u64 {
-    hostcalls::get_current_time()
+    host::current_time()
         .ok()
         .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
         .map_or(0, |elapsed| elapsed.as_secs())

@@ -20,7 +20,7 @@ pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WE
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use http::{Reply, agent, form_body, get, send};
-pub(crate) use wasm_host::{Fate, WasmHost};
+pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, WasmHost};
 
 /// A pair with state of its own.
 pub(crate) struct OwnPair {

@@ -14,13 +14,16 @@ use wasmi::{
 /// Statuses of the ABI.
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
+const INTERNAL_FAILURE: u32 = 10;
 /// Kinds of buffers and maps of the ABI.
 const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const REQUEST_HEADERS: u32 = 0;
 const CALL_RESPONSE_HEADERS: u32 = 6;
-/// The one root context.
-const ROOT: u32 = 1;
+/// The root context, where a test needs but one.
+pub(crate) const ROOT: u32 = 1;
+/// Another one, beyond all contexts of requests.
+pub(crate) const OTHER_ROOT: u32 = 1_000_000;
 
 type Headers = Vec<(String, Vec<u8>)>;
 type HostError = Box<dyn Error>;
@@ -36,7 +39,7 @@ pub(crate) struct HttpCall {
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes on to the resource server, with these headers.
+    /// It goes on to the resource server, with these headers; commas join values of the same name.
     Passed(BTreeMap<String, String>),
     /// The filter answered.
     Answered(u32, String),
@@ -71,26 +74,39 @@ pub(crate) struct WasmHost {
 impl WasmHost {
     /// Loads the filter at this time, in seconds since 1970.
     pub(crate) fn load(seconds: u64) -> Self {
+        Self::load_refusing(seconds, None)
+    }
+
+    /// What the filter asks of hosts.
+    pub(crate) fn functions() -> Vec<String> {
+        let imports = module(&Engine::default());
+        let imports = imports.imports().filter(|import| import.module() == "env");
+        imports.map(|import| import.name().to_owned()).collect()
+    }
+
+    /// Loads it where one function of the host always fails.
+    pub(crate) fn load_refusing(seconds: u64, refused: Option<&str>) -> Self {
         let engine = Engine::default();
-        let wasm = fs::read(Artifacts::find().unwrap().filter).unwrap();
-        let module = Module::new(&engine, wasm).unwrap();
+        let module = module(&engine);
         let mut linker = Linker::new(&engine);
+        linker.allow_shadowing(true);
         let known = link(&mut linker).unwrap();
         for import in module.imports() {
-            if known.contains(&import.name()) {
-                continue;
-            }
+            let status = match import.name() {
+                name if Some(name) == refused => INTERNAL_FAILURE,
+                name if known.contains(&name) => continue,
+                _ => NOT_FOUND,
+            };
             let ExternType::Func(signature) = import.ty() else {
                 panic!("{} is no function", import.name());
             };
-            // What is not here is not found.
             linker
                 .func_new(
                     import.module(),
                     import.name(),
                     signature.clone(),
-                    |_, _, results| {
-                        results.fill(Val::I32(NOT_FOUND.cast_signed()));
+                    move |_, _, results| {
+                        results.fill(Val::I32(status.cast_signed()));
                         Ok(())
                     },
                 )
@@ -113,21 +129,21 @@ impl WasmHost {
 
     /// Starts the plugin with this configuration; whether it took it.
     pub(crate) fn configure(&mut self, configuration: &str) -> bool {
+        self.configure_root(ROOT, configuration)
+    }
+
+    /// The same under a root of one's choice: hosts run a module that is mounted several times in one VM.
+    pub(crate) fn configure_root(&mut self, root: u32, configuration: &str) -> bool {
         self.store.data_mut().configuration = configuration.as_bytes().to_vec();
-        self.call::<_, ()>("proxy_on_context_create", (ROOT, 0_u32));
+        self.call::<_, ()>("proxy_on_context_create", (root, 0_u32));
         let size = u32::try_from(configuration.len()).unwrap();
-        self.enter(ROOT);
-        self.call::<_, u32>("proxy_on_vm_start", (ROOT, 0_u32)) == 1
-            && self.call::<_, u32>("proxy_on_configure", (ROOT, size)) == 1
+        self.enter(root);
+        self.call::<_, u32>("proxy_on_vm_start", (root, 0_u32)) == 1
+            && self.call::<_, u32>("proxy_on_configure", (root, size)) == 1
     }
 
     /// Lets time pass and ticks.
     pub(crate) fn tick_after(&mut self, seconds: u64) {
-        assert_ne!(
-            self.store.data().tick_milliseconds,
-            0,
-            "ticks were asked for"
-        );
         self.store.data_mut().seconds += seconds;
         self.enter(ROOT);
         self.call::<_, ()>("proxy_on_tick", ROOT);
@@ -162,6 +178,11 @@ impl WasmHost {
 
     /// Sends a request; its context, and what became of it so far.
     pub(crate) fn request(&mut self, headers: &[(&str, &str)]) -> (u32, Fate) {
+        self.request_under(ROOT, headers)
+    }
+
+    /// The same under a root of one's choice.
+    pub(crate) fn request_under(&mut self, root: u32, headers: &[(&str, &str)]) -> (u32, Fate) {
         self.last_context += 1;
         let context = self.last_context;
         let headers: Headers = headers
@@ -171,7 +192,7 @@ impl WasmHost {
         let count = u32::try_from(headers.len()).unwrap();
         self.store.data_mut().requests.insert(context, headers);
         self.enter(context);
-        self.call::<_, ()>("proxy_on_context_create", (context, ROOT));
+        self.call::<_, ()>("proxy_on_context_create", (context, root));
         let action: u32 = self.call("proxy_on_request_headers", (context, count, 1_u32));
         if action == 0 {
             self.store.data_mut().resumed.push(context);
@@ -189,12 +210,19 @@ impl WasmHost {
             return Fate::Held;
         }
         let text = |value: &Vec<u8>| String::from_utf8(value.clone()).unwrap();
-        let headers = state.requests[&context].iter();
-        Fate::Passed(
+        let mut headers = BTreeMap::<String, String>::new();
+        for (name, value) in &state.requests[&context] {
             headers
-                .map(|(name, value)| (name.clone(), text(value)))
-                .collect(),
-        )
+                .entry(name.clone())
+                .and_modify(|values| *values = format!("{values},{}", text(value)))
+                .or_insert_with(|| text(value));
+        }
+        Fate::Passed(headers)
+    }
+
+    /// How soon the next tick was asked for, in milliseconds.
+    pub(crate) fn tick_milliseconds(&self) -> u32 {
+        self.store.data().tick_milliseconds
     }
 
     /// The end of a request.
@@ -232,6 +260,11 @@ impl WasmHost {
             .call(&mut self.store, arguments)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()))
     }
+}
+
+fn module(engine: &Engine) -> Module {
+    let wasm = fs::read(Artifacts::find().unwrap().filter).unwrap();
+    Module::new(engine, wasm).unwrap()
 }
 
 /// The filter's memory, from within a host function.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -17,8 +18,13 @@ pub(crate) enum Enforcer {
     None,
     Native,
     NativeWithCache,
+    /// A module of WebAssembly that reads the headers of a request, and nothing else.
+    Crossing,
     Filter,
 }
+
+/// [`Enforcer::Crossing`].
+const CROSSING: &str = include_str!("crossing.wat");
 
 /// One listener.
 #[derive(Clone, Copy)]
@@ -43,14 +49,20 @@ impl Gateway {
         issuers: &Issuers,
         variants: &[Variant],
     ) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let crossing = folder.path().join("crossing.wasm");
+        fs::write(&crossing, wat::parse_str(CROSSING)?)?;
         let mut ports = Vec::new();
         let mut listeners = Vec::new();
         for variant in variants {
             let port = free_port()?;
-            listeners.push(listener(artifacts, issuers, *variant, port)?);
+            let module = match variant.enforcer {
+                Enforcer::Crossing => &crossing,
+                _ => &artifacts.filter,
+            };
+            listeners.push(listener(module, issuers, *variant, port)?);
             ports.push(port);
         }
-        let folder = TempDir::new()?;
         let config = folder.path().join("envoy.json");
         fs::write(
             &config,
@@ -115,12 +127,7 @@ fn any(name: &str, mut value: Value) -> Value {
     value
 }
 
-fn listener(
-    artifacts: &Artifacts,
-    issuers: &Issuers,
-    variant: Variant,
-    port: u16,
-) -> Result<Value> {
+fn listener(module: &Path, issuers: &Issuers, variant: Variant, port: u16) -> Result<Value> {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": any("envoy.extensions.filters.http.router.v3.Router", json!({})),
@@ -128,7 +135,7 @@ fn listener(
     let mut filters = match variant.enforcer {
         Enforcer::None => vec![],
         Enforcer::Native | Enforcer::NativeWithCache => vec![native(issuers, variant)?],
-        Enforcer::Filter => vec![filter(artifacts, issuers, variant)?],
+        Enforcer::Crossing | Enforcer::Filter => vec![filter(module, issuers, variant)?],
     };
     filters.push(router);
     let manager = any(
@@ -193,7 +200,7 @@ fn native(issuers: &Issuers, variant: Variant) -> Result<Value> {
     }))
 }
 
-fn filter(artifacts: &Artifacts, issuers: &Issuers, variant: Variant) -> Result<Value> {
+fn filter(module: &Path, issuers: &Issuers, variant: Variant) -> Result<Value> {
     let jwk = issuers.jwk()?;
     let list: Vec<Value> = issuers
         .names()
@@ -218,7 +225,7 @@ fn filter(artifacts: &Artifacts, issuers: &Issuers, variant: Variant) -> Result<
             "vm_config": {
                 "vm_id": "token-filter",
                 "runtime": "envoy.wasm.runtime.v8",
-                "code": {"local": {"filename": artifacts.filter}},
+                "code": {"local": {"filename": module}},
             },
             "configuration": any("google.protobuf.StringValue", json!({
                 "value": configuration.to_string(),
