@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
 /// Entries written in one transaction at most.
-const BATCH: usize = 4096;
+const BATCH: usize = 16_384;
 
 /// Entries that wait for the store at most, such as while its disk is full. Beyond it only standard output has them.
 const MOST_WAITING: usize = 100_000;

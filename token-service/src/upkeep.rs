@@ -29,7 +29,7 @@ const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long entries of the audit log gather, so that a busy service writes many in one transaction.
-const GATHER_AUDIT_FOR: Duration = Duration::from_millis(250);
+const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -390,7 +390,11 @@ impl Store for RedbStore {
     }
 
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
-        self.write(move |tables, _| audit::append(tables, &events))
+        // Not in the writer's thread, which others wait for.
+        let rows = tokio::task::spawn_blocking(move || audit::rows(&events))
+            .await
+            .map_err(|error| StoreError::Failed(error.to_string()))??;
+        self.write(move |tables, _| audit::append(tables, &rows))
             .await
     }
 

@@ -71,7 +71,7 @@ pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
 /// Sequence to that entry of the audit log and the next ones.
-pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit_log");
+pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
 
 /// Digest of a session's id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
