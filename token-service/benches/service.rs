@@ -4,7 +4,7 @@
 //! `cargo bench --package token-service --bench service`. The floor, in the same run: an empty actix POST and one Ed25519
 //! signature by aws-lc-rs. CPU time is the server process's own; blocks of all variants alternate, so that what else the
 //! machine does hits all alike. PostgreSQL is measured where it is installed. `SIZES=1000,100000,1000000` for more
-//! than the usual clients, users and grants; `SIZES=` for none. `TOKEN_SERVICE=path` measures another build of the service.
+//! than the usual clients, users and grants; `SIZES=` for none, and `ONLY_SIZES=1` for these alone. `TOKEN_SERVICE=path` measures another build of the service.
 
 #![expect(
     clippy::unwrap_used,
@@ -168,22 +168,17 @@ fn ratios(values: &[f64], to: &[f64]) -> Vec<f64> {
 
 async fn measure() {
     let postgres = Postgres::start();
+    let only_sizes = std::env::var_os("ONLY_SIZES").is_some();
     println!(
         "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
         "what", "median", "", "least", "most"
     );
-    let mut subjects = vec![Subject::start("redb", Demo::on_redb(), None).await];
-    if let Some(postgres) = &postgres {
-        let demo = Demo::on_postgres(postgres.database("demo").await);
-        subjects.push(Subject::start("PostgreSQL", demo, Some(postgres)).await);
-    } else {
+    if postgres.is_none() {
         println!("PostgreSQL is not installed, and not measured");
     }
-    costs(&mut subjects).await;
-    for subject in &mut subjects {
-        rates(subject).await;
+    if !only_sizes {
+        costs_and_rates(postgres.as_ref()).await;
     }
-    drop(subjects);
     let sizes = std::env::var("SIZES").unwrap_or_else(|_| "1000,100000".to_owned());
     let sizes: Vec<usize> = sizes
         .split(',')
@@ -199,6 +194,18 @@ async fn measure() {
             .filter(|size| *size <= MOST_ON_POSTGRES)
             .collect();
         compare_sizes("PostgreSQL", &sizes, Some(postgres)).await;
+    }
+}
+
+async fn costs_and_rates(postgres: Option<&Postgres>) {
+    let mut subjects = vec![Subject::start("redb", Demo::on_redb(), None).await];
+    if let Some(postgres) = postgres {
+        let demo = Demo::on_postgres(postgres.database("demo").await);
+        subjects.push(Subject::start("PostgreSQL", demo, Some(postgres)).await);
+    }
+    costs(&mut subjects).await;
+    for subject in &mut subjects {
+        rates(subject).await;
     }
 }
 

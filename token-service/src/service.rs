@@ -46,20 +46,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// Puts the parts together, loads the registry and opens the signing keys (the first one is made here).
+    /// Puts the parts together and opens the signing keys (the first one is made here).
     ///
     /// # Errors
-    /// [`KeyRingError`] when registry or keys cannot be read.
+    /// [`KeyRingError`] when the keys cannot be read.
     pub async fn new(
         config: Config,
         store: Arc<dyn Store>,
+        StoredRegistry { version, registry }: StoredRegistry,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
         admin_token: Digest,
     ) -> Result<Self, KeyRingError> {
-        let version = store.registry_version().await?;
-        let registry = read_registry(&*store).await?;
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
@@ -173,9 +172,7 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
-        // Before the registry itself: a change in between is taken up by the next look, rather than never.
-        let version = self.store.registry_version().await?;
-        let registry = read_registry(&*self.store).await?;
+        let StoredRegistry { version, registry } = StoredRegistry::read(&*self.store).await?;
         self.registry.store(Arc::new(registry));
         self.registry_version.store(version, Ordering::Release);
         Ok(())
@@ -194,12 +191,26 @@ impl Service {
     }
 }
 
-/// What the store has registered.
-///
-/// # Errors
-/// [`StoreError`] when it cannot be read.
-pub async fn read_registry(store: &dyn Store) -> Result<Registry, StoreError> {
-    let (clients, users) = store.registry().await?;
-    let legacy_instances = store.legacy_instances().await?;
-    Ok(Registry::new(clients, users).with_legacy_instances(legacy_instances))
+/// What a store has registered.
+#[derive(Debug)]
+pub struct StoredRegistry {
+    /// How often it had changed.
+    version: u64,
+    /// What there is.
+    pub registry: Registry,
+}
+
+impl StoredRegistry {
+    /// Reads it: seconds where there are a million registrations.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn read(store: &dyn Store) -> Result<Self, StoreError> {
+        // Before the registry itself: a change in between is taken up by the next look, rather than never.
+        let version = store.registry_version().await?;
+        let (clients, users) = store.registry().await?;
+        let legacy_instances = store.legacy_instances().await?;
+        let registry = Registry::new(clients, users).with_legacy_instances(legacy_instances);
+        Ok(Self { version, registry })
+    }
 }

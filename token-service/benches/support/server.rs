@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use token_service::config::Config;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -28,16 +28,19 @@ impl Server {
         reason = "nothing is measured while this waits"
     )]
     pub(crate) fn start(command: &mut Command, port: u16) -> Self {
+        let complaints = NamedTempFile::new().unwrap();
         let start = Instant::now();
         let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(complaints.reopen().unwrap())
             .spawn()
             .unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         while TcpStream::connect(address).is_err() {
-            assert!(process.try_wait().unwrap().is_none(), "it has ended");
+            let ended = process.try_wait().unwrap();
+            let said = || std::fs::read_to_string(complaints.path()).unwrap();
+            assert!(ended.is_none(), "it has ended: {}", said());
             assert!(start.elapsed() < PATIENCE, "it does not start");
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -14,7 +14,7 @@ use crate::random::OsRandom;
 use crate::registry::apply::Plan;
 use crate::registry::registrations::Registrations;
 use crate::sealing::EncryptionKey;
-use crate::service::{Service, read_registry};
+use crate::service::{Service, StoredRegistry};
 use crate::sign_in::protection::AtRest;
 use crate::store::Store;
 use crate::store::postgres::PostgresStore;
@@ -73,9 +73,18 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
         key_file::load(&config.encryption_key_file)?
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
-    register(&config, &*store, &encryption_key).await?;
+    let registry = register(&config, &*store, &encryption_key).await?;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
-    Ok(Service::new(config, store, clock, random, encryption_key, admin_token).await?)
+    let service = Service::new(
+        config,
+        store,
+        registry,
+        clock,
+        random,
+        encryption_key,
+        admin_token,
+    );
+    Ok(service.await?)
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
@@ -90,39 +99,40 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// Makes the registry what configuration and registrations file say.
+/// Makes the registry what configuration and registrations file say, and returns it.
 async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<StoredRegistry> {
     let now = SystemClock.now();
-    let stored = read_registry(store).await?;
+    let found = StoredRegistry::read(store).await?;
+    let stored = &found.registry;
     let mut plan = match &config.registrations {
         None => Plan::default(),
         Some(path) => {
-            let registrations = Registrations::load(path, &stored, now)?;
+            let registrations = Registrations::load(path, stored, now)?;
             for warning in &registrations.warnings {
                 tracing::warn!("{warning}");
             }
-            Plan::new(registrations, &stored, &AtRest(encryption_key))?
+            Plan::new(registrations, stored, &AtRest(encryption_key))?
         }
     };
-    plan.put_legacy_instances(config.legacy_instances.iter().cloned(), &stored);
-    let misfits = plan.legacy_misfits(&config.api_audience, &stored);
+    plan.put_legacy_instances(config.legacy_instances.iter().cloned(), stored);
+    let misfits = plan.legacy_misfits(&config.api_audience, stored);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
         anyhow::bail!("{}", lines.join("\n"));
     }
     if plan.differences.is_empty() {
         tracing::info!("registrations are up to date");
-        return Ok(());
+        return Ok(found);
     }
     store.change_registry(plan.change, now).await?;
     for difference in &plan.differences {
         tracing::info!("registered: {difference}");
     }
-    Ok(())
+    Ok(StoredRegistry::read(store).await?)
 }
 
 #[cfg(test)]
