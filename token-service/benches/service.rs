@@ -41,8 +41,6 @@ const STEADY: Load = Load {
     time: Duration::from_secs(2),
     rate: Some(200.0),
 };
-/// More are not made on PostgreSQL, one transaction each.
-const MOST_ON_POSTGRES: usize = 100_000;
 
 fn main() {
     match std::env::var("BENCH_FLOOR") {
@@ -189,10 +187,6 @@ async fn measure() {
     }
     compare_sizes("redb", &sizes, None).await;
     if let Some(postgres) = &postgres {
-        let sizes: Vec<usize> = sizes
-            .into_iter()
-            .filter(|size| *size <= MOST_ON_POSTGRES)
-            .collect();
         compare_sizes("PostgreSQL", &sizes, Some(postgres)).await;
     }
 }
