@@ -32,6 +32,7 @@ macro_rules! conformance {
     ($subject:expr) => {
         $crate::store::conformance::conformance!($subject;
             registry_changes_as_a_whole,
+            many_registrations_are_read_whole,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
             disabling_a_user_ends_grants_and_sessions,
@@ -377,6 +378,31 @@ async fn ends_one_of_two_grants(
         store.rotate_refresh(rotation).await.unwrap(),
         Rotation::Refused(RotationRefusal::Revoked)
     );
+}
+
+/// More of each than a store reads at a time, and once exactly as many.
+pub(super) async fn many_registrations_are_read_whole(subject: &mut impl Subject) {
+    let store = subject.store();
+    let names: Vec<String> = (0..4001).map(|number| format!("{number}-name")).collect();
+    let (first, rest) = names.split_at(2000);
+    for part in [first, rest] {
+        let change = put(
+            part.iter().map(|name| client(name)).collect(),
+            part.iter().map(|name| user(name)).collect(),
+        );
+        store.change_registry(change, at(0)).await.unwrap();
+        let expected: BTreeSet<&str> = if part == first { first } else { &names }
+            .iter()
+            .map(String::as_str)
+            .collect();
+        let (clients, users) = store.registry().await.unwrap();
+        assert_eq!(clients.len(), expected.len());
+        assert_eq!(users.len(), expected.len());
+        let clients: BTreeSet<&str> = clients.iter().map(|one| one.client_id.as_str()).collect();
+        let users: BTreeSet<&str> = users.iter().map(|one| one.username.as_str()).collect();
+        assert_eq!(clients, expected);
+        assert_eq!(users, expected);
+    }
 }
 
 pub(super) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject) {

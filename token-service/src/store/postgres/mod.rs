@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use deadpool_postgres::{GenericClient, Pool};
 
 use self::fault::Fault;
-use self::operation::{Operation, query_opt, statement, transaction};
+use self::operation::{Operation, query_opt, snapshot, statement, transaction};
 use self::schema::SchemaError;
 use self::value::unsigned;
 use crate::clock::Timestamp;
@@ -117,7 +117,7 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
-        self.statement(registry::All).await
+        snapshot(&self.pool, &registry::All).await
     }
 
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {

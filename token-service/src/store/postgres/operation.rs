@@ -1,8 +1,8 @@
 //! Operations on the database, and how often they are tried.
 
 use deadpool_postgres::{GenericClient, Pool};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{IsolationLevel, Row};
 
 use super::fault::Fault;
 use crate::store::StoreError;
@@ -27,6 +27,7 @@ pub(super) trait Operation: Sync {
 enum Extent {
     Statement,
     Transaction,
+    Snapshot,
 }
 
 /// Runs an operation of one statement.
@@ -43,6 +44,14 @@ pub(super) async fn transaction<O: Operation>(
     operation: &O,
 ) -> Result<O::Outcome, StoreError> {
     retried(pool, operation, Extent::Transaction).await
+}
+
+/// Runs an operation of several statements that only read, all of them what was there at one moment.
+pub(super) async fn snapshot<O: Operation>(
+    pool: &Pool,
+    operation: &O,
+) -> Result<O::Outcome, StoreError> {
+    retried(pool, operation, Extent::Snapshot).await
 }
 
 async fn retried<O: Operation>(
@@ -65,10 +74,17 @@ async fn once<O: Operation>(
     extent: Extent,
 ) -> Result<O::Outcome, Fault> {
     let mut client = pool.get().await?;
-    if extent == Extent::Statement {
-        return operation.run(&client).await;
-    }
-    let transaction = client.transaction().await?;
+    let transaction = match extent {
+        Extent::Statement => return operation.run(&client).await,
+        Extent::Transaction => client.transaction().await?,
+        Extent::Snapshot => {
+            let snapshot = client
+                .build_transaction()
+                .isolation_level(IsolationLevel::RepeatableRead)
+                .read_only(true);
+            snapshot.start().await?
+        }
+    };
     let outcome = operation.run(&transaction).await?;
     transaction.commit().await?;
     Ok(outcome)

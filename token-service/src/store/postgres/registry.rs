@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
+use serde::de::DeserializeOwned;
 
 use super::fault::Fault;
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
+use super::value::rows;
 use super::{grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
@@ -20,17 +22,33 @@ impl Operation for All {
     type Outcome = (Vec<Client>, Vec<User>);
 
     async fn run(&self, client: &impl GenericClient) -> Result<Self::Outcome, Fault> {
-        let sql = "SELECT TRUE AS is_client, client_id AS name, body FROM clients
-            UNION ALL SELECT FALSE, username, body FROM users ORDER BY name";
-        let (mut clients, mut users) = (Vec::new(), Vec::new());
-        for row in query(client, sql, &[]).await? {
-            if row.try_get(0)? {
-                clients.push(decode_json(row.try_get(2)?)?);
-            } else {
-                users.push(decode_json(row.try_get(2)?)?);
-            }
+        let clients = "SELECT client_id, body FROM clients WHERE client_id > $1
+            ORDER BY client_id LIMIT $2";
+        let users = "SELECT username, body FROM users WHERE username > $1
+            ORDER BY username LIMIT $2";
+        Ok((pages(client, clients).await?, pages(client, users).await?))
+    }
+}
+
+/// Rows read by one statement: a million at once would take longer than a statement may.
+const PAGE: usize = 2000;
+
+/// All rows of a table, by a statement that reads a name and a body behind the name $1, at most $2 of them.
+async fn pages<T: DeserializeOwned>(
+    client: &impl GenericClient,
+    sql: &str,
+) -> Result<Vec<T>, Fault> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = query(client, sql, &[&after, &rows(PAGE)]).await?;
+        for row in &page {
+            all.push(decode_json(row.try_get(1)?)?);
         }
-        Ok((clients, users))
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.try_get(0)?,
+            _ => return Ok(all),
+        }
     }
 }
 
