@@ -305,6 +305,22 @@ fn two_configurations_in_one_vm_keep_apart() {
     assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
 }
 
+/// Report-only lets everything pass but headers that only the filter may set.
+#[test]
+fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
+    let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
+    reporting["report_only"] = json!(true);
+    for function in WasmHost::functions() {
+        let mut host = WasmHost::load_refusing(NOW, Some(&function));
+        if !host.configure(&reporting.to_string()) {
+            continue;
+        }
+        if let Fate::Passed(headers) = decide(&mut host, "nonsense") {
+            assert_eq!(headers.get("x-user-id"), None, "{function}");
+        }
+    }
+}
+
 /// Whatever a host fails to do, the filter does not crash, and lets nothing pass that it should not.
 #[test]
 fn a_host_that_fails_gets_nothing_past_the_filter() {

@@ -16,7 +16,7 @@ const AUTHORIZATION: &str = "authorization";
 pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     // One call for all headers: it also shows whether there is anything to remove, usually nothing.
     let Ok(headers) = host::request_headers() else {
-        return deny(shared, &Denial::Busy, None);
+        return refuse_unstripped(shared);
     };
     let mut parts = Parts::default();
     let guard = shared.guard.borrow();
@@ -25,7 +25,7 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
         // What only the filter may set, before anything else (RFC 9700 §4.13).
         if guard.strips(name) && host::remove_request_header(name).is_err() {
             drop(guard);
-            return deny(shared, &Denial::Busy, None);
+            return refuse_unstripped(shared);
         }
     }
     drop(guard);
@@ -38,6 +38,13 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
         Decision::Wait { issuer, subject } => wait(context, shared, (issuer, subject), request),
         _ => execute(shared, outcome),
     }
+}
+
+/// For a request that may still carry what only the filter may set: it does not pass, not even in report-only mode.
+fn refuse_unstripped(shared: &Shared) -> Action {
+    publish(shared, Denial::Busy.name(), None);
+    let own = Denial::Busy.answer(shared.guard.borrow().config());
+    answer(&own)
 }
 
 /// For a request of a root that has no configuration: nobody can say what may pass.
