@@ -3,7 +3,7 @@
 //!
 //! The `proxy-wasm` SDK does the same for every plugin there may be. It is not used for two reasons: it panics when a host
 //! answers with a status that it does not expect, which ends the VM of a whole worker, and it copies every header of a
-//! request into vectors of its own, which costs more than everything else that a known token needs.
+//! request into vectors of its own, on every request.
 
 #[cfg(target_arch = "wasm32")]
 pub mod host;

@@ -117,8 +117,7 @@ impl TokenCache {
     }
 }
 
-/// Whether two tokens are the same. The libraries' own comparison goes byte by byte in WebAssembly, which takes longer than
-/// all else that a known token needs.
+/// Whether two tokens are the same. The libraries' own comparison goes byte by byte in WebAssembly.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let ((blocks, end), (other_blocks, other_end)) =
         (one.as_chunks::<64>(), other.as_chunks::<64>());

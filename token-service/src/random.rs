@@ -26,7 +26,7 @@ pub trait Random: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsRandom;
 
-/// Bytes fetched at once: more would be several steps of the kernel's generator.
+/// Bytes fetched at once: up to so many, `getrandom(2)` gives all or none.
 const SUPPLY: usize = 256;
 
 /// Random bytes that nobody has had yet, at the end of `bytes`; the others are zero.
