@@ -17,7 +17,9 @@ RUN mkdir -p abi/src claims/src filter/src token-service/src token-service/bench
  && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
         tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
 RUN cargo build --release --locked --package token-service
-RUN cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+# The command of the Makefile, which says why.
+RUN cargo rustc --profile wasm --target wasm32-wasip1 --locked --package filter --lib --crate-type cdylib \
+    -- --codegen strip=symbols
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
@@ -28,7 +30,8 @@ COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
 RUN find abi claims filter token-service -name '*.rs' -exec touch {} + \
  && cargo build --release --locked --package token-service \
- && cargo build --profile wasm --target wasm32-wasip1 --locked --package filter
+ && cargo rustc --profile wasm --target wasm32-wasip1 --locked --package filter --lib --crate-type cdylib \
+    -- --codegen strip=symbols
 
 # ---- token service ---------------------------------------------------------------------------------
 FROM debian:bookworm-slim AS token-service
