@@ -315,8 +315,12 @@ fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
         if !host.configure(&reporting.to_string()) {
             continue;
         }
-        if let Fate::Passed(headers) = decide(&mut host, "nonsense") {
-            assert_eq!(headers.get("x-user-id"), None, "{function}");
+        match decide(&mut host, "nonsense") {
+            Fate::Passed(headers) => assert_eq!(headers.get("x-user-id"), None, "{function}"),
+            fate => assert!(
+                host.log().contains(r#""event":"denied""#),
+                "{function}: {fate:?}"
+            ),
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
 fn refuse_unstripped(shared: &Shared) -> Action {
     publish(shared, Denial::Busy.name(), None);
     let own = Denial::Busy.answer(shared.guard.borrow().config());
-    answer(&own)
+    refuse(shared, &Denial::Busy, &own)
 }
 
 /// For a request of a root that has no configuration: nobody can say what may pass.
@@ -184,17 +184,20 @@ fn allow(shared: &Shared, headers: &[Header], token: Option<&TokenReference>) ->
 fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Action {
     publish(shared, denial.name(), token);
     let decision = shared.guard.borrow_mut().execute(denial);
-    let mut log = shared.log.borrow_mut();
     match decision {
-        Decision::Answer(own) => {
-            log.refusal(denial, own.status, false, shared.tick());
-            answer(&own)
-        }
+        Decision::Answer(own) => refuse(shared, denial, &own),
         _ => {
+            let mut log = shared.log.borrow_mut();
             log.refusal(denial, 0, true, shared.tick());
             Action::Continue
         }
     }
+}
+
+fn refuse(shared: &Shared, denial: &Denial, own: &Answer) -> Action {
+    let mut log = shared.log.borrow_mut();
+    log.refusal(denial, own.status, false, shared.tick());
+    answer(own)
 }
 
 fn answer(own: &Answer) -> Action {
