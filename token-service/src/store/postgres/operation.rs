@@ -22,11 +22,14 @@ pub(super) trait Operation: Sync {
     ) -> impl Future<Output = Result<Self::Outcome, Fault>> + Send;
 }
 
-/// Whether an operation has one statement, which is a transaction by itself, or several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What holds an operation together.
+#[derive(Debug, Clone, Copy)]
 enum Extent {
+    /// It has one statement, which is a transaction by itself.
     Statement,
+    /// It has several, which may write.
     Transaction,
+    /// It has several, which only read.
     Snapshot,
 }
 
