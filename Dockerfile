@@ -6,6 +6,7 @@ WORKDIR /source
 COPY rust-toolchain.toml ./
 RUN rustup target add wasm32-wasip1
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY abi/Cargo.toml abi/
 COPY claims/Cargo.toml claims/
 COPY filter/Cargo.toml filter/
@@ -17,9 +18,7 @@ RUN mkdir -p abi/src claims/src filter/src token-service/src token-service/bench
  && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
         tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
 RUN cargo build --release --locked --package token-service
-# The command of the Makefile, which says why.
-RUN cargo rustc --profile wasm --target wasm32-wasip1 --locked --package filter --lib --crate-type cdylib \
-    -- --codegen strip=symbols
+RUN cargo build-filter
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
@@ -30,8 +29,7 @@ COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
 RUN find abi claims filter token-service -name '*.rs' -exec touch {} + \
  && cargo build --release --locked --package token-service \
- && cargo rustc --profile wasm --target wasm32-wasip1 --locked --package filter --lib --crate-type cdylib \
-    -- --codegen strip=symbols
+ && cargo build-filter
 
 # ---- token service ---------------------------------------------------------------------------------
 FROM debian:bookworm-slim AS token-service

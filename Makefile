@@ -5,9 +5,6 @@
 
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 VENV := .cache/venv
-# As a cdylib alone: beside an rlib, Cargo does not optimize across crates. Cargo does not strip names from a cdylib, either.
-BUILD_FILTER := cargo rustc --profile wasm --target wasm32-wasip1 --locked --package filter --lib --crate-type cdylib \
-	-- --codegen strip=symbols
 
 .PHONY: help
 help: ## list the commands
@@ -16,7 +13,7 @@ help: ## list the commands
 .PHONY: up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
 	cargo build --release --locked --package token-service --package tests
-	$(BUILD_FILTER)
+	cargo build-filter
 	@exec $(TARGET)/release/up
 
 .PHONY: test
@@ -52,7 +49,7 @@ faults: tools build ## kill the token service 500 times under load, on each stor
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
-	$(BUILD_FILTER)
+	cargo build-filter
 
 .PHONY: lint
 lint: prerequisites ## formatting, clippy, no test left out
