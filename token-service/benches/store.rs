@@ -22,11 +22,11 @@ use support::{Bound, cpu, resident, row};
 use token_service::clock::Timestamp;
 use token_service::digest::Digest;
 use token_service::random::OsRandom;
-use token_service::registry::{ClientId, LinkedAccount, Scope, Username};
+use token_service::registry::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 use token_service::store::redb::RedbStore;
 use token_service::store::{
-    CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep, Rotation,
-    Store, TokenId,
+    Begin, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, Rotation, Store, TokenId,
 };
 use tokio::task::JoinSet;
 
@@ -94,25 +94,55 @@ const fn now() -> Timestamp {
     Timestamp::from_seconds(1_800_000_000)
 }
 
+/// Users whom the grants are of.
+const USERS: usize = 100_000;
+
+fn user(number: usize) -> User {
+    User {
+        username: username(number),
+        email: None,
+        password_hash: None,
+        registered_password_hash: None,
+        totp_secret_sealed: None,
+        organization: None,
+        single_sign_on: false,
+        accounts: vec![account(number)],
+        enabled: true,
+        credentials_version: CredentialsVersion::default(),
+    }
+}
+
+fn username(number: usize) -> Username {
+    Username::parse(&format!("user-{number}@example.com")).unwrap()
+}
+
+fn account(number: usize) -> LinkedAccount {
+    LinkedAccount {
+        user_id: number.to_string(),
+        username: "user".into(),
+        site: "https://us1.example.com".into(),
+    }
+}
+
 /// A live grant, through the operations that make one.
 async fn grant(store: &dyn Store, number: usize) -> Grant {
     let code = Digest::of(&number.to_le_bytes());
+    let user = number % USERS;
+    let credentials = store.credentials(username(user)).await.unwrap();
     let record = CodeRecord {
         client_id: ClientId::parse("client").unwrap(),
         redirect_uri: "https://app.example.com/callback".into(),
         code_challenge: None,
-        username: Username::parse(&format!("user-{}@example.com", number % 100_000)).unwrap(),
-        account: LinkedAccount {
-            user_id: number.to_string(),
-            username: "user".into(),
-            site: "https://us1.example.com".into(),
-        },
+        username: username(user),
+        account: account(user),
         scope: Scope::parse("projects").unwrap(),
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now(),
         expires_at: now() + HOUR,
+        credentials_version: credentials.unwrap().version,
     };
-    store.issue_code(code, record.clone()).await.unwrap();
+    let issued = store.issue_code(code, record.clone()).await;
+    assert_eq!(issued.unwrap(), Begin::Begun);
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),
@@ -138,6 +168,11 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
 }
 
 async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
+    let change = RegistryChange {
+        put_users: (0..count.min(USERS)).map(user).collect(),
+        ..RegistryChange::default()
+    };
+    store.change_registry(change, now()).await.unwrap();
     let mut workers = JoinSet::new();
     for worker in 0..CONNECTIONS {
         let store = Arc::clone(store);

@@ -10,14 +10,15 @@ use token_service::key_file;
 use token_service::random::OsRandom;
 use token_service::registry::client::ClientSecret;
 use token_service::registry::{
-    Client, ClientId, IntegrationType, LinkedAccount, Registry, Scope, User, Username,
+    Client, ClientId, CredentialsVersion, IntegrationType, LinkedAccount, Registry, Scope, User,
+    Username,
 };
 use token_service::sealing::EncryptionKey;
 use token_service::store::postgres::PostgresStore;
 use token_service::store::redb::RedbStore;
 use token_service::store::{
-    CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange, Store,
-    TokenId,
+    Begin, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange,
+    Store, TokenId,
 };
 use token_service::token::rotation::Policy;
 use token_service::token::{KeyRing, Mint};
@@ -109,6 +110,7 @@ fn user(number: usize) -> User {
         single_sign_on: false,
         accounts: vec![account(number)],
         enabled: true,
+        credentials_version: CredentialsVersion::default(),
     }
 }
 
@@ -138,8 +140,15 @@ async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: now,
         expires_at: now + HOUR,
+        credentials_version: store
+            .credentials(username(user))
+            .await
+            .unwrap()
+            .unwrap()
+            .version,
     };
-    store.issue_code(code, record.clone()).await.unwrap();
+    let issued = store.issue_code(code, record.clone()).await;
+    assert_eq!(issued.unwrap(), Begin::Begun);
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),

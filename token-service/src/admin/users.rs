@@ -109,7 +109,8 @@ impl Administration<'_> {
         Ok(())
     }
 
-    /// Removes a user's second factor: the one that the person set up, and a registered one. Ends the user's sessions.
+    /// Removes a user's second factor: the one that the person set up, and a registered one. Ends the user's sessions and
+    /// grants (D-35).
     ///
     /// # Errors
     /// [`AdminError::NotFound`].
@@ -119,7 +120,12 @@ impl Administration<'_> {
         let before = stored(&registry, username)?;
         let store = &self.service.store;
         store
-            .set_second_factor(before.username.clone(), None)
+            .set_second_factor(
+                before.username.clone(),
+                None,
+                None,
+                self.service.clock.now(),
+            )
             .await?;
         if before.totp_secret_sealed.is_some() {
             let mut plan = Plan::default();

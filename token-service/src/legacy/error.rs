@@ -1,6 +1,6 @@
 //! The errors of the legacy token endpoint (spec §7.2), one variant per reason.
 
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{OUTDATED_CODE, TokenError};
 use crate::oauth::parameters::ParameterError;
 use crate::random::RandomError;
 use crate::store::{CodeMismatch, GrantId, RotationRefusal, StoreError};
@@ -99,6 +99,7 @@ impl LegacyTokenError {
             Self::Code(CodeMismatch::RedirectUri) => {
                 "redirect_uri differs from the one of the logon"
             }
+            Self::Code(CodeMismatch::Outdated) => OUTDATED_CODE,
             Self::Code(_) => "The code does not fit this request",
             Self::CodeReplayed(_) => "The code was used before; its tokens are revoked",
             Self::RefreshToken

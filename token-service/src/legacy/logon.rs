@@ -15,7 +15,7 @@ use crate::random::{self, Random};
 use crate::registry::{
     Client, IntegrationType, LegacyInstance, LinkedAccount, RedirectUri, Registry, Scope, Username,
 };
-use crate::store::{CodeRecord, Store};
+use crate::store::{Begin, CodeRecord, Store};
 
 /// Length of a code, in characters: 30 random bytes in base64url.
 pub const CODE_LENGTH: usize = 40;
@@ -197,10 +197,13 @@ impl LogonRequest {
             amr: session.amr.clone(),
             authenticated_at: session.authenticated_at,
             expires_at: now + CODE_LIFETIME,
+            credentials_version: session.credentials_version,
         };
-        store
-            .issue_code(code_digest(&code, &self.hostname), record)
-            .await?;
+        let digest = code_digest(&code, &self.hostname);
+        match store.issue_code(digest, record).await? {
+            Begin::Begun => {}
+            Begin::CredentialsChanged => return Err(IssueError::SignInEnded),
+        }
         Ok(self.redirect_uri.with_parameters([("code", code.as_str())]))
     }
 }

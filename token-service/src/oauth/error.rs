@@ -216,6 +216,7 @@ impl TokenError {
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
+            Self::Code(CodeMismatch::Outdated) => OUTDATED_CODE,
             Self::RefreshToken
             | Self::Refresh(RotationRefusal::Unknown | RotationRefusal::OtherClient) => {
                 "The refresh token is invalid"
@@ -237,6 +238,10 @@ impl TokenError {
         }
     }
 }
+
+/// For a code whose user has changed password or second factor since, or has lost the account (D-35).
+pub const OUTDATED_CODE: &str =
+    "The sign-in behind the code has ended: its password, second factor or account has changed";
 
 const fn missing(name: &'static str) -> &'static str {
     match name.as_bytes() {

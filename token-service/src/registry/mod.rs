@@ -16,4 +16,4 @@ pub use legacy_instance::LegacyInstance;
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use scope::Scope;
 pub use snapshot::Registry;
-pub use user::{LinkedAccount, User, Username};
+pub use user::{CredentialsVersion, LinkedAccount, User, Username};

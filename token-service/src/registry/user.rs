@@ -55,6 +55,27 @@ pub struct LinkedAccount {
     pub site: String,
 }
 
+/// The state of a user's credentials: another number after each change of password or second factor, and after the user
+/// was disabled or removed. No number is used twice, not even for a user who is removed and registered again; rows from
+/// before there were numbers have 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CredentialsVersion(u64);
+
+impl CredentialsVersion {
+    /// The version with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A user of the authorization server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -77,6 +98,10 @@ pub struct User {
     pub accounts: Vec<LinkedAccount>,
     /// A disabled user can neither sign in nor be named.
     pub enabled: bool,
+    /// What codes, sessions and grants were made with (D-35). The store alone sets it: in a change of the registry it does
+    /// not count.
+    #[serde(default)]
+    pub credentials_version: CredentialsVersion,
 }
 
 impl User {
@@ -90,6 +115,26 @@ impl User {
             self.registered_password_hash = before;
         }
         true
+    }
+
+    /// Whether a sign-in with credentials of this version still counts: nothing about them has changed since.
+    #[must_use]
+    pub fn still_has(&self, credentials: CredentialsVersion) -> bool {
+        self.enabled && self.credentials_version == credentials
+    }
+
+    /// Whether what rests on `before` ends now that the user is as `self`: another password, another registered second
+    /// factor, or disabled. A stronger hash of the same password is no other password ([`Self::rehash`]).
+    #[must_use]
+    pub fn ends_what_rests_on(&self, before: &Self) -> bool {
+        self.has_other_credentials_than(before) || (before.enabled && !self.enabled)
+    }
+
+    /// Whether password or registered second factor differ.
+    #[must_use]
+    pub fn has_other_credentials_than(&self, before: &Self) -> bool {
+        before.password_hash != self.password_hash
+            || before.totp_secret_sealed != self.totp_secret_sealed
     }
 }
 

@@ -11,14 +11,14 @@ use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
 use super::second_factor::{Verdict, check_totp};
-use super::session::{self, SessionId};
+use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
 use super::{AMR_PASSWORD, AMR_TOTP, SignInError, Turn, recovery, totp};
 use crate::clock::Timestamp;
 use crate::random;
 use crate::registry::Username;
 use crate::service::Service;
-use crate::store::{SecondFactor, SessionStage, StoreError};
+use crate::store::{SecondFactor, Session, SessionStage, StoreError};
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
@@ -67,17 +67,16 @@ pub struct Acceptance<'a> {
     pub code: &'a str,
 }
 
-/// The person who is signed in with the session `id`.
+/// The session `id` of a person who is signed in.
 async fn signed_in(
     service: &Service,
     id: &SessionId,
     now: Timestamp,
-) -> Result<Option<Username>, StoreError> {
+) -> Result<Option<Session>, StoreError> {
     let session = session::live(service, id, now).await?;
     Ok(session
         .filter(|session| session.stage == SessionStage::SignedIn)
-        .map(|session| session.username)
-        .filter(|username| service.registry().user(username.as_str()).is_some()))
+        .filter(|session| service.registry().user(session.username.as_str()).is_some()))
 }
 
 fn sealing_context(id: &SessionId, username: &Username) -> String {
@@ -94,7 +93,7 @@ pub async fn offer(
     id: &SessionId,
     now: Timestamp,
 ) -> Result<Option<Offer>, SignInError> {
-    let Some(username) = signed_in(service, id, now).await? else {
+    let Some(Session { username, .. }) = signed_in(service, id, now).await? else {
         return Ok(None);
     };
     let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(&*service.random)?);
@@ -111,7 +110,7 @@ pub async fn offered(
     sealed: &str,
     now: Timestamp,
 ) -> Result<Option<Offer>, SignInError> {
-    let Some(username) = signed_in(service, id, now).await? else {
+    let Some(Session { username, .. }) = signed_in(service, id, now).await? else {
         return Ok(None);
     };
     match unseal(service, id, &username, sealed) {
@@ -152,8 +151,8 @@ fn unseal(
         .ok()
 }
 
-/// Accepts an offer: from now on the app is the second factor of whoever is signed in with the session `id`. Clients keep
-/// their access; all sessions end.
+/// Accepts an offer: from now on the app is the second factor of whoever is signed in with the session `id`. All other
+/// sessions end, and clients lose their access (D-35).
 ///
 /// # Errors
 /// A [`SignInError`]; the second factor is as it was then.
@@ -164,9 +163,10 @@ pub async fn accept(
     address: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<SetUpOutcome, SignInError> {
-    let Some(username) = signed_in(service, id, now).await? else {
+    let Some(session) = signed_in(service, id, now).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };
+    let username = session.username;
     let Some(secret) = unseal(service, id, &username, acceptance.sealed) else {
         return Ok(SetUpOutcome::NotOffered);
     };
@@ -176,10 +176,10 @@ pub async fn accept(
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SetUpOutcome::Wait(wait)),
     };
-    let registry = service.registry();
-    let stored = registry
-        .user(username.as_str())
-        .and_then(|user| user.password_hash.clone());
+    let credentials = service.store.credentials(username.clone()).await?;
+    let stored = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.password_hash);
     if !turn.check(stored, acceptance.password).await?.right {
         return Ok(SetUpOutcome::PasswordRefused(username));
     }
@@ -202,13 +202,23 @@ pub async fn accept(
             .map_err(|_| SignInError::SetUp(username.clone()))?,
         recovery_codes: digests.collect(),
     };
-    service
+    let rests_on = Some(session.credentials_version);
+    let set = service
         .store
-        .set_second_factor(username.clone(), Some(second_factor))
+        .set_second_factor(username.clone(), Some(second_factor), rests_on, now)
         .await?;
-    let amr = vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()];
-    let session = session::signed_in(&service.config.lifetimes, username.clone(), amr, now);
-    let id = session::start(service, session, Some(id)).await?;
+    let Some(credentials_version) = set else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let proven = Proven {
+        username: username.clone(),
+        amr: vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()],
+        credentials_version,
+    };
+    let session = session::signed_in(&service.config.lifetimes, proven, now);
+    let Some(id) = session::start(service, session, Some(id)).await? else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
     Ok(SetUpOutcome::Done {
         id,
         username,

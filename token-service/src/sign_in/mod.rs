@@ -19,10 +19,11 @@ use crate::random::RandomError;
 use crate::registry::Username;
 use crate::sealing::SealingError;
 use crate::service::Service;
-use crate::store::{SessionStage, StoreError};
+use crate::store::{Credentials, SessionStage, StoreError};
 
 use password::Turn;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
+use session::Proven;
 pub use session::SessionId;
 use throttle::{Attempt, Guess};
 
@@ -61,7 +62,8 @@ pub enum SignInError {
 pub enum PasswordOutcome {
     /// Right: this session is begun, and may still owe a second factor.
     Begun(SessionId, SessionStage),
-    /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all.
+    /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all. Also when the credentials
+    /// changed while the password was checked (D-35).
     Refused,
     /// There were too many wrong ones: the next may be tried after this time.
     Wait(Duration),
@@ -80,39 +82,59 @@ pub async fn with_password(
     address: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<PasswordOutcome, SignInError> {
-    let registry = service.registry();
-    let user = registry.user(username);
-    let stored = user.and_then(|user| user.password_hash.clone());
+    let known = credentials_of(service, username).await?;
+    let stored = known
+        .as_ref()
+        .and_then(|(_, credentials)| credentials.password_hash.clone());
     let turn = Turn::queue()?;
     let attempt = match Attempt::admit(service, Guess::Password(username), address, now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
     };
     let checked = turn.check(stored.clone(), password).await?;
-    let Some(user) = user.filter(|_| checked.right) else {
-        tracing::info!(
-            username = user.map(|user| user.username.as_str()),
-            "sign-in refused"
-        );
-        return Ok(PasswordOutcome::Refused);
+    let refused = |username: Option<&Username>| {
+        tracing::info!(username = username.map(Username::as_str), "sign-in refused");
+        Ok(PasswordOutcome::Refused)
+    };
+    let (username, credentials) = match known {
+        Some(known) if checked.right => known,
+        known => return refused(known.as_ref().map(|(username, _)| username)),
     };
     attempt.forgive().await?;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
         // Every process takes it up with its next look at the registry.
         service
             .store
-            .rehash_password(user.username.clone(), stored, stronger)
+            .rehash_password(username.clone(), stored, stronger)
             .await?;
     }
-    let (username, amr) = (user.username.clone(), vec![AMR_PASSWORD.to_owned()]);
-    let session = if second_factor::is_owed(service, user).await? {
-        session::second_factor_owed(username, amr, now)
+    let proven = Proven {
+        username: username.clone(),
+        amr: vec![AMR_PASSWORD.to_owned()],
+        credentials_version: credentials.version,
+    };
+    let session = if credentials.totp_secret_sealed.is_some() {
+        session::second_factor_owed(proven, now)
     } else {
-        session::signed_in(&service.config.lifetimes, username, amr, now)
+        session::signed_in(&service.config.lifetimes, proven, now)
     };
     let stage = session.stage;
-    let id = session::start(service, session, replaces).await?;
-    Ok(PasswordOutcome::Begun(id, stage))
+    match session::start(service, session, replaces).await? {
+        Some(id) => Ok(PasswordOutcome::Begun(id, stage)),
+        None => refused(Some(&username)),
+    }
+}
+
+/// What whoever has this username signs in with, as the store has it now: a copy in memory may be from before a change.
+async fn credentials_of(
+    service: &Service,
+    username: &str,
+) -> Result<Option<(Username, Credentials)>, StoreError> {
+    let Some(username) = Username::parse(username) else {
+        return Ok(None);
+    };
+    let credentials = service.store.credentials(username.clone()).await?;
+    Ok(credentials.map(|credentials| (username, credentials)))
 }
 
 /// Ends the session `id`.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::session::{self, SessionId};
+use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
 use super::{AMR_RECOVERY_CODE, AMR_TOTP, SignInError, recovery, totp};
 use crate::clock::Timestamp;
-use crate::registry::{User, Username};
+use crate::registry::Username;
 use crate::service::Service;
-use crate::store::{Claim, SessionStage, StoreError};
+use crate::store::{Claim, SessionStage};
 
 /// The outcome of a second factor.
 #[must_use]
@@ -33,20 +33,6 @@ pub enum SecondFactorOutcome {
     Wait(Duration),
     /// There is no sign-in that waits for a code.
     NotOwed,
-}
-
-/// Whether `user` has a second factor: one that the person set up, or a registered one.
-pub(super) async fn is_owed(service: &Service, user: &User) -> Result<bool, StoreError> {
-    Ok(sealed_secret(service, user).await?.is_some())
-}
-
-/// What the person set up counts in the place of what is registered.
-async fn sealed_secret(service: &Service, user: &User) -> Result<Option<Vec<u8>>, StoreError> {
-    let own = service.store.second_factor(user.username.clone()).await?;
-    Ok(match own {
-        Some(own) => Some(own.totp_secret_sealed),
-        None => user.totp_secret_sealed.clone(),
-    })
 }
 
 /// The opened TOTP secret of `username`.
@@ -111,14 +97,14 @@ pub async fn with_second_factor(
     else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
-    let registry = service.registry();
-    let Some(user) = registry.user(session.username.as_str()) else {
+    let username = &session.username;
+    let credentials = service.store.credentials(username.clone()).await?;
+    let Some(sealed) = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.totp_secret_sealed)
+    else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
-    let Some(sealed) = sealed_secret(service, user).await? else {
-        return Ok(SecondFactorOutcome::NotOwed);
-    };
-    let username = &user.username;
     let guess = Guess::SecondFactor(username.as_str());
     let attempt = match Attempt::admit(service, guess, address, now).await? {
         Ok(attempt) => attempt,
@@ -154,9 +140,15 @@ pub async fn with_second_factor(
     attempt.forgive().await?;
     let mut amr = session.amr;
     amr.push(method.to_owned());
-    let lifetimes = &service.config.lifetimes;
-    let complete = session::signed_in(lifetimes, session.username.clone(), amr, now);
-    let id = session::start(service, complete, Some(id)).await?;
+    let proven = Proven {
+        username: session.username.clone(),
+        amr,
+        credentials_version: session.credentials_version,
+    };
+    let complete = session::signed_in(&service.config.lifetimes, proven, now);
+    let Some(id) = session::start(service, complete, Some(id)).await? else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
     Ok(SecondFactorOutcome::SignedIn {
         id,
         username: session.username,

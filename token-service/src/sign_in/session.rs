@@ -7,9 +7,9 @@ use crate::clock::Timestamp;
 use crate::config::Lifetimes;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
-use crate::registry::Username;
+use crate::registry::{CredentialsVersion, Username};
 use crate::service::Service;
-use crate::store::{Session, SessionStage, StoreError};
+use crate::store::{Begin, Session, SessionStage, StoreError};
 
 /// How long a sign-in waits for its second factor.
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
@@ -47,48 +47,59 @@ impl SessionId {
     }
 }
 
-/// Starts `session` under a new id and ends `replaces`, in one transaction.
+/// What somebody has proven.
+pub(super) struct Proven {
+    /// Who it is.
+    pub(super) username: Username,
+    /// By which methods.
+    pub(super) amr: Vec<String>,
+    /// The credentials that the proofs were compared with.
+    pub(super) credentials_version: CredentialsVersion,
+}
+
+/// Starts `session` under a new id and ends `replaces`, in one transaction. `None`, and nothing has changed, when the
+/// credentials are others by now than those that were proven.
 pub(super) async fn start(
     service: &Service,
     session: Session,
     replaces: Option<&SessionId>,
-) -> Result<SessionId, SignInError> {
+) -> Result<Option<SessionId>, SignInError> {
     let id = SessionId::generate(service.random.as_ref())?;
-    service
+    let begin = service
         .store
         .start_session(id.digest(), session, replaces.map(SessionId::digest))
         .await?;
-    Ok(id)
+    Ok(match begin {
+        Begin::Begun => Some(id),
+        Begin::CredentialsChanged => None,
+    })
 }
 
-/// The session of somebody who has proven who they are at `now`, by the methods in `amr`.
-pub(super) fn signed_in(
-    lifetimes: &Lifetimes,
-    username: Username,
-    amr: Vec<String>,
-    now: Timestamp,
-) -> Session {
+/// The session of somebody who has proven at `now` who they are.
+pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -> Session {
     let ends_at = now + lifetimes.session;
     Session {
-        username,
+        username: proven.username,
         stage: SessionStage::SignedIn,
-        amr,
+        amr: proven.amr,
         authenticated_at: now,
         expires_at: ends_at.min(now + lifetimes.session_idle),
         ends_at,
+        credentials_version: proven.credentials_version,
     }
 }
 
 /// The session of somebody whose password was right at `now`, and who owes the second factor.
-pub(super) fn second_factor_owed(username: Username, amr: Vec<String>, now: Timestamp) -> Session {
+pub(super) fn second_factor_owed(proven: Proven, now: Timestamp) -> Session {
     let until = now + SECOND_FACTOR_TIME;
     Session {
-        username,
+        username: proven.username,
         stage: SessionStage::SecondFactorOwed,
-        amr,
+        amr: proven.amr,
         authenticated_at: now,
         expires_at: until,
         ends_at: until,
+        credentials_version: proven.credentials_version,
     }
 }
 
@@ -139,6 +150,7 @@ mod tests {
             authenticated_at: at(0),
             expires_at: at(expires_at),
             ends_at: at(10_000),
+            credentials_version: CredentialsVersion::default(),
         };
         let idle = Duration::from_secs(1000);
         assert_eq!(extension(&session(1000), idle, at(100)), None);

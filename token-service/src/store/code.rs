@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::grant::{Grant, GrantId};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{ClientId, LinkedAccount, Scope, Username};
+use crate::registry::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
 /// How long a used code is remembered, so that a second use still finds and revokes the grant.
 pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +33,9 @@ pub struct CodeRecord {
     pub authenticated_at: Timestamp,
     /// From this second on the code is refused.
     pub expires_at: Timestamp,
+    /// What the user signed in with.
+    #[serde(deserialize_with = "super::row::added")]
+    pub credentials_version: CredentialsVersion,
 }
 
 /// What a client presents with a code.
@@ -65,6 +68,9 @@ pub enum CodeMismatch {
     VerifierWrong,
     /// Neither a secret nor a verifier proves who the client is (D-25).
     ClientUnproven,
+    /// The user's credentials have changed since, the user is gone or disabled, or the account is not linked any more
+    /// (D-35).
+    Outdated,
 }
 
 impl CodeRecord {
@@ -94,6 +100,14 @@ impl CodeRecord {
             return Err(CodeMismatch::RedirectUri);
         }
         Ok(())
+    }
+
+    /// Whether the code still rests on what `user` is now: the credentials of the sign-in, and a linked account.
+    #[must_use]
+    pub fn rests_on(&self, user: Option<&User>) -> bool {
+        user.is_some_and(|user| {
+            user.still_has(self.credentials_version) && user.accounts.contains(&self.account)
+        })
     }
 }
 

@@ -38,6 +38,8 @@ macro_rules! conformance {
             disabling_a_user_ends_grants_and_sessions,
             removing_a_user_ends_grants_and_sessions,
             a_new_password_ends_grants_and_sessions,
+            other_credentials_end_codes_sessions_and_grants_in_the_making,
+            credentials_that_change_in_parallel_leave_nothing_behind,
             a_stronger_hash_of_the_same_password_ends_nothing,
             unlinking_an_account_ends_its_grants_alone,
             parallel_rotations_agree_on_one_signing_key,
@@ -61,7 +63,7 @@ macro_rules! conformance {
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,
             a_totp_step_is_claimed_once,
-            a_second_factor_ends_sessions_and_goes_with_its_user,
+            a_second_factor_ends_what_was_there_and_goes_with_its_user,
             a_recovery_code_works_once,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
             parallel_attempts_are_admitted_as_consecutive_ones,
@@ -134,6 +136,7 @@ fn user(name: &str) -> User {
         single_sign_on: false,
         accounts: vec![account("1"), account("2")],
         enabled: true,
+        credentials_version: CredentialsVersion::default(),
     }
 }
 
@@ -149,7 +152,44 @@ pub(super) fn code() -> CodeRecord {
         amr: vec!["USERNAME_PASSWORD".into()],
         authenticated_at: at(0),
         expires_at: at(60),
+        credentials_version: CredentialsVersion::default(),
     }
+}
+
+/// The version of a user's credentials; the user is registered if that has not been done.
+pub(super) async fn version_of(store: &dyn Store, username: &Username) -> CredentialsVersion {
+    let known = || store.credentials(username.clone());
+    if known().await.unwrap().is_none() {
+        let change = put(vec![], vec![user(username.as_str())]);
+        store.change_registry(change, at(0)).await.unwrap();
+    }
+    known().await.unwrap().unwrap().version
+}
+
+/// Issues a code of a user with the credentials of now.
+pub(super) async fn issue(store: &dyn Store, code: &str, record: CodeRecord) {
+    let record = CodeRecord {
+        credentials_version: version_of(store, &record.username).await,
+        ..record
+    };
+    let issued = store.issue_code(Digest::of(code.as_bytes()), record).await;
+    assert_eq!(issued.unwrap(), Begin::Begun);
+}
+
+/// Starts a session of a user with the credentials of now, and returns it.
+pub(super) async fn start(
+    store: &dyn Store,
+    id: Digest,
+    session: Session,
+    replaces: Option<Digest>,
+) -> Session {
+    let session = Session {
+        credentials_version: version_of(store, &session.username).await,
+        ..session
+    };
+    let started = store.start_session(id, session.clone(), replaces).await;
+    assert_eq!(started.unwrap(), Begin::Begun);
+    session
 }
 
 fn fitting() -> PresentedCode {
@@ -196,10 +236,7 @@ pub(super) async fn grant_of(store: &dyn Store, record: CodeRecord) -> Grant {
         client_id: record.client_id.clone(),
         ..fitting()
     };
-    store
-        .issue_code(Digest::of(code.as_bytes()), record)
-        .await
-        .unwrap();
+    issue(store, &code, record).await;
     match redeem(store, &code, presented, at(0)).await {
         Redemption::Redeemed(grant) => *grant,
         other => panic!("{other:?}"),
@@ -228,6 +265,7 @@ pub(super) fn session(name: &str, expires_at: Timestamp) -> Session {
         authenticated_at: at(0),
         expires_at,
         ends_at: expires_at,
+        credentials_version: CredentialsVersion::default(),
     }
 }
 
@@ -299,7 +337,12 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
             ..client("web")
         }]
     );
-    assert_eq!(users, [user("ada")]);
+    assert_eq!(users.len(), 1);
+    let ada = User {
+        credentials_version: CredentialsVersion::default(),
+        ..users.first().unwrap().clone()
+    };
+    assert_eq!(ada, user("ada"));
     assert_eq!(
         subject.store().legacy_instances().await.unwrap(),
         ["us1.example", "us3.example"].map(legacy_instance)
@@ -330,10 +373,8 @@ async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
     };
     let theirs = grant_of(store, theirs).await;
     for name in ["ada", "grace"] {
-        store
-            .start_session(Digest::of(name.as_bytes()), session(name, at(900)), None)
-            .await
-            .unwrap();
+        let id = Digest::of(name.as_bytes());
+        start(store, id, session(name, at(900)), None).await;
     }
     (mine, theirs)
 }
@@ -450,6 +491,162 @@ pub(super) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl S
     ends_one_of_two_grants(subject, put(vec![], vec![changed]), announced, true).await;
 }
 
+/// Ways of changing the credentials of ada. Afterwards she is as she was, but for those.
+async fn change_credentials(store: &dyn Store, way: usize) {
+    let ada = username("ada");
+    let put_user = async |changed: User| {
+        let change = put(vec![], vec![changed]);
+        store.change_registry(change, at(5)).await.unwrap();
+    };
+    let set = async |second_factor: Option<SecondFactor>| {
+        let set = store.set_second_factor(ada.clone(), second_factor, None, at(5));
+        assert!(set.await.unwrap().is_some());
+    };
+    match way {
+        0 => {
+            put_user(User {
+                password_hash: Some("another".into()),
+                ..user("ada")
+            })
+            .await;
+        }
+        1 => {
+            put_user(User {
+                totp_secret_sealed: Some(b"registered".to_vec()),
+                ..user("ada")
+            })
+            .await;
+        }
+        2 => {
+            put_user(User {
+                enabled: false,
+                ..user("ada")
+            })
+            .await;
+        }
+        3 => {
+            let change = RegistryChange {
+                remove_users: vec![ada.clone()],
+                ..RegistryChange::default()
+            };
+            store.change_registry(change, at(5)).await.unwrap();
+        }
+        4 => set(Some(second_factor(&["a"]))).await,
+        _ => set(None).await,
+    }
+    put_user(user("ada")).await;
+}
+
+const WAYS_TO_CHANGE_CREDENTIALS: usize = 6;
+
+/// RFC 9700 §4.14.2, D-35: what was issued before a change, and what is being made while it happens.
+pub(super) async fn other_credentials_end_codes_sessions_and_grants_in_the_making(
+    subject: &mut impl Subject,
+) {
+    for way in 0..WAYS_TO_CHANGE_CREDENTIALS {
+        let store = subject.store();
+        let version = version_of(&*store, &username("ada")).await;
+        let code_text = format!("c{way}");
+        issue(&*store, &code_text, code()).await;
+        let grant = grant_of(&*store, code()).await;
+        assert_eq!(grant.credentials_version, version);
+        change_credentials(&*store, way).await;
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        assert_ne!(version_of(&*store, &username("ada")).await, version);
+        let redeemed = redeem(&*store, &code_text, fitting(), at(6)).await;
+        let outdated = Redemption::Mismatch(CodeMismatch::Outdated);
+        assert_eq!(redeemed, outdated, "way {way}");
+        let record = CodeRecord {
+            credentials_version: version,
+            ..code()
+        };
+        let issued = store.issue_code(Digest::of(b"late"), record).await;
+        assert_eq!(issued.unwrap(), Begin::CredentialsChanged);
+        let redeemed = redeem(&*store, "late", fitting(), at(6)).await;
+        assert_eq!(redeemed, Redemption::Unknown);
+        for stage in [SessionStage::SecondFactorOwed, SessionStage::SignedIn] {
+            let id = Digest::of(b"late");
+            let late = Session {
+                stage,
+                credentials_version: version,
+                ..session("ada", at(100))
+            };
+            let started = store.start_session(id, late, None).await;
+            assert_eq!(started.unwrap(), Begin::CredentialsChanged);
+            assert_eq!(store.session(id, at(6)).await.unwrap(), None);
+        }
+        let rotation = use_of(&grant, grant.current.refresh_id, at(6));
+        assert_eq!(
+            store.rotate_refresh(rotation).await.unwrap(),
+            Rotation::Refused(RotationRefusal::Revoked)
+        );
+        let factor = Some(second_factor(&["b"]));
+        let set = store.set_second_factor(username("ada"), factor, Some(version), at(6));
+        assert_eq!(set.await.unwrap(), None);
+        grant_of(&*store, code()).await;
+    }
+    let unknown = store_credentials(&*subject.store(), "grace").await;
+    assert_eq!(unknown, None);
+}
+
+async fn store_credentials(store: &dyn Store, name: &str) -> Option<Option<Vec<u8>>> {
+    let credentials = store.credentials(username(name)).await.unwrap();
+    credentials.map(|credentials| credentials.totp_secret_sealed)
+}
+
+/// Whatever comes first: in the end no session and no live grant rests on the old credentials.
+pub(super) async fn credentials_that_change_in_parallel_leave_nothing_behind(
+    subject: &mut impl Subject,
+) {
+    for round in 0..12_u32 {
+        let store = subject.store();
+        let ada = username("ada");
+        let version = version_of(&*store, &ada).await;
+        let codes: Vec<String> = (0..4).map(|number| format!("{round}-{number}")).collect();
+        for code_text in &codes {
+            issue(&*store, code_text, code()).await;
+        }
+        drop(store);
+        subject.restart().await;
+        let mut tasks = JoinSet::new();
+        for (number, code_text) in codes.into_iter().enumerate() {
+            let store = subject.store();
+            let id = Digest::of(code_text.as_bytes());
+            tasks.spawn(async move {
+                if number == 2 {
+                    let changed = User {
+                        password_hash: Some(format!("password {round}")),
+                        ..user("ada")
+                    };
+                    let change = put(vec![], vec![changed]);
+                    store.change_registry(change, at(5)).await.unwrap();
+                }
+                redeem(&*store, &code_text, fitting(), at(5)).await;
+                let late = Session {
+                    credentials_version: version,
+                    ..session("ada", at(100))
+                };
+                let _ = store.start_session(id, late, None).await.unwrap();
+                id
+            });
+        }
+        let ids = tasks.join_all().await;
+        let store = subject.store();
+        assert_ne!(version_of(&*store, &ada).await, version);
+        for id in ids {
+            assert_eq!(store.session(id, at(5)).await.unwrap(), None);
+        }
+        let grants = store.grants(GrantFilter::default(), None, 1000).await;
+        let live = grants
+            .unwrap()
+            .into_iter()
+            .filter(|grant| grant.revoked_at.is_none());
+        assert_eq!(live.count(), 0);
+    }
+}
+
 pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &mut impl Subject) {
     let change = put(vec![], vec![user("ada")]);
     subject
@@ -458,6 +655,7 @@ pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
         .await
         .unwrap();
     let grant = grant_of(&*subject.store(), code()).await;
+    issue(&*subject.store(), "c", code()).await;
     let rehash = async |store: Arc<dyn Store>, hash: &str, stronger: &str| {
         store
             .rehash_password(username("ada"), hash.to_owned(), stronger.to_owned())
@@ -476,6 +674,8 @@ pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
     assert_eq!(ada.registered_password_hash.as_deref(), Some("hash"));
     assert!(!is_revoked(&*store, &grant).await);
+    let redeemed = redeem(&*store, "c", fitting(), at(1)).await;
+    assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
 }
 
 pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
@@ -559,7 +759,7 @@ pub(super) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut
 
 pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
     let store = subject.store();
-    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    issue(&*store, "c", code()).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();
@@ -578,7 +778,7 @@ pub(super) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
 
 pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
     let store = subject.store();
-    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    issue(&*store, "c", code()).await;
     let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(1)).await else {
         panic!("the code fits");
     };
@@ -611,7 +811,7 @@ pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
 
 pub(super) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut impl Subject) {
     let store = subject.store();
-    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    issue(&*store, "c", code()).await;
     redeem(&*store, "c", fitting(), at(1)).await;
     let last = at(1) + USED_CODE_RETENTION;
     store.sweep(last, 100).await.unwrap();
@@ -630,7 +830,7 @@ pub(super) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut i
 
 pub(super) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
     let store = subject.store();
-    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    issue(&*store, "c", code()).await;
     let cases = [
         (
             PresentedCode {
@@ -680,11 +880,7 @@ pub(super) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
 pub(super) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
     for round in 0..10 {
         let code_text = format!("c{round}");
-        subject
-            .store()
-            .issue_code(Digest::of(code_text.as_bytes()), code())
-            .await
-            .unwrap();
+        issue(&*subject.store(), &code_text, code()).await;
         let mut tasks = JoinSet::new();
         for _ in 0..PARALLEL {
             let (store, code_text) = (subject.store(), code_text.clone());
@@ -1188,13 +1384,14 @@ fn second_factor(codes: &[&str]) -> SecondFactor {
     }
 }
 
-pub(super) async fn a_second_factor_ends_sessions_and_goes_with_its_user(
+pub(super) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
     subject: &mut impl Subject,
 ) {
     let ada = || username("ada");
     let known = async |store: Arc<dyn Store>| store.second_factor(ada()).await.unwrap();
     let set = async |store: Arc<dyn Store>, second_factor: Option<SecondFactor>| {
-        store.set_second_factor(ada(), second_factor).await.unwrap();
+        let set = store.set_second_factor(ada(), second_factor, None, at(2));
+        assert!(set.await.unwrap().is_some());
     };
     let change = async |store: Arc<dyn Store>, change: RegistryChange| {
         store.change_registry(change, at(0)).await.unwrap();
@@ -1203,15 +1400,15 @@ pub(super) async fn a_second_factor_ends_sessions_and_goes_with_its_user(
     change(subject.store(), put(vec![], vec![user("ada")])).await;
     assert_eq!(known(subject.store()).await, None);
     let id = Digest::of(b"session");
-    let started = subject
-        .store()
-        .start_session(id, session("ada", at(100)), None)
-        .await;
-    started.unwrap();
+    start(&*subject.store(), id, session("ada", at(100)), None).await;
+    let grant = grant_of(&*subject.store(), code()).await;
     set(subject.store(), one()).await;
     subject.restart().await;
     assert_eq!(known(subject.store()).await, one());
     assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
+    assert!(is_revoked(&*subject.store(), &grant).await);
+    let announced = [Revoked::Grant(grant.grant_id)];
+    assert_eq!(feed(&*subject.store()).await, announced);
     // A registration that says nothing new about it leaves it.
     change(subject.store(), put(vec![], vec![user("ada")])).await;
     assert_eq!(known(subject.store()).await, one());
@@ -1247,8 +1444,12 @@ pub(super) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
         Claim::AlreadyClaimed
     );
     let codes = Some(second_factor(&["a", "b", "c"]));
-    let set = async |store: Arc<dyn Store>| store.set_second_factor(username("ada"), codes).await;
-    set(subject.store()).await.unwrap();
+    version_of(&*subject.store(), &username("ada")).await;
+    let set = async |store: Arc<dyn Store>| {
+        let set = store.set_second_factor(username("ada"), codes, None, at(0));
+        assert!(set.await.unwrap().is_some());
+    };
+    set(subject.store()).await;
     for (name, code, expected) in [
         ("ada", "d", Claim::AlreadyClaimed),
         ("grace", "a", Claim::AlreadyClaimed),
@@ -1359,12 +1560,7 @@ pub(super) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: 
 
 pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
     let id = Digest::of(b"session");
-    let started = session("ada", at(100));
-    subject
-        .store()
-        .start_session(id, started.clone(), None)
-        .await
-        .unwrap();
+    let started = start(&*subject.store(), id, session("ada", at(100)), None).await;
     subject.restart().await;
     let store = subject.store();
     assert_eq!(store.session(id, at(99)).await.unwrap(), Some(started));
@@ -1381,10 +1577,7 @@ pub(super) async fn sessions_start_end_and_expire(subject: &mut impl Subject) {
 pub(super) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subject) {
     let id = Digest::of(b"session");
     let store = subject.store();
-    store
-        .start_session(id, session("ada", at(100)), None)
-        .await
-        .unwrap();
+    start(&*store, id, session("ada", at(100)), None).await;
     store.extend_session(id, at(200), at(99)).await.unwrap();
     let unknown = Digest::of(b"other");
     store
@@ -1405,14 +1598,8 @@ pub(super) async fn a_session_lives_on_while_it_is_used(subject: &mut impl Subje
 pub(super) async fn a_session_replaces_another(subject: &mut impl Subject) {
     let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
     let store = subject.store();
-    store
-        .start_session(old, session("ada", at(100)), None)
-        .await
-        .unwrap();
-    store
-        .start_session(new, session("ada", at(200)), Some(old))
-        .await
-        .unwrap();
+    start(&*store, old, session("ada", at(100)), None).await;
+    start(&*store, new, session("ada", at(200)), Some(old)).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();
@@ -1428,12 +1615,9 @@ pub(super) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
     store.rotate_refresh(refreshed).await.unwrap();
     store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
-    store.issue_code(Digest::of(b"c"), code()).await.unwrap();
+    issue(&*store, "c", code()).await;
     let id = Digest::of(b"session");
-    store
-        .start_session(id, session("ada", at(0) + WEEK + WEEK), None)
-        .await
-        .unwrap();
+    start(&*store, id, session("ada", at(0) + WEEK + WEEK), None).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::code::CodeRecord;
 use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
-use crate::registry::{ClientId, LinkedAccount, Scope, Username};
+use crate::registry::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
 
 /// The id of a grant: a UUIDv7, so that ids are ordered by their time and rows are written side by side.
 /// Written as 22 characters of base64url, because every token carries it.
@@ -151,6 +151,9 @@ pub struct Grant {
     pub spent: Vec<SpentStep>,
     /// When the grant was ended early.
     pub revoked_at: Option<Timestamp>,
+    /// What the user signed in with.
+    #[serde(deserialize_with = "super::row::added")]
+    pub credentials_version: CredentialsVersion,
 }
 
 /// A use of a refresh token.
@@ -240,6 +243,7 @@ impl Grant {
             authenticated_at: code.authenticated_at,
             spent: Vec::new(),
             revoked_at: None,
+            credentials_version: code.credentials_version,
         }
     }
 
@@ -356,6 +360,7 @@ mod tests {
             },
             spent: vec![],
             revoked_at: None,
+            credentials_version: CredentialsVersion::default(),
         }
     }
 

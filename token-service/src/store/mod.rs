@@ -24,7 +24,7 @@ use async_trait::async_trait;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 
 pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
@@ -84,6 +84,41 @@ pub enum Claim {
     Claimed,
     /// Somebody used it before.
     AlreadyClaimed,
+}
+
+/// Whether something was begun that rests on a user's credentials (D-35).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Begin {
+    /// It was.
+    Begun,
+    /// The credentials have changed since they were checked, or the user is gone or disabled: nothing was changed.
+    CredentialsChanged,
+}
+
+/// What a user signs in with, all of it as it was at one moment. It has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The version of all this.
+    pub version: CredentialsVersion,
+    /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
+    pub password_hash: Option<String>,
+    /// The TOTP secret, sealed with the encryption key: what the person set up, or else what is registered. `None` without
+    /// a second factor.
+    pub totp_secret_sealed: Option<Vec<u8>>,
+}
+
+impl Credentials {
+    /// Those of `user`, who has set up `own`; `None` for a disabled user.
+    fn of(user: User, own: Option<SecondFactor>) -> Option<Self> {
+        user.enabled.then(|| Self {
+            version: user.credentials_version,
+            password_hash: user.password_hash,
+            totp_secret_sealed: own
+                .map(|own| own.totp_secret_sealed)
+                .or(user.totp_secret_sealed),
+        })
+    }
 }
 
 /// A second factor that a person set up. It counts in the place of the registered one.
@@ -196,7 +231,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
     /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
-    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
+    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another
+    /// [`CredentialsVersion`] what was begun before: codes, and sign-ins in flight (D-35).
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -204,7 +240,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<(), StoreError>;
 
     /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
-    /// meanwhile; nothing ends.
+    /// meanwhile; nothing ends, and the [`CredentialsVersion`] stays.
     async fn rehash_password(
         &self,
         username: Username,
@@ -238,13 +274,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- authorization codes --------------------------------------------------------------------
 
-    /// Keeps a fresh code.
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError>;
+    /// Keeps a fresh code, unless it does not [rest](CodeRecord::rests_on) on what the user is now.
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
 
     /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
     ///
-    /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented, the code
-    /// is marked as used and the grant is written. A mismatch changes nothing; a second use by the code's own
+    /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented and
+    /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch changes nothing; a second use by the code's own
     /// client revokes the grant of the first. Of any number of parallel calls exactly one is `Redeemed`.
     async fn redeem_code(
         &self,
@@ -257,7 +293,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- grants and refresh tokens --------------------------------------------------------------
 
-    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction.
+    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction. A grant that was made with
+    /// other credentials than the user has now is revoked instead (D-35).
     async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
 
     /// The grant, revoked or not, while it is remembered.
@@ -313,16 +350,23 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- second factors that people set up -------------------------------------------------------
 
+    /// What this user signs in with; `None` for one who is unknown or disabled.
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
+
     /// What this user has set up.
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
 
-    /// Sets up a second factor in the place of the one before, or removes it; all sessions of the user end in the same
-    /// transaction. It also goes when the user is removed, and when another TOTP secret is registered.
+    /// Sets up a second factor in the place of the one before, or removes it; all sessions and grants of the user end in the
+    /// same transaction (D-35). The answer is the new version of the credentials; `None`, and nothing was changed, when the
+    /// user is unknown or does not have the version `rests_on` (`None`: any). A second factor also goes when the user is
+    /// removed, and when another TOTP secret is registered.
     async fn set_second_factor(
         &self,
         username: Username,
         second_factor: Option<SecondFactor>,
-    ) -> Result<(), StoreError>;
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError>;
 
     /// Uses a recovery code up, once: unknown ones are `AlreadyClaimed` too.
     async fn claim_recovery_code(
@@ -347,13 +391,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- sessions -------------------------------------------------------------------------------
 
-    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction.
+    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction; unless the user
+    /// has other credentials by now than the session was made with.
     async fn start_session(
         &self,
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<(), StoreError>;
+    ) -> Result<Begin, StoreError>;
 
     /// The live session with this id.
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;

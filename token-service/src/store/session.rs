@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::registry::Username;
+use crate::registry::{CredentialsVersion, Username};
 
 /// How far the sign-in of a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,4 +30,7 @@ pub struct Session {
     pub expires_at: Timestamp,
     /// From this second on it is over, however much it is used; never before `expires_at`.
     pub ends_at: Timestamp,
+    /// What the person signed in with, as far as the sign-in has come.
+    #[serde(deserialize_with = "super::row::added")]
+    pub credentials_version: CredentialsVersion,
 }

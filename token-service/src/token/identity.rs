@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use crate::random::OsRandom;
-    use crate::registry::{IntegrationType, Scope};
+    use crate::registry::{CredentialsVersion, IntegrationType, Scope};
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -191,6 +191,7 @@ mod tests {
                     single_sign_on: false,
                     accounts: vec![],
                     enabled: true,
+                    credentials_version: CredentialsVersion::default(),
                 }),
                 tokens: IdentityTokens::default(),
             }

@@ -24,6 +24,8 @@ pub(super) enum PageFailure {
     Request(UnsafeRequest),
     /// The answer is an error at the client's redirect URI, given as a whole: 302 after a GET, 303 after a form.
     ErrorAtClient(StatusCode, String),
+    /// The sign-in ended while the request was on its way; at this address it begins anew.
+    SignInEnded(String),
     /// A legacy logon without a safe destination (spec §7.2).
     Logon(LogonRefusal),
     /// No legacy instance has this host name.
@@ -57,6 +59,7 @@ impl PageFailure {
             | Self::Form(_)
             | Self::Account => StatusCode::BAD_REQUEST,
             Self::ErrorAtClient(status, _) => *status,
+            Self::SignInEnded(_) => StatusCode::SEE_OTHER,
             Self::UnknownHost => StatusCode::NOT_FOUND,
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -72,6 +75,7 @@ impl PageFailure {
         match self {
             Self::Request(reason) => reason.problem(),
             Self::ErrorAtClient(..) => "You are being sent back to the application.",
+            Self::SignInEnded(_) => "You have to sign in again.",
             Self::Logon(_) => "The request to sign in is not right.",
             Self::UnknownHost => "There is nothing at this address.",
             Self::Forgery => "This form could not be matched to your browser.",
@@ -115,7 +119,9 @@ impl PageFailure {
 pub(super) fn page(failure: &PageFailure) -> HttpResponse {
     let status = failure.status();
     match failure {
-        PageFailure::ErrorAtClient(_, location) => return response::redirect(status, location),
+        PageFailure::ErrorAtClient(_, location) | PageFailure::SignInEnded(location) => {
+            return response::redirect(status, location);
+        }
         PageFailure::UnknownHost => {
             return error::json(status, "invalid_request", "There is nothing at this path");
         }
@@ -208,6 +214,7 @@ impl From<IssueError> for PageFailure {
         match error {
             IssueError::Store(error) => error.into(),
             IssueError::Random(error) => error.into(),
+            IssueError::SignInEnded => Self::SignInEnded(crate::http::paths::HOME.to_owned()),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::clock::Timestamp;
 use crate::http::{host, origin, paths};
 use crate::legacy::logon::{Logon, LogonError, LogonRequest};
 use crate::oauth::authorize::{
-    AuthorizationRequest, AuthorizeError, RedirectError, SignedIn, Step, code_record, issue_code,
-    next_step,
+    AuthorizationRequest, AuthorizeError, IssueError, Prompt, RedirectError, SignedIn, Step,
+    code_record, issue_code, next_step,
 };
 use crate::registry::{Client, LinkedAccount, RedirectUri, Registry};
 use crate::service::Service;
@@ -101,16 +101,31 @@ impl Journey {
         }
     }
 
+    /// The address where the request asks for the credentials again, whoever is signed in.
+    fn sign_in_again(&self) -> String {
+        match self {
+            Self::Current(request) => format!("{}?{}", paths::AUTHORIZE, request.sign_in_again()),
+            Self::Legacy(request) => {
+                format!("{}?{}&prompt=login", paths::LOGON, request.continuation())
+            }
+        }
+    }
+
     /// The address where the request asks for the credentials of somebody else; `None` where only one person will do.
     pub(super) fn other_user(&self) -> Option<String> {
         match self {
-            Self::Current(request) => {
-                Some(format!("{}?{}", paths::AUTHORIZE, request.sign_in_again()))
+            Self::Legacy(request) if request.expected_user().is_some() => None,
+            Self::Current(_) | Self::Legacy(_) => Some(self.sign_in_again()),
+        }
+    }
+
+    /// The answer when the person's sign-in ended before a code was issued.
+    fn sign_in_ended(&self, issuer: &str) -> PageFailure {
+        match self {
+            Self::Current(request) if request.prompt() == Prompt::Never => {
+                self.refuse(RedirectError::LoginRequired, issuer)
             }
-            Self::Legacy(request) => request
-                .expected_user()
-                .is_none()
-                .then(|| format!("{}?{}&prompt=login", paths::LOGON, request.continuation())),
+            Self::Current(_) | Self::Legacy(_) => PageFailure::SignInEnded(self.sign_in_again()),
         }
     }
 
@@ -158,11 +173,7 @@ impl Journey {
                 let session = session.filter(|session| {
                     !sign_in_again && expected.is_none_or(|expected| *expected == session.username)
                 });
-                next_step(
-                    crate::oauth::authorize::Prompt::WhenNeeded,
-                    session,
-                    registry,
-                )
+                next_step(Prompt::WhenNeeded, session, registry)
             }
         }
     }
@@ -186,21 +197,24 @@ impl Journey {
         now: Timestamp,
     ) -> Result<String, PageFailure> {
         let (store, random) = (service.store.as_ref(), service.random.as_ref());
-        let location = match self {
+        let issuer = &service.config.issuer;
+        let issued = match self {
             Self::Current(request) => {
                 let expires_at = now + service.config.lifetimes.authorization_code;
                 let record = code_record(request, signed_in, account, expires_at);
-                let code = issue_code(record, store, random).await?;
-                request
-                    .destination()
-                    .with_code(&code, &service.config.issuer)
+                let code = issue_code(record, store, random).await;
+                code.map(|code| request.destination().with_code(&code, issuer))
             }
             Self::Legacy(request) => {
                 request
                     .issue_code(signed_in, account, store, random, now)
-                    .await?
+                    .await
             }
         };
+        let location = issued.map_err(|error| match error {
+            IssueError::SignInEnded => self.sign_in_ended(issuer),
+            error => error.into(),
+        })?;
         let entry = Entry::new(AuditAction::CodeIssued)
             .by_user(signed_in.user().username.as_str())
             .client(self.client().client_id.as_str())

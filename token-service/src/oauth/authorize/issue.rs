@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
 use crate::registry::LinkedAccount;
-use crate::store::{CodeRecord, Store, StoreError};
+use crate::store::{Begin, CodeRecord, Store, StoreError};
 
 /// Why no code was issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum IssueError {
     /// The code could not be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The user has other credentials by now than those of the sign-in: it has ended (D-35).
+    #[error("the sign-in has ended: password or second factor have changed")]
+    SignInEnded,
 }
 
 /// What a code for `account` stands for.
@@ -37,6 +40,7 @@ pub fn code_record(
         amr: session.amr.clone(),
         authenticated_at: session.authenticated_at,
         expires_at,
+        credentials_version: session.credentials_version,
     }
 }
 
@@ -51,8 +55,11 @@ pub async fn issue_code(
     random: &dyn Random,
 ) -> Result<String, IssueError> {
     let code = random::text::<32>(random)?;
-    store
+    match store
         .issue_code(Digest::of(code.as_bytes()), record)
-        .await?;
-    Ok(code)
+        .await?
+    {
+        Begin::Begun => Ok(code),
+        Begin::CredentialsChanged => Err(IssueError::SignInEnded),
+    }
 }

@@ -2,7 +2,8 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::registry::redirect_uri::RedirectUriUse;
 use crate::registry::{
-    ClientId, IntegrationType, LinkedAccount, RedirectUriPattern, User, Username,
+    ClientId, CredentialsVersion, IntegrationType, LinkedAccount, RedirectUriPattern, User,
+    Username,
 };
 use crate::store::{Session, SessionStage};
 
@@ -38,6 +39,7 @@ fn user(username: &str, accounts: usize) -> User {
             })
             .collect(),
         enabled: true,
+        credentials_version: CredentialsVersion::default(),
     }
 }
 
@@ -363,6 +365,7 @@ fn session(username: &str, stage: SessionStage) -> Option<Session> {
         authenticated_at: Timestamp::from_seconds(1),
         expires_at: Timestamp::from_seconds(2),
         ends_at: Timestamp::from_seconds(2),
+        credentials_version: CredentialsVersion::default(),
     })
 }
 

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::fields::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed, unique};
 use crate::document::{Located, Place, Section};
-use crate::registry::user::{LinkedAccount, User, Username};
+use crate::registry::user::{CredentialsVersion, LinkedAccount, User, Username};
 
 /// Length of a TOTP secret, in bytes: RFC 4226 §4 requires 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
@@ -69,6 +69,7 @@ pub(super) fn read(
             single_sign_on: single_sign_on.is_some_and(|flag| flag.value),
             accounts,
             enabled,
+            credentials_version: CredentialsVersion::default(),
         },
         password,
         totp_secret: totp_secret.map(|secret| secret.value),

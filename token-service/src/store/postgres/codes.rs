@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 
+use super::credentials::{self, Lock};
 use super::fault::Fault;
 use super::grants::{self, Revoke};
 use super::operation::{Operation, execute, query_opt};
@@ -13,7 +14,7 @@ use crate::digest::Digest;
 use crate::store::code::USED_CODE_RETENTION;
 use crate::store::row::{RowError, decode, encode};
 use crate::store::{
-    CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
+    Begin, CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
 };
 
 /// Keeps a fresh code.
@@ -23,16 +24,20 @@ pub(super) struct Issue {
 }
 
 impl Operation for Issue {
-    type Outcome = ();
+    type Outcome = Begin;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+    async fn run(&self, client: &impl GenericClient) -> Result<Begin, Fault> {
+        let user = credentials::user(client, &self.record.username, Lock::Shared).await?;
+        if !self.record.rests_on(user.as_ref()) {
+            return Ok(Begin::CredentialsChanged);
+        }
         let sql = "INSERT INTO codes (code, client_id, expires_at, body) VALUES ($1, $2, $3, $4)";
         let code = self.code.as_bytes().as_slice();
         let expires_at = seconds(self.record.expires_at);
         let body = encode(&self.record)?;
         let client_id = self.record.client_id.as_str();
         execute(client, sql, &[&code, &client_id, &expires_at, &body]).await?;
-        Ok(())
+        Ok(Begin::Begun)
     }
 }
 
@@ -64,6 +69,10 @@ impl Operation for Redeem {
         let record: CodeRecord = decode(row.try_get(2)?)?;
         if let Err(mismatch) = record.check(&self.presented, self.now) {
             return Ok(Redemption::Mismatch(mismatch));
+        }
+        let user = credentials::user(client, &record.username, Lock::Shared).await?;
+        if !record.rests_on(user.as_ref()) {
+            return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
         }
         // What the code stood for is in the grant from now on.
         let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = '' WHERE code = $1";

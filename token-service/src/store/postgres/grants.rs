@@ -13,7 +13,8 @@ use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::Announce;
 use super::value::{rows, seconds, timestamp};
 use crate::clock::Timestamp;
-use crate::store::row::{decode, encode};
+use crate::registry::User;
+use crate::store::row::{decode, decode_json, encode};
 use crate::store::{Grant, GrantFilter, GrantId, Revoked};
 
 /// Reads `body, revoked_at`.
@@ -65,6 +66,9 @@ fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
 pub(super) struct Stored {
     pub(super) grant: Grant,
     body: Vec<u8>,
+    /// Whether the user still has the credentials that it was made with. A change of them revokes the grant in the same
+    /// transaction, so that this need not be looked at again when the row is replaced.
+    pub(super) credentials_are_current: bool,
 }
 
 /// The grant with this id.
@@ -74,14 +78,22 @@ impl Operation for Get {
     type Outcome = Option<Stored>;
 
     async fn run(&self, client: &impl GenericClient) -> Result<Option<Stored>, Fault> {
-        let sql = "SELECT body, revoked_at FROM grants WHERE grant_id = $1";
-        match query_opt(client, sql, &[&self.0.as_bytes().as_slice()]).await? {
-            Some(row) => Ok(Some(Stored {
-                grant: grant(&row)?,
-                body: row.try_get(0)?,
-            })),
-            None => Ok(None),
-        }
+        let sql = "SELECT grants.body, grants.revoked_at, users.body FROM grants
+            LEFT JOIN users ON users.username = grants.username WHERE grant_id = $1";
+        let Some(row) = query_opt(client, sql, &[&self.0.as_bytes().as_slice()]).await? else {
+            return Ok(None);
+        };
+        let grant = grant(&row)?;
+        let user: Option<User> = match row.try_get::<_, Option<&[u8]>>(2)? {
+            Some(body) => Some(decode_json(body)?),
+            None => None,
+        };
+        Ok(Some(Stored {
+            credentials_are_current: user
+                .is_some_and(|user| user.still_has(grant.credentials_version)),
+            grant,
+            body: row.try_get(0)?,
+        }))
     }
 }
 

@@ -8,6 +8,7 @@ mod attempts;
 mod audit;
 mod codes;
 mod connection;
+mod credentials;
 mod fault;
 mod grants;
 mod once;
@@ -38,13 +39,13 @@ use self::schema::SchemaError;
 use self::value::unsigned;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::grant::RotationDecision;
 use crate::store::{
-    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
-    GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey, SecondFactor,
-    Session, Store, StoreError, Swept, TokenId, TokenReference,
+    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
+    Credentials, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation,
+    RefreshStep, RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey,
+    SecondFactor, Session, Store, StoreError, Swept, TokenId, TokenReference,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
@@ -181,8 +182,8 @@ impl Store for PostgresStore {
         self.statement(signing_keys::Forget(kid)).await
     }
 
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError> {
-        self.statement(codes::Issue { code, record }).await
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {
+        self.transaction(codes::Issue { code, record }).await
     }
 
     async fn redeem_code(
@@ -209,6 +210,10 @@ impl Store for PostgresStore {
             let Some(before) = self.statement(grants::Get(rotation.grant_id)).await? else {
                 return Ok(Rotation::Refused(RotationRefusal::Unknown));
             };
+            if before.grant.client_id == rotation.client_id && !before.credentials_are_current {
+                self.revoke_grant(rotation.grant_id, rotation.now).await?;
+                return Ok(Rotation::Refused(RotationRefusal::Revoked));
+            }
             let mut grant = before.grant.clone();
             match grant.rotate(&rotation) {
                 RotationDecision::Rotate => {
@@ -314,6 +319,10 @@ impl Store for PostgresStore {
         self.statement(once::ClaimTotpStep { username, step }).await
     }
 
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
+        self.statement(credentials::Get(username)).await
+    }
+
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
         self.statement(second_factors::Get(username)).await
     }
@@ -322,10 +331,15 @@ impl Store for PostgresStore {
         &self,
         username: Username,
         second_factor: Option<SecondFactor>,
-    ) -> Result<(), StoreError> {
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError> {
         self.transaction(second_factors::Set {
             username,
             second_factor,
+            rests_on,
+            now,
+            access_token_lifetime: self.access_token_lifetime,
         })
         .await
     }
@@ -357,7 +371,7 @@ impl Store for PostgresStore {
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Begin, StoreError> {
         self.transaction(sessions::Start {
             id,
             session,

@@ -5,13 +5,14 @@ use std::time::Duration;
 use deadpool_postgres::GenericClient;
 use serde::de::DeserializeOwned;
 
+use super::credentials::Lock;
 use super::fault::Fault;
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
 use super::value::rows;
-use super::{grants, second_factors, sessions};
+use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::row::{decode_json, encode_json};
 use crate::store::{RegistryChange, Revoked};
 
@@ -93,6 +94,7 @@ impl Operation for Change {
         next_version(client).await?;
         let mut changing = Changing {
             client,
+            credentials_version: credentials::next_version(client).await?,
             now: self.now,
             announced: Vec::new(),
         };
@@ -148,15 +150,12 @@ impl Operation for Rehash {
 
     async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
         next_version(client).await?;
-        let key = self.username.as_str();
-        let sql = "SELECT body FROM users WHERE username = $1";
-        let Some(row) = query_opt(client, sql, &[&key]).await? else {
+        let Some(mut user) = credentials::user(client, &self.username, Lock::Exclusive).await?
+        else {
             return Ok(());
         };
-        let mut user: User = decode_json(row.try_get(0)?)?;
         if user.rehash(&self.hash, self.stronger.clone()) {
-            let sql = "UPDATE users SET body = $2 WHERE username = $1";
-            execute(client, sql, &[&key, &encode_json(&user)?]).await?;
+            credentials::put(client, &user).await?;
         }
         Ok(())
     }
@@ -164,6 +163,8 @@ impl Operation for Rehash {
 
 struct Changing<'a, C> {
     client: &'a C,
+    /// Of users whose credentials change.
+    credentials_version: CredentialsVersion,
     now: Timestamp,
     announced: Vec<Revoked>,
 }
@@ -192,11 +193,16 @@ impl<C: GenericClient> Changing<'_, C> {
 
     async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let key = user.username.as_str();
-        let sql = "SELECT body FROM users WHERE username = $1";
-        let before: Option<User> = self.stored(sql, key).await?;
-        let sql = "INSERT INTO users (username, body) VALUES ($1, $2)
-            ON CONFLICT (username) DO UPDATE SET body = excluded.body";
-        execute(self.client, sql, &[&key, &encode_json(user)?]).await?;
+        let before = credentials::user(self.client, &user.username, Lock::Exclusive).await?;
+        let credentials_version = match &before {
+            Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
+            _ => self.credentials_version,
+        };
+        let changed = User {
+            credentials_version,
+            ..user.clone()
+        };
+        credentials::put(self.client, &changed).await?;
         let Some(before) = before else {
             return Ok(());
         };
@@ -206,8 +212,7 @@ impl<C: GenericClient> Changing<'_, C> {
         if before.enabled && !user.enabled {
             return self.end_user(&user.username).await;
         }
-        let credentials_changed = before.password_hash != user.password_hash
-            || before.totp_secret_sealed != user.totp_secret_sealed;
+        let credentials_changed = user.has_other_credentials_than(&before);
         if credentials_changed {
             sessions::end_all(self.client, key).await?;
         }

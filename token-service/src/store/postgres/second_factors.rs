@@ -1,14 +1,20 @@
 //! Second factors that people set up.
 
+use std::time::Duration;
+
 use deadpool_postgres::GenericClient;
 
+use super::credentials::{self, Lock};
 use super::fault::Fault;
+use super::grants;
 use super::operation::{Operation, execute, query_opt};
+use super::revocations::Announce;
 use super::sessions;
+use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::Username;
+use crate::registry::{CredentialsVersion, User, Username};
 use crate::store::row::{decode, encode};
-use crate::store::{Claim, SecondFactor};
+use crate::store::{Claim, Revoked, SecondFactor};
 
 /// What a user has set up.
 pub(super) struct Get(pub(super) Username);
@@ -25,25 +31,56 @@ impl Operation for Get {
     }
 }
 
-/// Sets up a second factor, or removes it, and ends the user's sessions.
+/// Sets up a second factor, or removes it, and ends what rests on the credentials before.
 pub(super) struct Set {
     pub(super) username: Username,
     pub(super) second_factor: Option<SecondFactor>,
+    pub(super) rests_on: Option<CredentialsVersion>,
+    pub(super) now: Timestamp,
+    pub(super) access_token_lifetime: Duration,
 }
 
 impl Operation for Set {
-    type Outcome = ();
+    type Outcome = Option<CredentialsVersion>;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        let username = self.username.as_str();
-        sessions::end_all(client, username).await?;
-        let Some(second_factor) = &self.second_factor else {
-            return remove(client, username).await;
+    async fn run(&self, client: &impl GenericClient) -> Result<Self::Outcome, Fault> {
+        let version = credentials::next_version(client).await?;
+        let Some(user) = credentials::user(client, &self.username, Lock::Exclusive)
+            .await?
+            .filter(|user| self.rests_on.is_none_or(|version| user.still_has(version)))
+        else {
+            return Ok(None);
         };
-        let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
-            ON CONFLICT (username) DO UPDATE SET body = excluded.body";
-        execute(client, sql, &[&username, &encode(second_factor)?]).await?;
-        Ok(())
+        let changed = User {
+            credentials_version: version,
+            ..user
+        };
+        credentials::put(client, &changed).await?;
+        let username = self.username.as_str();
+        match &self.second_factor {
+            Some(second_factor) => {
+                let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
+                    ON CONFLICT (username) DO UPDATE SET body = excluded.body";
+                execute(client, sql, &[&username, &encode(second_factor)?]).await?;
+            }
+            None => remove(client, username).await?,
+        }
+        sessions::end_all(client, username).await?;
+        let mut ended = Vec::new();
+        for grant in grants::live_of_user(client, username).await? {
+            if grants::end(client, grant.grant_id, self.now).await? {
+                ended.push(grant.grant_id);
+            }
+        }
+        for grant_id in ended {
+            let entry = Announce {
+                revoked: Revoked::Grant(grant_id),
+                at: self.now,
+                expires_at: self.now + self.access_token_lifetime,
+            };
+            entry.run(client).await?;
+        }
+        Ok(Some(version))
     }
 }
 

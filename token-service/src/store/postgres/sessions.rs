@@ -2,13 +2,14 @@
 
 use deadpool_postgres::GenericClient;
 
+use super::credentials;
 use super::fault::Fault;
 use super::operation::{Operation, execute, query_opt};
 use super::value::seconds;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::store::Session;
 use crate::store::row::{decode, encode};
+use crate::store::{Begin, Session};
 
 /// Starts a session in the place of another.
 pub(super) struct Start {
@@ -18,9 +19,17 @@ pub(super) struct Start {
 }
 
 impl Operation for Start {
-    type Outcome = ();
+    type Outcome = Begin;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+    async fn run(&self, client: &impl GenericClient) -> Result<Begin, Fault> {
+        let Session {
+            username,
+            credentials_version,
+            ..
+        } = &self.session;
+        if !credentials::are_current(client, username, *credentials_version).await? {
+            return Ok(Begin::CredentialsChanged);
+        }
         if let Some(replaced) = self.replaces {
             End(replaced).run(client).await?;
         }
@@ -32,7 +41,7 @@ impl Operation for Start {
         let expires_at = seconds(self.session.expires_at);
         let body = encode(&self.session)?;
         execute(client, sql, &[&id, &username, &expires_at, &body]).await?;
-        Ok(())
+        Ok(Begin::Begun)
     }
 }
 

@@ -6,14 +6,14 @@ use redb::ReadableTable as _;
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-use super::grants;
 use super::tables::{Expiring, Tables, decode, encode};
+use super::{credentials, grants};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::ClientId;
 use crate::store::code::USED_CODE_RETENTION;
 use crate::store::{
-    CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
+    Begin, CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
 };
 
 /// What is remembered of a used code.
@@ -28,13 +28,18 @@ pub(super) fn issue(
     tables: &mut Tables<'_>,
     code: &Digest,
     record: &CodeRecord,
-) -> Result<(), Fault> {
+) -> Result<Begin, Fault> {
+    let user = credentials::user(tables, &record.username)?;
+    if !record.rests_on(user.as_ref()) {
+        return Ok(Begin::CredentialsChanged);
+    }
     let row = encode(record)?;
     tables
         .codes
         .open()?
         .insert(code.as_bytes(), row.as_slice())?;
-    tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)
+    tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
+    Ok(Begin::Begun)
 }
 
 /// A redemption in the making.
@@ -69,6 +74,10 @@ pub(super) fn redeem(
     };
     if let Err(mismatch) = record.check(&presented, now) {
         return Ok(Redemption::Mismatch(mismatch));
+    }
+    let user = credentials::user(tables, &record.username)?;
+    if !record.rests_on(user.as_ref()) {
+        return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
     }
     let used = encode(&UsedCode {
         client_id: record.client_id.clone(),

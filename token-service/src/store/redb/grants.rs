@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redb::{ReadTransaction, ReadableTable as _};
 
+use super::credentials;
 use super::fault::Fault;
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
@@ -70,6 +71,12 @@ pub(super) fn rotate(
     let Some(mut grant) = get(tables, rotation.grant_id)? else {
         return Ok(Rotation::Refused(RotationRefusal::Unknown));
     };
+    if grant.client_id == rotation.client_id
+        && !credentials::are_current(tables, &grant.username, grant.credentials_version)?
+    {
+        revoke(tables, grant.grant_id, rotation.now, access_token_lifetime)?;
+        return Ok(Rotation::Refused(RotationRefusal::Revoked));
+    }
     match grant.rotate(rotation) {
         RotationDecision::Rotate => {
             put(tables, &grant)?;

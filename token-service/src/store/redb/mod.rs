@@ -7,6 +7,7 @@ mod attempts;
 mod audit;
 mod backup;
 mod codes;
+mod credentials;
 mod fault;
 mod grants;
 mod once;
@@ -42,12 +43,12 @@ use self::tables::{
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::{
-    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Grant,
-    GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor, Session, Store,
-    StoreError, Swept, TokenId, TokenReference,
+    Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
+    Credentials, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation,
+    RefreshStep, RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
+    Session, Store, StoreError, Swept, TokenId, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -196,7 +197,7 @@ impl Store for RedbStore {
             .await
     }
 
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<(), StoreError> {
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {
         self.write(move |tables, _| codes::issue(tables, &code, &record))
             .await
     }
@@ -299,6 +300,10 @@ impl Store for RedbStore {
             .await
     }
 
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
+        self.read(|transaction| credentials::get(transaction, &username))
+    }
+
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
         self.read(|transaction| {
             match transaction
@@ -315,9 +320,12 @@ impl Store for RedbStore {
         &self,
         username: Username,
         second_factor: Option<SecondFactor>,
-    ) -> Result<(), StoreError> {
-        self.write(move |tables, _| {
-            second_factors::set(tables, username.as_str(), second_factor.as_ref())
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError> {
+        self.write(move |tables, lifetime| {
+            let second_factor = second_factor.as_ref();
+            second_factors::set(tables, &username, second_factor, rests_on, now, lifetime)
         })
         .await
     }
@@ -352,7 +360,7 @@ impl Store for RedbStore {
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Begin, StoreError> {
         self.write(move |tables, _| {
             sessions::start(
                 tables,

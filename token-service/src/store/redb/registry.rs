@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::fault::Fault;
 use super::revocations::announce;
 use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
-use super::{grants, second_factors, sessions};
+use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, User, Username};
 use crate::store::{RegistryChange, Revoked};
@@ -120,12 +120,16 @@ impl Changing<'_, '_> {
     }
 
     fn put_user(&mut self, user: &User) -> Result<(), Fault> {
-        let row = encode_json(user)?;
         let key = user.username.as_str();
-        let before: Option<User> = match self.tables.users.open()?.get(key)? {
-            Some(row) => Some(decode_json(row.value())?),
-            None => None,
+        let before = credentials::user(self.tables, &user.username)?;
+        let credentials_version = match &before {
+            Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
+            _ => credentials::next_version(self.tables)?,
         };
+        let row = encode_json(&User {
+            credentials_version,
+            ..user.clone()
+        })?;
         self.tables.users.open()?.insert(key, row.as_slice())?;
         let Some(before) = before else {
             return Ok(());
@@ -136,8 +140,7 @@ impl Changing<'_, '_> {
         if before.enabled && !user.enabled {
             return self.end_user(&user.username);
         }
-        let credentials_changed = before.password_hash != user.password_hash
-            || before.totp_secret_sealed != user.totp_secret_sealed;
+        let credentials_changed = user.has_other_credentials_than(&before);
         if credentials_changed {
             sessions::end_all(self.tables, key)?;
         }

@@ -1,24 +1,37 @@
 //! Second factors that people set up.
 
+use std::time::Duration;
+
 use redb::ReadableTable as _;
 
+use super::credentials;
 use super::fault::Fault;
-use super::sessions;
 use super::tables::{Tables, decode, encode};
+use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::registry::{CredentialsVersion, Username};
 use crate::store::{Claim, SecondFactor};
 
-/// Sets up a second factor, or removes it, and ends the user's sessions.
+/// Sets up a second factor, or removes it, and ends what rests on the credentials before.
 pub(super) fn set(
     tables: &mut Tables<'_>,
-    username: &str,
+    username: &Username,
     second_factor: Option<&SecondFactor>,
-) -> Result<(), Fault> {
-    sessions::end_all(tables, username)?;
+    rests_on: Option<CredentialsVersion>,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<Option<CredentialsVersion>, Fault> {
+    let Some(user) = credentials::user(tables, username)?
+        .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))
+    else {
+        return Ok(None);
+    };
+    let version = credentials::renew(tables, user, now, access_token_lifetime)?;
     match second_factor {
-        Some(second_factor) => put(tables, username, second_factor),
-        None => remove(tables, username),
+        Some(second_factor) => put(tables, username.as_str(), second_factor)?,
+        None => remove(tables, username.as_str())?,
     }
+    Ok(Some(version))
 }
 
 /// Uses a recovery code up.

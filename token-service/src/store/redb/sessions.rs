@@ -2,10 +2,11 @@
 
 use redb::ReadableTable as _;
 
+use super::credentials;
 use super::fault::Fault;
 use super::tables::{Expiring, Tables, decode, encode};
 use crate::clock::Timestamp;
-use crate::store::Session;
+use crate::store::{Begin, Session};
 
 /// Starts a session and ends the one that it replaces.
 pub(super) fn start(
@@ -13,7 +14,10 @@ pub(super) fn start(
     id: &[u8; 32],
     session: &Session,
     replaces: Option<&[u8; 32]>,
-) -> Result<(), Fault> {
+) -> Result<Begin, Fault> {
+    if !credentials::are_current(tables, &session.username, session.credentials_version)? {
+        return Ok(Begin::CredentialsChanged);
+    }
     let row = encode(session)?;
     if let Some(replaced) = replaces {
         end(tables, replaced)?;
@@ -23,7 +27,8 @@ pub(super) fn start(
         .sessions_by_user
         .open()?
         .insert((session.username.as_str(), id), ())?;
-    tables.expire(Expiring::Session, id, session.expires_at)
+    tables.expire(Expiring::Session, id, session.expires_at)?;
+    Ok(Begin::Begun)
 }
 
 /// Moves the expiry of a live session.

@@ -23,6 +23,9 @@ pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
 
+/// The highest version that credentials of a user ever had.
+pub(super) const CREDENTIALS_KEY: &str = "credentials";
+
 /// How often the registry has changed.
 pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 

@@ -12,7 +12,9 @@ use tempfile::TempDir;
 
 use super::open::{builder, database_error, prepare};
 use super::*;
-use crate::store::conformance::{ACCESS, Subject, at, code, conformance, grant_of, use_of};
+use crate::store::conformance::{
+    ACCESS, Subject, at, code, conformance, grant_of, issue, session, start, use_of,
+};
 use crate::store::{Claim, Redemption};
 
 struct File {
@@ -192,22 +194,9 @@ async fn no_code_and_no_session_id_is_in_the_file() {
     let mut file = File::new(false);
     let (code_text, session_id, jti) = ("a-secret-code", "a-secret-session", "a-jti");
     let store = file.store();
-    store
-        .issue_code(Digest::of(code_text.as_bytes()), code())
-        .await
-        .unwrap();
-    let session = Session {
-        username: code().username,
-        stage: crate::store::SessionStage::SignedIn,
-        amr: vec![],
-        authenticated_at: at(0),
-        expires_at: at(10),
-        ends_at: at(10),
-    };
-    store
-        .start_session(Digest::of(session_id.as_bytes()), session, None)
-        .await
-        .unwrap();
+    issue(&*store, code_text, code()).await;
+    let session = session("ada", at(10));
+    start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
     store
         .claim_jti(code().client_id, jti.into(), at(10), at(0))
         .await
@@ -372,9 +361,8 @@ async fn an_unreadable_row_fails_its_own_operation() {
     file.open();
     let store = file.store();
     let broken = store.rotate_refresh(use_of(&grant, grant.current.refresh_id, at(1)));
-    let (broken, other) = tokio::join!(broken, store.issue_code(Digest::of(b"c"), code()));
+    let (broken, ()) = tokio::join!(broken, issue(&*store, "c", code()));
     assert!(matches!(broken, Err(StoreError::Failed(_))));
-    other.unwrap();
     store.ready().await.unwrap();
     let presented = PresentedCode {
         client_id: code().client_id,

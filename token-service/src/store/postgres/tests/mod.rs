@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use self::server::{Server, fresh_database, settings};
 use super::*;
-use crate::store::conformance::{ACCESS, Subject, at, code, conformance, grant_of, use_of};
+use crate::store::conformance::{
+    ACCESS, Subject, at, code, conformance, grant_of, issue, session, start, use_of,
+};
 
 struct Database {
     url: String,
@@ -194,11 +196,9 @@ async fn no_table_holds_what_a_client_presents() {
     let database = Database::new(false).await;
     let store = &database.store;
     let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
-    let issued = store.issue_code(Digest::of(code_text.as_bytes()), code());
-    issued.await.unwrap();
-    let session = crate::store::conformance::session("ada", at(100));
-    let started = store.start_session(Digest::of(session_id.as_bytes()), session, None);
-    started.await.unwrap();
+    issue(&**store, code_text, code()).await;
+    let session = session("ada", at(100));
+    start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
     let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));
     claimed.await.unwrap();
     let client = store.pool.get().await.unwrap();
