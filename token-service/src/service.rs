@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
@@ -15,7 +16,7 @@ use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
-use crate::store::{Store, StoreError};
+use crate::store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 use crate::token::rotation::{self, Policy};
 use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
 
@@ -39,6 +40,7 @@ pub struct Service {
     admin_token: Digest,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
+    registry_confirmed: Confirmed,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
     identity_tokens: IdentityTokens,
@@ -53,7 +55,11 @@ impl Service {
     pub async fn new(
         config: Config,
         store: Arc<dyn Store>,
-        StoredRegistry { version, registry }: StoredRegistry,
+        StoredRegistry {
+            version,
+            registry,
+            asked,
+        }: StoredRegistry,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
@@ -76,6 +82,7 @@ impl Service {
             encryption_key,
             registry: ArcSwap::from_pointee(registry),
             registry_version: AtomicU64::new(version),
+            registry_confirmed: Confirmed::at(asked),
             keys: ArcSwap::from_pointee(keys),
             identity_tokens: IdentityTokens::default(),
         })
@@ -125,6 +132,19 @@ impl Service {
         self.registry.load_full()
     }
 
+    /// The registry, to issue tokens by: an older one than its bound is refused, because the revocation of a client or user
+    /// reaches no further ([`REGISTRATIONS_MAX_AGE`]). What issues a token reads the clock after this.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store could not be asked for longer whether the registry has changed.
+    pub fn issuing_registry(&self) -> Result<Arc<Registry>, StoreError> {
+        if self.registry_confirmed.age(Instant::now()) > REGISTRATIONS_MAX_AGE {
+            let reason = "the registrations cannot be compared with those in the store";
+            return Err(StoreError::Failed(reason.to_owned()));
+        }
+        Ok(self.registry())
+    }
+
     /// Whether this is the bearer token of the administration, as its file holds it; compared in constant time.
     #[must_use]
     pub fn is_admin_token(&self, presented: &[u8]) -> bool {
@@ -172,9 +192,14 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
-        let StoredRegistry { version, registry } = StoredRegistry::read(&*self.store).await?;
+        let StoredRegistry {
+            version,
+            registry,
+            asked,
+        } = StoredRegistry::read(&*self.store).await?;
         self.registry.store(Arc::new(registry));
         self.registry_version.store(version, Ordering::Release);
+        self.registry_confirmed.confirm(asked);
         Ok(())
     }
 
@@ -183,7 +208,9 @@ impl Service {
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn follow_registry(&self) -> Result<(), StoreError> {
+        let asked = Instant::now();
         if self.store.registry_version().await? == self.registry_version.load(Ordering::Acquire) {
+            self.registry_confirmed.confirm(asked);
             return Ok(());
         }
         let _turn = self.registry_turn().await;
@@ -191,9 +218,42 @@ impl Service {
     }
 }
 
+/// When something in memory was last known to be what the store has, on a clock that only goes forward.
+#[derive(Debug)]
+struct Confirmed {
+    first: Instant,
+    /// Milliseconds from `first` to the last time.
+    last: AtomicU64,
+}
+
+impl Confirmed {
+    const fn at(first: Instant) -> Self {
+        Self {
+            first,
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// It was what the store had at `asked`.
+    fn confirm(&self, asked: Instant) {
+        let since = asked.saturating_duration_since(self.first).as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.last.fetch_max(since, Ordering::AcqRel);
+    }
+
+    /// The time since.
+    fn age(&self, now: Instant) -> Duration {
+        let last = Duration::from_millis(self.last.load(Ordering::Acquire));
+        now.saturating_duration_since(self.first)
+            .saturating_sub(last)
+    }
+}
+
 /// What a store has registered.
 #[derive(Debug)]
 pub struct StoredRegistry {
+    /// When the store was asked.
+    asked: Instant,
     /// How often it had changed.
     version: u64,
     /// What there is.
@@ -207,10 +267,32 @@ impl StoredRegistry {
     /// [`StoreError`] when it cannot be read.
     pub async fn read(store: &dyn Store) -> Result<Self, StoreError> {
         // Before the registry itself: a change in between is taken up by the next look, rather than never.
+        let asked = Instant::now();
         let version = store.registry_version().await?;
         let (clients, users) = store.registry().await?;
         let legacy_instances = store.legacy_instances().await?;
         let registry = Registry::new(clients, users).with_legacy_instances(legacy_instances);
-        Ok(Self { version, registry })
+        Ok(Self {
+            asked,
+            version,
+            registry,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_counts_from_the_last_time_that_the_store_answered() {
+        let first = Instant::now();
+        let after = |seconds| first + Duration::from_secs(seconds);
+        let confirmed = Confirmed::at(first);
+        assert_eq!(confirmed.age(after(7)), Duration::from_secs(7));
+        confirmed.confirm(after(5));
+        confirmed.confirm(after(3));
+        assert_eq!(confirmed.age(after(7)), Duration::from_secs(2));
+        assert_eq!(confirmed.age(after(4)), Duration::ZERO);
     }
 }

@@ -46,7 +46,11 @@ async fn token(
         Ok(body) => body,
         Err(error) => return error::unreadable_body(error),
     };
-    let (registry, keys) = (service.registry(), service.keys());
+    let registry = match service.issuing_registry() {
+        Ok(registry) => registry,
+        Err(error) => return refuse(&LegacyTokenError::Store(error)),
+    };
+    let keys = service.keys();
     let Some(instance) = registry.legacy_auth_server(host::of(&request)) else {
         return error::not_found().await;
     };

@@ -35,7 +35,15 @@ async fn token(
     };
     let authorization = authorization(&request);
     let mut trace = Trace::default();
-    let (registry, keys) = (service.registry(), service.keys());
+    let registry = match service.issuing_registry() {
+        Ok(registry) => registry,
+        Err(error) => {
+            let answer = Err(TokenError::from(error));
+            report(&service, &origin::of(&request), &Trace::default(), &answer);
+            return tokens_or_error(answer);
+        }
+    };
+    let keys = service.keys();
     let context = service.context(&registry, &keys);
     let answer = token_endpoint::answer(
         &context,
@@ -44,6 +52,10 @@ async fn token(
     )
     .await;
     report(&service, &origin::of(&request), &trace, &answer);
+    tokens_or_error(answer)
+}
+
+fn tokens_or_error(answer: Result<TokenResponse, TokenError>) -> HttpResponse {
     match answer {
         Ok(response) => tokens::answer(response),
         Err(error) => error::token_error(&error),

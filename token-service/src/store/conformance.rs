@@ -404,14 +404,19 @@ async fn ends_one_of_two_grants(
     assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
     assert!(has_session(&*store, "grace").await);
     let announced = announced(&mine);
+    // Of a client or user, what others still issue by the registrations before is revoked too.
+    let revoked_at = match announced {
+        Revoked::Client(_) | Revoked::User(_) => issued_until(at(5)),
+        Revoked::Grant(_) | Revoked::Token(_) => at(5),
+    };
     let entries = store.revocations_since(0, 10).await.unwrap();
     assert_eq!(
         entries,
         [Revocation {
             sequence: 1,
             revoked: announced,
-            at: at(5),
-            expires_at: at(5) + ACCESS
+            at: revoked_at,
+            expires_at: revoked_at + ACCESS
         }]
     );
     let rotation = use_of(&mine, mine.current.refresh_id, at(6));
@@ -1302,11 +1307,16 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         .await
         .unwrap();
     assert!(is_revoked(&*store, theirs.clone()).await);
-    let later = TokenReference {
-        grant_id: GrantId::generate(&OsRandom, at(8)).unwrap(),
-        issued_at: at(8),
-        ..theirs
+    let issued_at = |issued_at: Timestamp| TokenReference {
+        grant_id: GrantId::generate(&OsRandom, issued_at).unwrap(),
+        issued_at,
+        ..theirs.clone()
     };
+    assert!(
+        is_revoked(&*store, issued_at(issued_until(at(7)))).await,
+        "issued by a replica that did not know yet"
+    );
+    let later = issued_at(issued_until(at(8)));
     assert!(!is_revoked(&*store, later.clone()).await);
     let change = RegistryChange {
         remove_clients: vec![client_id("other")],
@@ -1316,7 +1326,10 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     assert!(is_revoked(&*store, later.clone()).await);
     assert_eq!(store.last_revocation().await.unwrap(), 4);
 
-    store.sweep(at(9) + ACCESS, 100).await.unwrap();
+    store
+        .sweep(issued_until(at(9)) + ACCESS, 100)
+        .await
+        .unwrap();
     assert!(!is_revoked(&*store, later).await, "it expired by itself");
     assert_eq!(store.last_revocation().await.unwrap(), 4);
 }

@@ -19,6 +19,7 @@ pub mod signing_key;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -32,6 +33,20 @@ pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use grant::{Grant, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId};
 pub use session::{Session, SessionStage};
 pub use signing_key::SealedSigningKey;
+
+/// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is asked
+/// every second whether they have changed; what is left is for the time that reading them anew takes.
+pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
+
+/// How far the clocks of replicas may differ, together with the time that a change takes to be durable.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
+
+/// The latest `iat` of tokens that may be issued by the registrations before a change at `now`: what the change revokes is
+/// revoked up to here. A client or user who is enabled again gets tokens that last from the second after it.
+#[must_use]
+pub fn issued_until(now: Timestamp) -> Timestamp {
+    now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
+}
 
 /// Why an operation has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -209,7 +224,8 @@ pub struct Revocation {
     pub sequence: u64,
     /// What is revoked.
     pub revoked: Revoked,
-    /// When it was revoked.
+    /// The latest `iat` of tokens that are revoked with their client or user ([`issued_until`]); otherwise when it was
+    /// revoked.
     pub at: Timestamp,
     /// When every access token that it concerns has expired; the entry is swept after it.
     pub expires_at: Timestamp,

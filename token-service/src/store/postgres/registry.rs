@@ -14,7 +14,7 @@ use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::row::{decode_json, encode_json};
-use crate::store::{RegistryChange, Revoked};
+use crate::store::{RegistryChange, Revoked, issued_until};
 
 /// All clients and users, of one moment.
 pub(super) struct All;
@@ -120,10 +120,14 @@ impl Operation for Change {
             execute(client, sql, &[&instance.hostname, &encode_json(instance)?]).await?;
         }
         for revoked in changing.announced {
+            let at = match revoked {
+                Revoked::Client(_) | Revoked::User(_) => issued_until(self.now),
+                Revoked::Grant(_) | Revoked::Token(_) => self.now,
+            };
             let entry = Announce {
                 revoked,
-                at: self.now,
-                expires_at: self.now + self.access_token_lifetime,
+                at,
+                expires_at: at + self.access_token_lifetime,
             };
             entry.run(client).await?;
         }

@@ -10,7 +10,7 @@ use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json
 use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, User, Username};
-use crate::store::{RegistryChange, Revoked};
+use crate::store::{RegistryChange, Revoked, issued_until};
 
 /// Applies a change as a whole.
 pub(super) fn change(
@@ -181,11 +181,7 @@ impl Changing<'_, '_> {
     }
 
     fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {
-        announce(
-            self.tables,
-            revoked,
-            self.now,
-            self.now + self.access_token_lifetime,
-        )
+        let at = issued_until(self.now);
+        announce(self.tables, revoked, at, at + self.access_token_lifetime)
     }
 }
