@@ -2,7 +2,6 @@
 //!
 //! The offer is kept nowhere: the page carries the secret, sealed for this session, and the form brings it back.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,7 +12,7 @@ use zeroize::Zeroizing;
 use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
-use super::{AMR_PASSWORD, AMR_TOTP, SignInError, Turn, recovery, totp};
+use super::{AMR_PASSWORD, AMR_TOTP, DeviceCookie, Lane, Place, SignInError, Turn, recovery, totp};
 use crate::clock::Timestamp;
 use crate::random;
 use crate::registry::Username;
@@ -44,6 +43,8 @@ pub enum SetUpOutcome {
         username: Username,
         /// Shown once.
         recovery_codes: Vec<String>,
+        /// The device is known from now on, with the new second factor.
+        device: Option<DeviceCookie>,
     },
     /// The password is wrong.
     PasswordRefused(Username),
@@ -160,7 +161,7 @@ pub async fn accept(
     service: &Service,
     id: &SessionId,
     acceptance: Acceptance<'_>,
-    address: Option<IpAddr>,
+    place: Place<'_>,
     now: Timestamp,
 ) -> Result<SetUpOutcome, SignInError> {
     let Some(session) = signed_in(service, id, now).await? else {
@@ -170,9 +171,10 @@ pub async fn accept(
     let Some(secret) = unseal(service, id, &username, acceptance.sealed) else {
         return Ok(SetUpOutcome::NotOffered);
     };
-    let turn = Turn::queue()?;
+    let device = place.known_device(service, &username, session.credentials_version, now);
+    let turn = Turn::queue(Lane::of(device.is_some()))?;
     let guess = Guess::Password(username.as_str());
-    let attempt = match Attempt::admit(service, guess, address, now).await? {
+    let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SetUpOutcome::Wait(wait)),
     };
@@ -180,7 +182,14 @@ pub async fn accept(
     let stored = credentials
         .filter(|credentials| credentials.version == session.credentials_version)
         .and_then(|credentials| credentials.password_hash);
-    if !turn.check(stored, acceptance.password).await?.right {
+    let checked = match turn.check(stored, acceptance.password).await {
+        Ok(checked) => checked,
+        Err(error) => {
+            attempt.take_back().await?;
+            return Err(error.into());
+        }
+    };
+    if !checked.right {
         return Ok(SetUpOutcome::PasswordRefused(username));
     }
     attempt.forgive().await?;
@@ -219,10 +228,12 @@ pub async fn accept(
     let Some(id) = session::start(service, session, Some(id)).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };
+    let device = place.remember(service, &username, credentials_version, now)?;
     Ok(SetUpOutcome::Done {
         id,
         username,
         recovery_codes,
+        device,
     })
 }
 

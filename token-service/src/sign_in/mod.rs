@@ -1,6 +1,7 @@
 //! Signing in: passwords, second factors, sessions (spec §5.1, design section 8).
 
 pub mod authenticator;
+pub mod device;
 pub mod password;
 pub mod protection;
 mod recovery;
@@ -16,12 +17,13 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::random::RandomError;
-use crate::registry::Username;
+use crate::registry::{CredentialsVersion, Username};
 use crate::sealing::SealingError;
 use crate::service::Service;
 use crate::store::{Credentials, SessionStage, StoreError};
 
-use password::Turn;
+use device::{DeviceCookie, Devices, KnownDevice};
+use password::{Lane, Turn};
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
@@ -60,8 +62,15 @@ pub enum SignInError {
 /// The outcome of a password.
 #[must_use]
 pub enum PasswordOutcome {
-    /// Right: this session is begun, and may still owe a second factor.
-    Begun(SessionId, SessionStage),
+    /// Right: this session is begun.
+    Begun {
+        /// The session.
+        id: SessionId,
+        /// Whether it still owes a second factor.
+        stage: SessionStage,
+        /// A device that was not known is known from now on.
+        device: Option<DeviceCookie>,
+    },
     /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all. Also when the credentials
     /// changed while the password was checked (D-35).
     Refused,
@@ -69,8 +78,43 @@ pub enum PasswordOutcome {
     Wait(Duration),
 }
 
-/// Signs in with username and password, from a client at `address`. The session in `replaces` ends when a new one
-/// begins.
+/// Where an attempt comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The client's address.
+    pub address: Option<IpAddr>,
+    /// What the browser says of itself.
+    pub devices: &'a Devices,
+}
+
+impl Place<'_> {
+    /// The device, if it is one that is known for these credentials.
+    fn known_device(
+        &self,
+        service: &Service,
+        username: &Username,
+        credentials: CredentialsVersion,
+        now: Timestamp,
+    ) -> Option<KnownDevice> {
+        let key = &service.encryption_key;
+        self.devices.known(key, username, credentials, now)
+    }
+
+    /// The device is known from now on.
+    fn remember(
+        &self,
+        service: &Service,
+        username: &Username,
+        credentials: CredentialsVersion,
+        now: Timestamp,
+    ) -> Result<Option<DeviceCookie>, RandomError> {
+        let (key, random) = (&service.encryption_key, &*service.random);
+        self.devices
+            .after_sign_in(key, random, username, credentials, now)
+    }
+}
+
+/// Signs in with username and password, from `place`. The session in `replaces` ends when a new one begins.
 ///
 /// # Errors
 /// A [`SignInError`]; nothing is begun then.
@@ -79,19 +123,29 @@ pub async fn with_password(
     username: &str,
     password: Zeroizing<String>,
     replaces: Option<&SessionId>,
-    address: Option<IpAddr>,
+    place: Place<'_>,
     now: Timestamp,
 ) -> Result<PasswordOutcome, SignInError> {
     let known = credentials_of(service, username).await?;
     let stored = known
         .as_ref()
         .and_then(|(_, credentials)| credentials.password_hash.clone());
-    let turn = Turn::queue()?;
-    let attempt = match Attempt::admit(service, Guess::Password(username), address, now).await? {
+    let device = known.as_ref().and_then(|(username, credentials)| {
+        place.known_device(service, username, credentials.version, now)
+    });
+    let turn = Turn::queue(Lane::of(device.is_some()))?;
+    let guess = Guess::Password(username);
+    let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
     };
-    let checked = turn.check(stored.clone(), password).await?;
+    let checked = match turn.check(stored.clone(), password).await {
+        Ok(checked) => checked,
+        Err(error) => {
+            attempt.take_back().await?;
+            return Err(error.into());
+        }
+    };
     let refused = |username: Option<&Username>| {
         tracing::info!(username = username.map(Username::as_str), "sign-in refused");
         Ok(PasswordOutcome::Refused)
@@ -119,10 +173,14 @@ pub async fn with_password(
         session::signed_in(&service.config.lifetimes, proven, now)
     };
     let stage = session.stage;
-    match session::start(service, session, replaces).await? {
-        Some(id) => Ok(PasswordOutcome::Begun(id, stage)),
-        None => refused(Some(&username)),
-    }
+    let Some(id) = session::start(service, session, replaces).await? else {
+        return refused(Some(&username));
+    };
+    let device = match stage {
+        SessionStage::SignedIn => place.remember(service, &username, credentials.version, now)?,
+        SessionStage::SecondFactorOwed => None,
+    };
+    Ok(PasswordOutcome::Begun { id, stage, device })
 }
 
 /// What whoever has this username signs in with, as the store has it now: a copy in memory may be from before a change.

@@ -22,11 +22,48 @@ const QUEUE: usize = 64;
 /// How long a password may wait for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// One hash at a time for each core, in the whole process: each takes one core and 19 MiB.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+/// Those who have a password checked, in the whole process: however many strangers come, devices that are known neither wait
+/// for them nor find the places taken.
+pub(super) struct Lane {
+    /// Hashes at a time: each takes one core and 19 MiB or more.
+    turns: usize,
+    free_turns: Semaphore,
+    /// Passwords that may wait for their turn.
+    queue: usize,
+    /// The places of those who wait and of those whose turn it is.
+    free_places: Semaphore,
+}
 
-/// The places of those who wait and of those whose turn it is.
-static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() + queue()));
+static STRANGERS: LazyLock<Lane> = LazyLock::new(|| Lane::new(cores(), queue() - queue() / 4));
+
+static KNOWN_DEVICES: LazyLock<Lane> =
+    LazyLock::new(|| Lane::new(cores().div_ceil(2), queue() / 4));
+
+impl Lane {
+    const fn new(turns: usize, queue: usize) -> Self {
+        Self {
+            turns,
+            free_turns: Semaphore::const_new(turns),
+            queue,
+            free_places: Semaphore::const_new(turns + queue),
+        }
+    }
+
+    /// The lane of a browser that is or is not known.
+    pub(super) fn of(known_device: bool) -> &'static Self {
+        if known_device {
+            &KNOWN_DEVICES
+        } else {
+            &STRANGERS
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        (self.queue + self.free_turns.available_permits())
+            .saturating_sub(self.free_places.available_permits())
+            .min(self.queue + self.turns)
+    }
+}
 
 fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
@@ -39,7 +76,7 @@ fn queue() -> usize {
 /// How many passwords wait for their turn to be checked.
 #[must_use]
 pub fn waiting() -> usize {
-    (queue() + TURNS.available_permits()).saturating_sub(PLACES.available_permits())
+    STRANGERS.waiting() + KNOWN_DEVICES.waiting()
 }
 
 /// Why a password was neither hashed nor checked.
@@ -106,20 +143,20 @@ pub(super) struct Checked {
 
 /// A place in the queue of those who want a password checked, away from the async workers and only so many at a time.
 #[must_use]
-pub(super) struct Turn(SemaphorePermit<'static>);
+pub(super) struct Turn {
+    lane: &'static Lane,
+    place: SemaphorePermit<'static>,
+}
 
 impl Turn {
     /// Takes a place.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] when the queue is full.
-    pub(super) fn queue() -> Result<Self, PasswordError> {
-        Self::queue_among(&PLACES)
-    }
-
-    fn queue_among(places: &'static Semaphore) -> Result<Self, PasswordError> {
-        let place = places.try_acquire().map_err(|_| PasswordError::Busy)?;
-        Ok(Self(place))
+    pub(super) fn queue(lane: &'static Lane) -> Result<Self, PasswordError> {
+        let place = lane.free_places.try_acquire();
+        let place = place.map_err(|_| PasswordError::Busy)?;
+        Ok(Self { lane, place })
     }
 
     /// Like [`verify`]. Without a stored hash the same work is done and the password is not right.
@@ -131,13 +168,13 @@ impl Turn {
         stored: Option<String>,
         password: Zeroizing<String>,
     ) -> Result<Checked, PasswordError> {
-        let turn = timeout(LONGEST_WAIT, TURNS.acquire())
+        let turn = timeout(LONGEST_WAIT, self.lane.free_turns.acquire())
             .await
             .map_err(|_| PasswordError::Busy)?
             .map_err(|_| PasswordError::Failed)?;
         spawn_blocking(move || {
             // Held until the work is done, even when the request is gone.
-            let _held = (self.0, turn);
+            let _held = (self.place, turn);
             let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
             let Some(stored) = stored.filter(|_| right) else {
                 return Ok(Checked {
@@ -178,7 +215,7 @@ mod tests {
         assert_eq!(parameters(DECOY), parameters(&hash("x").unwrap()));
         assert_eq!(verify("x", DECOY), Ok(false), "the decoy is readable");
         let check = async |stored| {
-            let turn = Turn::queue().unwrap();
+            let turn = Turn::queue(&STRANGERS).unwrap();
             let checked = turn.check(stored, "x".to_owned().into()).await;
             checked.map(|checked| checked.right)
         };
@@ -189,7 +226,7 @@ mod tests {
     #[tokio::test]
     async fn the_right_password_gets_a_stronger_hash_where_the_stored_one_is_weak() {
         let check = async |stored: &str, password: &str| {
-            let turn = Turn::queue().unwrap();
+            let turn = Turn::queue(&STRANGERS).unwrap();
             let password = password.to_owned().into();
             turn.check(Some(stored.to_owned()), password).await.unwrap()
         };
@@ -210,13 +247,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_moves_on() {
-        static TWO: Semaphore = Semaphore::const_new(2);
-        let first = Turn::queue_among(&TWO).unwrap();
-        let _second = Turn::queue_among(&TWO).unwrap();
-        let third = Turn::queue_among(&TWO).err();
+        static TWO: Lane = Lane::new(1, 1);
+        let first = Turn::queue(&TWO).unwrap();
+        let _second = Turn::queue(&TWO).unwrap();
+        let third = Turn::queue(&TWO).err();
         assert_eq!(third, Some(PasswordError::Busy));
+        assert_eq!(TWO.waiting(), 1);
         let checked = first.check(None, "x".to_owned().into()).await;
         assert!(checked.is_ok_and(|checked| !checked.right));
-        assert!(Turn::queue_among(&TWO).is_ok());
+        assert!(Turn::queue(&TWO).is_ok());
     }
 }

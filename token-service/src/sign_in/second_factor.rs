@@ -1,13 +1,12 @@
 //! The step after the password: a code of the authenticator app, or a recovery code.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
 use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
-use super::{AMR_RECOVERY_CODE, AMR_TOTP, SignInError, recovery, totp};
+use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, recovery, totp};
 use crate::clock::Timestamp;
 use crate::registry::Username;
 use crate::service::Service;
@@ -24,6 +23,8 @@ pub enum SecondFactorOutcome {
         username: Username,
         /// Whether it took a recovery code.
         by_recovery_code: bool,
+        /// A device that was not known is known from now on.
+        device: Option<DeviceCookie>,
     },
     /// The code is wrong.
     Wrong(Username),
@@ -88,7 +89,7 @@ pub async fn with_second_factor(
     service: &Service,
     id: &SessionId,
     code: &str,
-    address: Option<IpAddr>,
+    place: Place<'_>,
     now: Timestamp,
 ) -> Result<SecondFactorOutcome, SignInError> {
     let Some(session) = session::live(service, id, now)
@@ -106,7 +107,8 @@ pub async fn with_second_factor(
         return Ok(SecondFactorOutcome::NotOwed);
     };
     let guess = Guess::SecondFactor(username.as_str());
-    let attempt = match Attempt::admit(service, guess, address, now).await? {
+    let device = place.known_device(service, username, session.credentials_version, now);
+    let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SecondFactorOutcome::Wait(wait)),
     };
@@ -149,9 +151,11 @@ pub async fn with_second_factor(
     let Some(id) = session::start(service, complete, Some(id)).await? else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
+    let device = place.remember(service, &session.username, session.credentials_version, now)?;
     Ok(SecondFactorOutcome::SignedIn {
         id,
         username: session.username,
         by_recovery_code: recovery_code.is_some(),
+        device,
     })
 }

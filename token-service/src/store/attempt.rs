@@ -33,6 +33,24 @@ pub struct Failures {
     pub expires_at: Timestamp,
 }
 
+/// Decides on an attempt at `now`, for keys with these failures, in the order of the keys. The answer has what is counted
+/// for the first ones. An attempt that has to wait counts for the keys before the first that makes it wait, so that whoever
+/// goes on trying is slowed down by the narrower keys and the wider ones stay free for others; it waits for the longest.
+#[must_use]
+pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
+    let waits = |(pace, before): &(Pace, Option<Failures>)| pace.wait(*before, now);
+    let counted = keys
+        .iter()
+        .take_while(|key| waits(key).is_zero())
+        .map(|(pace, before)| pace.count(*before, now))
+        .collect();
+    let admission = match keys.iter().map(waits).max() {
+        Some(wait) if !wait.is_zero() => Admission::Wait(wait),
+        _ => Admission::Admitted,
+    };
+    (admission, counted)
+}
+
 /// One of the keys that an attempt counts for: an account, an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacedKey {
@@ -48,7 +66,7 @@ pub struct PacedKey {
 pub enum Admission {
     /// Yes; it counts as failed for all of its keys until it is forgiven.
     Admitted,
-    /// Not before this time has passed; nothing was counted.
+    /// Not before this time has passed.
     Wait(Duration),
 }
 

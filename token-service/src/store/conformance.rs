@@ -66,6 +66,7 @@ macro_rules! conformance {
             a_second_factor_ends_what_was_there_and_goes_with_its_user,
             a_recovery_code_works_once,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
+            attempts_that_wait_count_for_the_keys_before_the_one_that_waits,
             parallel_attempts_are_admitted_as_consecutive_ones,
             sessions_start_end_and_expire,
             a_session_lives_on_while_it_is_used,
@@ -1519,7 +1520,7 @@ pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     subject: &mut impl Subject,
 ) {
     let wait = |seconds| Admission::Wait(Duration::from_secs(seconds));
-    let both = ["ada", "address"];
+    let both = ["address", "ada"];
     for _ in 0..3 {
         let admitted = attempt(&*subject.store(), &both, at(0)).await;
         assert_eq!(admitted, Admission::Admitted);
@@ -1528,18 +1529,23 @@ pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     let store = subject.store();
     assert_eq!(attempt(&*store, &both, at(0)).await, wait(1));
     assert_eq!(
-        attempt(&*store, &["grace", "address"], at(0)).await,
+        attempt(&*store, &["address", "grace"], at(0)).await,
         wait(1),
         "of the address"
     );
     for _ in 0..3 {
         let of_grace = attempt(&*store, &["grace"], at(0)).await;
-        assert_eq!(of_grace, Admission::Admitted, "what waits is not counted");
+        assert_eq!(
+            of_grace,
+            Admission::Admitted,
+            "what waits at a key counts for no key behind it"
+        );
     }
     assert_eq!(attempt(&*store, &both, at(1)).await, Admission::Admitted);
     assert_eq!(attempt(&*store, &both, at(1)).await, wait(2));
-    let [ada, address] = both.map(|key| Digest::of(key.as_bytes()));
-    store.forgive_attempt(ada, address).await.unwrap();
+    let [address, ada] = both.map(|key| Digest::of(key.as_bytes()));
+    let forgiven = store.forgive_attempt(Some(ada), vec![address]);
+    forgiven.await.unwrap();
     drop(store);
     subject.restart().await;
     let store = subject.store();
@@ -1556,6 +1562,35 @@ pub(super) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
         let admitted = attempt(&*store, &both, at(10_000)).await;
         assert_eq!(admitted, Admission::Admitted, "all is forgotten");
     }
+}
+
+pub(super) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_waits(
+    subject: &mut impl Subject,
+) {
+    let keys = ["address", "account from network", "account"];
+    for _ in 0..3 {
+        // Not from this address.
+        let admitted = attempt(&*subject.store(), &keys[1..], at(0)).await;
+        assert_eq!(admitted, Admission::Admitted);
+    }
+    subject.restart().await;
+    let store = subject.store();
+    for _ in 0..3 {
+        let waits = attempt(&*store, &keys, at(0)).await;
+        assert_eq!(waits, Admission::Wait(Duration::from_secs(1)));
+    }
+    let of = async |key: &str, now| attempt(&*store, &[key], now).await;
+    assert_ne!(
+        of("address", at(0)).await,
+        Admission::Admitted,
+        "it counted"
+    );
+    let account = of("account", at(1)).await;
+    assert_eq!(account, Admission::Admitted, "three failures, not six");
+    // An attempt that came to nothing is taken back everywhere.
+    let take_back = vec![Digest::of(b"account"), Digest::of(b"never seen")];
+    store.forgive_attempt(None, take_back).await.unwrap();
+    assert_eq!(of("account", at(3)).await, Admission::Admitted);
 }
 
 pub(super) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: &mut impl Subject) {

@@ -393,17 +393,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- attempts -------------------------------------------------------------------------------
 
-    /// Counts an attempt as a failure of all `keys`, unless one of them has to wait ([`Pace::wait`]): then nothing is
-    /// counted, and the answer is the longest wait. Deciding and counting is one transaction: of any number of parallel
-    /// attempts no more are admitted than of consecutive ones. The keys differ from each other.
+    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Deciding and counting is one transaction:
+    /// of any number of parallel attempts no more are admitted than of consecutive ones. The keys differ from each other.
     async fn admit_attempt(
         &self,
         keys: Vec<PacedKey>,
         now: Timestamp,
     ) -> Result<Admission, StoreError>;
 
-    /// After a right attempt: the failures of `forget` are forgotten, and that one is taken back of `take_back`.
-    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError>;
+    /// After an attempt that was no failure: all failures of `forget` are forgotten, and one is taken back of each of
+    /// `take_back`. The keys differ from each other.
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError>;
 
     // --- sessions -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ use super::texts::Texts;
 use super::{form, response};
 use crate::audit::Entry;
 use crate::service::Service;
+use crate::sign_in::Place;
 use crate::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome};
 use crate::store::AuditAction;
 
@@ -51,12 +52,18 @@ pub(super) async fn accept(
         password: fields.get("password").unwrap_or_default().to_owned().into(),
         code: fields.get("code").unwrap_or_default(),
     };
-    let (address, now) = (origin::address(&http), service.clock.now());
-    let problem = match authenticator::accept(&service, &id, acceptance, address, now).await? {
+    let now = service.clock.now();
+    let devices = cookies.devices(&http);
+    let place = Place {
+        address: origin::address(&http),
+        devices: &devices,
+    };
+    let problem = match authenticator::accept(&service, &id, acceptance, place, now).await? {
         SetUpOutcome::Done {
             id,
             username,
             recovery_codes,
+            device,
         } => {
             let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(username.as_str());
             service.record(&origin::of(&http), entry);
@@ -65,7 +72,11 @@ pub(super) async fn accept(
                 codes: &recovery_codes,
             };
             let response = response::page(StatusCode::OK, &page, None);
-            return Ok(with_cookie(response, &cookies.set_session(&id)));
+            let response = with_cookie(response, &cookies.set_session(&id));
+            return Ok(match &device {
+                Some(device) => with_cookie(response, &cookies.set_devices(device)),
+                None => response,
+            });
         }
         SetUpOutcome::PasswordRefused(username) => {
             let entry = Entry::new(AuditAction::SignInRefused).by_user(username.as_str());

@@ -1,14 +1,15 @@
-//! The two cookies: the session, and the token against cross-site request forgery.
+//! The cookies: the session, the token against cross-site request forgery, and what the browser is known by.
 //!
-//! Both are gone when the browser closes; the session also ends on the server. On https they have the
+//! The first two are gone when the browser closes; the session also ends on the server. On https they have the
 //! `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis §4.1.3.2).
 
-use actix_web::cookie::{Cookie, SameSite};
+use actix_web::cookie::{Cookie, SameSite, time};
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::csrf::CsrfToken;
 use crate::sign_in::SessionId;
+use crate::sign_in::device::{self, DeviceCookie, Devices};
 
 /// Names and attributes, by the scheme of the issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,25 @@ impl Cookies {
             Self::Secure => "__Host-csrf",
             Self::Plain => "csrf",
         }
+    }
+
+    const fn device_name(self) -> &'static str {
+        match self {
+            Self::Secure => "__Host-device",
+            Self::Plain => "device",
+        }
+    }
+
+    /// What the browser says of itself.
+    pub(super) fn devices(self, http: &HttpRequest) -> Devices {
+        value(http, self.device_name()).map_or_else(Devices::default, Devices::parse)
+    }
+
+    pub(super) fn set_devices(self, value: &DeviceCookie) -> Cookie<'static> {
+        let mut cookie = self.cookie(self.device_name(), value.as_str().to_owned());
+        let seconds = i64::try_from(device::KNOWN_FOR.as_secs()).unwrap_or(i64::MAX);
+        cookie.set_max_age(time::Duration::seconds(seconds));
+        cookie
     }
 
     /// The session id that the browser sent.

@@ -14,7 +14,8 @@ use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
 use super::{form, response};
 use crate::audit::Entry;
 use crate::service::Service;
-use crate::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
+use crate::sign_in::device::DeviceCookie;
+use crate::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 use crate::store::{AuditAction, SessionStage};
 
 /// `POST /auth/sign-in`.
@@ -35,19 +36,19 @@ pub(super) async fn password(
     let password = fields.get("password").unwrap_or_default().to_owned().into();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
-    let address = origin::address(&http);
-    let outcome = sign_in::with_password(
-        &service,
-        username,
-        password,
-        replaces.as_ref(),
-        address,
-        now,
-    )
-    .await?;
+    let devices = cookies.devices(&http);
+    let place = Place {
+        address: origin::address(&http),
+        devices: &devices,
+    };
+    let outcome =
+        sign_in::with_password(&service, username, password, replaces.as_ref(), place, now).await?;
     record(&service, &http, username, &outcome);
     let problem = match outcome {
-        PasswordOutcome::Begun(id, _) => return Ok(go_on(&journey.continuation(), cookies, &id)),
+        PasswordOutcome::Begun { id, device, .. } => {
+            let location = journey.continuation();
+            return Ok(go_on(&location, cookies, &id, device.as_ref()));
+        }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
     };
@@ -71,9 +72,14 @@ pub(super) async fn second_factor(
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
     let code = fields.get("code").unwrap_or_default();
-    let (address, now) = (origin::address(&http), service.clock.now());
+    let now = service.clock.now();
+    let devices = cookies.devices(&http);
+    let place = Place {
+        address: origin::address(&http),
+        devices: &devices,
+    };
     let outcome = match cookies.session(&http) {
-        Some(id) => sign_in::with_second_factor(&service, &id, code, address, now).await?,
+        Some(id) => sign_in::with_second_factor(&service, &id, code, place, now).await?,
         None => SecondFactorOutcome::NotOwed,
     };
     let problem = match outcome {
@@ -81,6 +87,7 @@ pub(super) async fn second_factor(
             id,
             username,
             by_recovery_code,
+            device,
         } => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
             let how = if by_recovery_code {
@@ -89,7 +96,8 @@ pub(super) async fn second_factor(
                 "password, one-time code"
             };
             service.record(&origin::of(&http), entry.detail(how));
-            return Ok(go_on(&journey.continuation(), cookies, &id));
+            let location = journey.continuation();
+            return Ok(go_on(&location, cookies, &id, device.as_ref()));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
         SecondFactorOutcome::NotOwed => {
@@ -135,11 +143,15 @@ fn again<'a, Page: askama::Template>(
 
 fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
     let entry = match outcome {
-        PasswordOutcome::Begun(_, SessionStage::SignedIn) => {
-            Entry::new(AuditAction::SignIn).by_user(username)
-        }
+        PasswordOutcome::Begun {
+            stage: SessionStage::SignedIn,
+            ..
+        } => Entry::new(AuditAction::SignIn).by_user(username),
         // Signed in when the second factor is right.
-        PasswordOutcome::Begun(_, SessionStage::SecondFactorOwed) => return,
+        PasswordOutcome::Begun {
+            stage: SessionStage::SecondFactorOwed,
+            ..
+        } => return,
         // Nothing was tried.
         PasswordOutcome::Wait(_) => return,
         PasswordOutcome::Refused => {
@@ -154,9 +166,16 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
     service.record(&origin::of(http), entry);
 }
 
-fn go_on(location: &str, cookies: Cookies, id: &SessionId) -> HttpResponse {
-    with_cookie(
-        response::redirect(StatusCode::SEE_OTHER, location),
-        &cookies.set_session(id),
-    )
+fn go_on(
+    location: &str,
+    cookies: Cookies,
+    id: &SessionId,
+    device: Option<&DeviceCookie>,
+) -> HttpResponse {
+    let response = response::redirect(StatusCode::SEE_OTHER, location);
+    let response = with_cookie(response, &cookies.set_session(id));
+    match device {
+        Some(device) => with_cookie(response, &cookies.set_devices(device)),
+        None => response,
+    }
 }

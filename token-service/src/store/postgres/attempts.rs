@@ -1,7 +1,5 @@
 //! Attempts to prove something that can be guessed.
 
-use std::time::Duration;
-
 use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 
@@ -10,61 +8,55 @@ use super::operation::{Operation, execute, query_opt};
 use super::value::{seconds, timestamp};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::store::{Admission, Failures, PacedKey};
+use crate::store::{Admission, Failures, PacedKey, attempt};
 
-/// Counts an attempt for all keys, unless one of them has to wait.
+/// Decides on an attempt and counts it.
 pub(super) struct Admit {
-    /// In one order for everybody, so that no two attempts wait for each other.
-    keys: Vec<PacedKey>,
-    now: Timestamp,
-}
-
-impl Admit {
-    pub(super) fn new(mut keys: Vec<PacedKey>, now: Timestamp) -> Self {
-        keys.sort_by_key(|paced| *paced.key.as_bytes());
-        Self { keys, now }
-    }
+    pub(super) keys: Vec<PacedKey>,
+    pub(super) now: Timestamp,
 }
 
 impl Operation for Admit {
     type Outcome = Admission;
 
     async fn run(&self, client: &impl GenericClient) -> Result<Admission, Fault> {
-        let mut counted = Vec::with_capacity(self.keys.len());
-        let mut wait = Duration::ZERO;
-        for PacedKey { key, pace } in &self.keys {
-            let before = claimed(client, key, self.now).await?;
-            wait = wait.max(pace.wait(before, self.now));
-            counted.push((key, pace.count(before, self.now)));
+        // Rows are locked in one order by everybody, so that no two attempts wait for each other.
+        let mut in_order: Vec<usize> = (0..self.keys.len()).collect();
+        in_order.sort_by_key(|index| self.keys.get(*index).map(|paced| *paced.key.as_bytes()));
+        let mut failures: Vec<_> = self.keys.iter().map(|paced| (paced.pace, None)).collect();
+        for index in in_order {
+            if let (Some(paced), Some((_, before))) =
+                (self.keys.get(index), failures.get_mut(index))
+            {
+                *before = claimed(client, &paced.key, self.now).await?;
+            }
         }
-        if !wait.is_zero() {
-            return Ok(Admission::Wait(wait));
-        }
-        for (key, after) in counted {
+        let (admission, counted) = attempt::admit(&failures, self.now);
+        for (PacedKey { key, .. }, after) in self.keys.iter().zip(counted) {
             put(client, key, Some(after)).await?;
         }
-        Ok(Admission::Admitted)
+        Ok(admission)
     }
 }
 
-/// Forgets all failures of one key, and takes one back of the other.
+/// Forgets all failures of one key, and takes one back of each of the others.
 pub(super) struct Forgive {
-    pub(super) forget: Digest,
-    pub(super) take_back: Digest,
+    pub(super) forget: Option<Digest>,
+    pub(super) take_back: Vec<Digest>,
 }
 
 impl Operation for Forgive {
     type Outcome = ();
 
     async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        let mut keys = [self.forget, self.take_back];
+        let mut keys: Vec<&Digest> = self.forget.iter().chain(&self.take_back).collect();
         keys.sort_by_key(|key| *key.as_bytes());
         for key in keys {
-            let before = locked(client, &key).await?;
+            let before = locked(client, key).await?;
             let after = before
-                .filter(|_| key != self.forget)
+                .filter(|_| self.forget.as_ref() != Some(key))
                 .and_then(Failures::one_less);
-            put(client, &key, after).await?;
+            put(client, key, after).await?;
         }
         Ok(())
     }

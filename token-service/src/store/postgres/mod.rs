@@ -358,10 +358,14 @@ impl Store for PostgresStore {
         keys: Vec<PacedKey>,
         now: Timestamp,
     ) -> Result<Admission, StoreError> {
-        self.transaction(attempts::Admit::new(keys, now)).await
+        self.transaction(attempts::Admit { keys, now }).await
     }
 
-    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError> {
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError> {
         self.transaction(attempts::Forgive { forget, take_back })
             .await
     }

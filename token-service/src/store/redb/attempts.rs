@@ -6,45 +6,40 @@ use super::fault::Fault;
 use super::tables::{Expiring, Tables, decode, encode};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::store::{Admission, Failures, PacedKey};
+use crate::store::{Admission, Failures, PacedKey, attempt};
 
-/// Counts an attempt for all keys, unless one of them has to wait.
+/// Decides on an attempt and counts it.
 pub(super) fn admit(
     tables: &mut Tables<'_>,
     keys: &[PacedKey],
     now: Timestamp,
 ) -> Result<Admission, Fault> {
-    let mut counted = Vec::with_capacity(keys.len());
-    let mut wait = std::time::Duration::ZERO;
-    for PacedKey { key, pace } in keys {
-        let before = get(tables, key)?;
-        wait = wait.max(pace.wait(before, now));
-        counted.push((key, before, pace.count(before, now)));
-    }
-    if !wait.is_zero() {
-        return Ok(Admission::Wait(wait));
-    }
-    for (key, before, after) in counted {
+    let failures = keys
+        .iter()
+        .map(|PacedKey { key, pace }| Ok((*pace, get(tables, key)?)))
+        .collect::<Result<Vec<_>, Fault>>()?;
+    let (admission, counted) = attempt::admit(&failures, now);
+    for ((PacedKey { key, .. }, (_, before)), after) in keys.iter().zip(failures).zip(counted) {
         put(tables, key, before, Some(after))?;
     }
-    Ok(Admission::Admitted)
+    Ok(admission)
 }
 
-/// Forgets all failures of one key, and takes one back of the other.
+/// Forgets all failures of one key, and takes one back of each of the others.
 pub(super) fn forgive(
     tables: &mut Tables<'_>,
-    forget: &Digest,
-    take_back: &Digest,
+    forget: Option<&Digest>,
+    take_back: &[Digest],
 ) -> Result<(), Fault> {
-    let forgotten = get(tables, forget)?;
-    put(tables, forget, forgotten, None)?;
-    let before = get(tables, take_back)?;
-    put(
-        tables,
-        take_back,
-        before,
-        before.and_then(Failures::one_less),
-    )
+    if let Some(forget) = forget {
+        let forgotten = get(tables, forget)?;
+        put(tables, forget, forgotten, None)?;
+    }
+    for key in take_back {
+        let before = get(tables, key)?;
+        put(tables, key, before, before.and_then(Failures::one_less))?;
+    }
+    Ok(())
 }
 
 fn get(tables: &mut Tables<'_>, key: &Digest) -> Result<Option<Failures>, Fault> {

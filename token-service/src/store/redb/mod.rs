@@ -350,8 +350,12 @@ impl Store for RedbStore {
             .await
     }
 
-    async fn forgive_attempt(&self, forget: Digest, take_back: Digest) -> Result<(), StoreError> {
-        self.write(move |tables, _| attempts::forgive(tables, &forget, &take_back))
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| attempts::forgive(tables, forget.as_ref(), &take_back))
             .await
     }
 
