@@ -4,6 +4,7 @@ pub mod apply;
 pub mod certificate;
 pub mod client;
 pub mod legacy_instance;
+pub mod password_hash;
 pub mod redirect_uri;
 pub mod registrations;
 pub mod scope;

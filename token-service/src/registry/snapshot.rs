@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::client::{Client, ClientId, IntegrationType};
 use super::legacy_instance::LegacyInstance;
+use super::password_hash;
 use super::redirect_uri::RedirectUriPattern;
 use super::user::{User, Username};
 
@@ -17,6 +18,7 @@ pub struct Registry {
     app_origins: HashSet<String>,
     app_loopbacks: Vec<RedirectUriPattern>,
     legacy_instances: Vec<LegacyInstance>,
+    password_schemes: Arc<[String]>,
 }
 
 impl Registry {
@@ -48,7 +50,11 @@ impl Registry {
                 named.push(user.username.clone());
             }
         }
+        let hashes = users
+            .values()
+            .filter_map(|user| user.password_hash.as_deref());
         Self {
+            password_schemes: password_hash::schemes(hashes).into(),
             app_origins: app_uris()
                 .filter_map(RedirectUriPattern::web_origin)
                 .collect(),
@@ -70,6 +76,12 @@ impl Registry {
             legacy_instances,
             ..self
         }
+    }
+
+    /// The schemes of passwords that are registered: see [`password_hash::schemes`].
+    #[must_use]
+    pub fn password_schemes(&self) -> Arc<[String]> {
+        Arc::clone(&self.password_schemes)
     }
 
     /// The hosts of the legacy flow, in the order of their names.

@@ -172,6 +172,7 @@ pub async fn accept(
         return Ok(SetUpOutcome::NotOffered);
     };
     let device = place.known_device(service, &username, session.credentials_version, now);
+    let schemes = service.registry().password_schemes();
     let turn = Turn::queue(Lane::of(device.is_some()))?;
     let guess = Guess::Password(username.as_str());
     let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
@@ -182,7 +183,7 @@ pub async fn accept(
     let stored = credentials
         .filter(|credentials| credentials.version == session.credentials_version)
         .and_then(|credentials| credentials.password_hash);
-    let checked = match turn.check(stored, acceptance.password).await {
+    let checked = match turn.check(stored, acceptance.password, schemes).await {
         Ok(checked) => checked,
         Err(error) => {
             attempt.take_back().await?;

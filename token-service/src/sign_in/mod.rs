@@ -133,13 +133,14 @@ pub async fn with_password(
     let device = known.as_ref().and_then(|(username, credentials)| {
         place.known_device(service, username, credentials.version, now)
     });
+    let schemes = service.registry().password_schemes();
     let turn = Turn::queue(Lane::of(device.is_some()))?;
     let guess = Guess::Password(username);
     let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
     };
-    let checked = match turn.check(stored.clone(), password).await {
+    let checked = match turn.check(stored.clone(), password, schemes).await {
         Ok(checked) => checked,
         Err(error) => {
             attempt.take_back().await?;

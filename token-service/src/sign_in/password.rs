@@ -1,6 +1,6 @@
 //! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -12,9 +12,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-/// Verified in place of a hash that a user does not have, so that the answer takes as long: the current
-/// parameters, and random bytes for salt and hash. No password is known to fit.
-const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+use crate::registry::password_hash;
+
+/// The scheme of [`hash`].
+const SCHEME: &str = "$argon2id$v=19$m=19456,t=2,p=1";
+
+/// Salt and hash, random bytes, of what is verified in place of a hash that a user does not have. No password is known to
+/// fit.
+const DECOY: &str = "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
 
 /// Passwords that may wait for their turn, for each core; the next is refused at once.
 const QUEUE: usize = 64;
@@ -123,13 +128,33 @@ fn is_outdated(hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else {
         return false;
     };
-    let Ok(parameters) = Params::try_from(&hash) else {
+    let Some(work) = password_hash::work(&hash) else {
         return false;
     };
-    let work =
-        |parameters: &Params| u64::from(parameters.m_cost()) * u64::from(parameters.t_cost());
+    let parameters = Params::DEFAULT;
     hash.algorithm.as_str() != Algorithm::Argon2id.as_str()
-        || work(&parameters) < work(&Params::DEFAULT)
+        || work < u64::from(parameters.m_cost()) * u64::from(parameters.t_cost())
+}
+
+/// What is verified for a user with the hash `stored`, or without one: a hash of each of `schemes`, the stored one or a
+/// decoy. So the answer takes as long for everybody, whether registered or not.
+fn work_for(stored: Option<&str>, schemes: &[String]) -> Vec<String> {
+    let own = stored.and_then(password_hash::scheme);
+    let default = [SCHEME.to_owned()];
+    let schemes = if schemes.is_empty() {
+        &default
+    } else {
+        schemes
+    };
+    let hashes = schemes.iter().map(|scheme| match stored {
+        Some(stored) if own == Some(scheme.as_str()) => stored.to_owned(),
+        _ => format!("{scheme}{DECOY}"),
+    });
+    let mut hashes: Vec<String> = hashes.collect();
+    // Registered this moment, or before there were bounds.
+    let unlisted = stored.filter(|stored| !hashes.iter().any(|hash| hash == stored));
+    hashes.extend(unlisted.map(ToOwned::to_owned));
+    hashes
 }
 
 /// What a check found.
@@ -159,7 +184,8 @@ impl Turn {
         Ok(Self { lane, place })
     }
 
-    /// Like [`verify`]. Without a stored hash the same work is done and the password is not right.
+    /// Like [`verify`]. The same work is done for all, with and without a stored hash: that of all `schemes`
+    /// ([`crate::registry::Registry::password_schemes`]).
     ///
     /// # Errors
     /// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
@@ -167,6 +193,7 @@ impl Turn {
         self,
         stored: Option<String>,
         password: Zeroizing<String>,
+        schemes: Arc<[String]>,
     ) -> Result<Checked, PasswordError> {
         let turn = timeout(LONGEST_WAIT, self.lane.free_turns.acquire())
             .await
@@ -175,7 +202,14 @@ impl Turn {
         spawn_blocking(move || {
             // Held until the work is done, even when the request is gone.
             let _held = (self.place, turn);
-            let right = verify(&password, stored.as_deref().unwrap_or(DECOY))?;
+            let mut right = Ok(false);
+            for hash in work_for(stored.as_deref(), &schemes) {
+                let verified = verify(&password, &hash);
+                if stored.as_ref() == Some(&hash) {
+                    right = verified;
+                }
+            }
+            let right = right?;
             let Some(stored) = stored.filter(|_| right) else {
                 return Ok(Checked {
                     right: false,
@@ -211,16 +245,44 @@ mod tests {
     /// The same answer, and by the decoy's parameters the same work, for a user without a password.
     #[tokio::test]
     async fn without_a_stored_hash_nothing_is_right() {
-        let parameters = |hash: &str| hash.rsplitn(3, '$').last().map(ToOwned::to_owned);
-        assert_eq!(parameters(DECOY), parameters(&hash("x").unwrap()));
-        assert_eq!(verify("x", DECOY), Ok(false), "the decoy is readable");
+        assert_eq!(password_hash::scheme(&hash("x").unwrap()), Some(SCHEME));
+        let decoy = format!("{SCHEME}{DECOY}");
+        assert_eq!(verify("x", &decoy), Ok(false), "the decoy is readable");
         let check = async |stored| {
             let turn = Turn::queue(&STRANGERS).unwrap();
-            let checked = turn.check(stored, "x".to_owned().into()).await;
+            let checked = turn.check(stored, "x".to_owned().into(), [].into()).await;
             checked.map(|checked| checked.right)
         };
         assert_eq!(check(None).await, Ok(false));
         assert_eq!(check(Some(hash("x").unwrap())).await, Ok(true));
+    }
+
+    /// Whoever is asked for, a hash of each scheme is computed.
+    #[test]
+    fn every_check_does_the_same_work() {
+        let of = |scheme: &str| format!("{scheme}$c2FsdHNhbHQ$GwMwFfwe0CGKrYdcHstP/5MtuYHf");
+        let registered = [
+            "$argon2id$v=19$m=65536,t=4,p=1",
+            SCHEME,
+            "$argon2id$v=19$m=4096,t=1,p=1",
+        ];
+        let schemes = registered.map(ToOwned::to_owned);
+        let work = |stored: Option<&str>| -> Vec<String> {
+            let hashes = work_for(stored, &schemes);
+            let schemes = hashes
+                .iter()
+                .map(|hash| password_hash::scheme(hash).unwrap());
+            schemes.map(ToOwned::to_owned).collect()
+        };
+        assert_eq!(work(None), registered);
+        for scheme in registered {
+            let stored = of(scheme);
+            assert_eq!(work(Some(&stored)), registered);
+            assert!(work_for(Some(&stored), &schemes).contains(&stored));
+        }
+        assert_eq!(work_for(None, &[]), [format!("{SCHEME}{DECOY}")]);
+        let unlisted = of("$argon2id$v=19$m=8192,t=1,p=1");
+        assert_eq!(work_for(Some(&unlisted), &schemes).last(), Some(&unlisted));
     }
 
     #[tokio::test]
@@ -228,7 +290,8 @@ mod tests {
         let check = async |stored: &str, password: &str| {
             let turn = Turn::queue(&STRANGERS).unwrap();
             let password = password.to_owned().into();
-            turn.check(Some(stored.to_owned()), password).await.unwrap()
+            let checked = turn.check(Some(stored.to_owned()), password, [].into());
+            checked.await.unwrap()
         };
         let weak = Params::new(8 * 1024, 1, 1, None).unwrap();
         let weak = Argon2::new(Algorithm::Argon2id, Version::V0x13, weak)
@@ -253,7 +316,7 @@ mod tests {
         let third = Turn::queue(&TWO).err();
         assert_eq!(third, Some(PasswordError::Busy));
         assert_eq!(TWO.waiting(), 1);
-        let checked = first.check(None, "x".to_owned().into()).await;
+        let checked = first.check(None, "x".to_owned().into(), [].into()).await;
         assert!(checked.is_ok_and(|checked| !checked.right));
         assert!(Turn::queue(&TWO).is_ok());
     }

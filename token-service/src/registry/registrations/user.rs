@@ -9,12 +9,11 @@ use zeroize::Zeroizing;
 
 use super::fields::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed, unique};
 use crate::document::{Located, Place, Section};
+use crate::registry::password_hash;
 use crate::registry::user::{CredentialsVersion, LinkedAccount, User, Username};
 
 /// Length of a TOTP secret, in bytes: RFC 4226 §4 requires 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
-/// Memory that a given password hash may ask for, in KiB: 1 GiB.
-const MAX_HASH_MEMORY: u32 = 1024 * 1024;
 
 /// A user as registered: with secrets that the registry keeps only hashed or sealed. It has no `Debug`.
 pub struct UserRegistration {
@@ -106,7 +105,7 @@ fn password(section: &mut Section<'_>) -> Option<PasswordRegistration> {
         check_secret_length(text)?;
         Ok::<_, String>(Zeroizing::new(text.to_owned()))
     });
-    let hash = section.parsed("password_hash", password_hash);
+    let hash = section.parsed("password_hash", hash);
     match (plaintext, hash) {
         (Some(_), Some(hash)) => {
             let message = "password_hash: password is there too; keep one of the two";
@@ -118,7 +117,7 @@ fn password(section: &mut Section<'_>) -> Option<PasswordRegistration> {
     }
 }
 
-fn password_hash(text: &str) -> Result<String, &'static str> {
+fn hash(text: &str) -> Result<String, &'static str> {
     let hash = PasswordHash::new(text)
         .map_err(|_| "is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..")?;
     if hash.algorithm != ARGON2ID_IDENT {
@@ -128,8 +127,10 @@ fn password_hash(text: &str) -> Result<String, &'static str> {
         return Err("lacks its salt or its hash");
     }
     match Params::try_from(&hash) {
-        Ok(params) if params.m_cost() <= MAX_HASH_MEMORY => Ok(text.to_owned()),
-        Ok(_) => Err("asks for more than 1 GiB of memory"),
+        Ok(_) if password_hash::is_within_bounds(&hash) => Ok(text.to_owned()),
+        Ok(_) => Err(
+            "costs too much: m is at most 131072 (128 MiB), t at most 16, and m times t at most 524288",
+        ),
         Err(_) => Err("has parameters that argon2 does not allow"),
     }
 }

@@ -1,0 +1,84 @@
+//! What checking a registered password hash costs.
+//!
+//! A check with other parameters takes another time, which would tell who is registered. So every check does the work of
+//! all schemes that are registered ([`schemes`]), and no scheme may cost more than the bounds here.
+
+use argon2::{Params, PasswordHash};
+
+/// Memory that a password hash may ask for, in KiB: 128 MiB.
+pub const MAX_MEMORY: u32 = 128 * 1024;
+
+/// Passes that a password hash may ask for.
+pub const MAX_PASSES: u32 = 16;
+
+/// Memory times passes, in KiB: some thirteen times what a new hash takes.
+pub const MAX_WORK: u64 = 512 * 1024;
+
+/// Schemes whose work every check does, at most: the most expensive ones that are registered.
+const MOST_SCHEMES: usize = 4;
+
+/// Algorithm, version and parameters of a PHC string, as text: what stands before salt and hash.
+#[must_use]
+pub fn scheme(hash: &str) -> Option<&str> {
+    let (rest, _hash) = hash.rsplit_once('$')?;
+    let (scheme, _salt) = rest.rsplit_once('$')?;
+    Some(scheme)
+}
+
+/// Memory times passes; `None` for what is no argon2 hash.
+#[must_use]
+pub fn work(hash: &PasswordHash) -> Option<u64> {
+    let parameters = Params::try_from(hash).ok()?;
+    Some(u64::from(parameters.m_cost()) * u64::from(parameters.t_cost()))
+}
+
+/// Whether checking `hash` costs no more than the bounds.
+#[must_use]
+pub fn is_within_bounds(hash: &PasswordHash) -> bool {
+    let within =
+        |parameters: Params| parameters.m_cost() <= MAX_MEMORY && parameters.t_cost() <= MAX_PASSES;
+    Params::try_from(hash).is_ok_and(within) && work(hash).is_some_and(|work| work <= MAX_WORK)
+}
+
+/// The different schemes of `hashes`, within the bounds, the most expensive first.
+pub fn schemes<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<(u64, &str)> = Vec::new();
+    let mut last = "";
+    for hash in hashes {
+        let Some(scheme) = scheme(hash) else { continue };
+        // Nearly all have the same.
+        if scheme == last || found.iter().any(|(_, known)| *known == scheme) {
+            continue;
+        }
+        let Ok(parsed) = PasswordHash::new(hash) else {
+            continue;
+        };
+        if let Some(work) = work(&parsed).filter(|_| is_within_bounds(&parsed)) {
+            found.push((work, scheme));
+            last = scheme;
+        }
+    }
+    found.sort_by(|one, other| other.cmp(one));
+    let most = found.into_iter().take(MOST_SCHEMES);
+    most.map(|(_, scheme)| scheme.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(memory: u32, passes: u32) -> String {
+        let salt_and_hash = "yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+        format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
+    }
+
+    #[test]
+    fn schemes_are_the_most_expensive_ones_within_the_bounds() {
+        let mut hashes = vec!["plain".to_owned(), hash(1024 * 1024, 1), hash(64 * 1024, 9)];
+        hashes.extend((1..=6).flat_map(|passes| [hash(8192, passes), hash(8192, passes)]));
+        let expected: Vec<String> = [6, 5, 4, 3]
+            .map(|passes| scheme(&hash(8192, passes)).unwrap().to_owned())
+            .into();
+        assert_eq!(schemes(hashes.iter().map(String::as_str)), expected);
+    }
+}
