@@ -2,7 +2,6 @@
 //! transaction. A request does not wait for its entry; what it did is durable on its own.
 
 use std::collections::VecDeque;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::admin::views::EventView;
 use crate::clock::Timestamp;
+use crate::output;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
 /// Entries written in one transaction at most.
@@ -213,7 +213,7 @@ fn print(event: AuditEvent) -> AuditEvent {
     if let Ok(mut text) = serde_json::to_vec(&line) {
         text.push(b'\n');
         // Nobody may listen; the store has the entry all the same.
-        let _ = std::io::stdout().lock().write_all(&text);
+        output::standard_output().write(text);
     }
     let EventView {
         at: _,

@@ -15,6 +15,7 @@ pub mod key_file;
 pub mod legacy;
 pub mod metrics;
 pub mod oauth;
+pub mod output;
 pub mod random;
 pub mod registry;
 pub mod sealing;

@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::clock::Timestamp;
 use crate::oauth::grants::GrantType;
+use crate::output;
 use crate::service::Service;
 use crate::store::{AuditAction, Counts};
 use crate::token::rotation::{Policy, Signers};
@@ -89,7 +90,18 @@ impl Metrics {
     #[must_use]
     pub fn new(store: &dyn crate::store::Store, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
-        store.register_metrics(registry.sub_registry_with_prefix("store"));
+        let of_store = registry.sub_registry_with_prefix("store");
+        store.register_metrics(of_store);
+        registry.register(
+            "log_lines_dropped",
+            "Lines of the log that standard error did not take in time",
+            output::standard_error().dropped().clone(),
+        );
+        registry.register(
+            "audit_lines_dropped",
+            "Lines of the audit log that standard output did not take in time",
+            output::standard_output().dropped().clone(),
+        );
         let mut metrics = Self {
             registry: Registry::default(),
             requests: Family::default(),

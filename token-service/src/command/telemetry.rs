@@ -1,6 +1,7 @@
 //! Where the process tells what it does: the log, and traces for an OpenTelemetry collector.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use opentelemetry::trace::TracerProvider as _;
@@ -13,12 +14,16 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::config::{Config, LogFormat};
+use crate::output;
 
 /// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
 const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
 
 /// The server's own notes of each worker's start are of no use to operators.
 const LOG_DEFAULT: &str = "info,actix_server=warn";
+
+/// How long the last lines of the log and the audit log may take to be read.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is told, until [`Telemetry::finish`].
 pub(super) struct Telemetry {
@@ -32,7 +37,7 @@ impl Telemetry {
         let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
         // Standard output belongs to the audit log.
         let log = fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(|| output::standard_error().stream())
             .with_ansi(std::io::stderr().is_terminal());
         let log = match config.log_format {
             LogFormat::Text => log.boxed(),
@@ -57,6 +62,10 @@ impl Telemetry {
             .with(log.with_filter(filter))
             .try_init()
             .context("the log cannot be started")?;
+        // The one of the standard library writes to standard error itself, and waits for its reader.
+        std::panic::set_hook(Box::new(
+            |panic| tracing::error!(%panic, "a thread panicked"),
+        ));
         Ok(Self { traces })
     }
 
@@ -65,6 +74,8 @@ impl Telemetry {
         if let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) {
             tracing::warn!(%error, "the last traces were not sent");
         }
+        output::standard_output().finish(LAST_LINES_WITHIN);
+        output::standard_error().finish(LAST_LINES_WITHIN);
     }
 }
 
