@@ -92,6 +92,11 @@ impl Metrics {
         let mut registry = Registry::with_prefix("token_service");
         let of_store = registry.sub_registry_with_prefix("store");
         store.register_metrics(of_store);
+        of_store.register(
+            "unreadable_rows",
+            "Times that a row was passed over because it cannot be read",
+            crate::store::unreadable_rows(),
+        );
         registry.register(
             "log_lines_dropped",
             "Lines of the log that standard error did not take in time",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ConfigFile;
 use super::telemetry::Telemetry;
-use crate::clock::{Clock as _, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::digest::Digest;
 use crate::http::Application;
@@ -62,10 +62,18 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
 /// Everything but the listeners: keys, store and registrations.
 async fn prepare(config: Config) -> anyhow::Result<Service> {
+    let store = open_store(&config).await?;
+    prepare_on(config, store, Arc::new(SystemClock)).await
+}
+
+async fn prepare_on(
+    config: Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
     let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
     let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
-    let store = open_store(&config).await?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
         key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
@@ -74,7 +82,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
     let registry = register(&config, &*store, &encryption_key).await?;
-    let (clock, random) = (Arc::new(SystemClock), Arc::new(OsRandom));
+    let random = Arc::new(OsRandom);
     let service = Service::new(
         config,
         store,
@@ -182,6 +190,56 @@ mod tests {
         let second = prepare(demo(&folder)).await.unwrap();
         assert_eq!(users(&second), users_before);
         assert_eq!(second.keys().published(), keys_before);
+    }
+
+    /// Runs the service, which `break_it` breaks once it serves; why it ended.
+    fn ended(
+        folder: &TempDir,
+        clock: Arc<dyn Clock>,
+        break_it: impl AsyncFnOnce(&RedbStore),
+    ) -> String {
+        let mut config = demo(folder);
+        config.listen = "127.0.0.1:0".parse().unwrap();
+        config.internal_listen = config.listen;
+        let outcome = actix_web::rt::System::new().block_on(async {
+            let path = folder.path().join("store.redb");
+            let store = Arc::new(RedbStore::open(&path, config.lifetimes.access_token).unwrap());
+            let service = prepare_on(config, Arc::clone(&store) as _, clock).await;
+            let application = Application::bind(Arc::new(service.unwrap())).unwrap();
+            tokio::join!(application.run(), break_it(&store)).0
+        });
+        outcome.unwrap_err().to_string()
+    }
+
+    /// Otherwise it would answer `/healthz` with 200 for ever, and everything else with errors.
+    #[test]
+    fn a_panic_of_the_writer_ends_the_service() {
+        let folder = TempDir::new().unwrap();
+        let reason = ended(&folder, Arc::new(SystemClock), async |store| {
+            store.panic_in_writer().await;
+        });
+        assert_eq!(reason, "the store's writer has stopped after a panic");
+    }
+
+    #[test]
+    fn a_panic_of_upkeep_ends_the_service() {
+        /// A clock that breaks.
+        #[derive(Debug, Default)]
+        struct Broken(std::sync::atomic::AtomicBool);
+
+        impl Clock for Broken {
+            fn now(&self) -> crate::clock::Timestamp {
+                assert!(!self.0.load(std::sync::atomic::Ordering::SeqCst), "broken");
+                SystemClock.now()
+            }
+        }
+
+        let folder = TempDir::new().unwrap();
+        let clock = Arc::new(Broken::default());
+        let reason = ended(&folder, Arc::clone(&clock) as _, async |_| {
+            clock.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        assert!(reason.starts_with("upkeep has stopped"), "{reason}");
     }
 
     #[tokio::test]

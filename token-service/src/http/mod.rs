@@ -103,19 +103,28 @@ impl Application {
     /// turn away and connections end in order, and lets running requests finish. A second signal stops it at once.
     ///
     /// # Errors
-    /// When a listener fails.
+    /// When a listener fails; or when what the service does on its own, or the store, has stopped after a panic: without it
+    /// the service would seem healthy and be none.
     pub async fn run(self) -> std::io::Result<()> {
         let service = self.service;
-        let upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
+        let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
         let servers = [self.public.handle(), self.internal.handle()];
         let stop = actix_web::rt::spawn(stop_on_signals(Arc::clone(&service), servers));
-        let outcome = tokio::try_join!(self.public, self.internal);
+        let (public, internal) = (self.public, self.internal);
+        let outcome = tokio::select! {
+            outcome = async { tokio::try_join!(public, internal) } => outcome.map(|_| ()),
+            stopped = &mut upkeep => Err(stopped.map_or_else(
+                |error| std::io::Error::other(format!("upkeep has stopped: {error}")),
+                |()| std::io::Error::other("upkeep has stopped"),
+            )),
+            reason = service.store.failed() => Err(std::io::Error::other(reason)),
+        };
         stop.abort();
         upkeep.abort();
         if let Err(error) = service.audit.write(&*service.store).await {
             tracing::error!(%error, "the last entries of the audit log are on standard output only");
         }
-        outcome.map(|_| ())
+        outcome
     }
 }
 

@@ -1109,7 +1109,7 @@ pub(super) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut
     }
 }
 
-fn audit_event(number: u64) -> AuditEvent {
+pub(super) fn audit_event(number: u64) -> AuditEvent {
     AuditEvent {
         at: at(number),
         action: AuditAction::SignIn,

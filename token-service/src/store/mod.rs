@@ -59,6 +59,12 @@ pub enum StoreError {
     Failed(String),
 }
 
+/// Times that a row of the store was passed over because it cannot be read.
+#[must_use]
+pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
+    row::unreadable_rows()
+}
+
 /// Which grants to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GrantFilter {
@@ -461,4 +467,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Fails when the store cannot take writes now.
     async fn ready(&self) -> Result<(), StoreError>;
+
+    /// Waits until the store has failed for good, so that the process has to end; the answer says why.
+    async fn failed(&self) -> String {
+        std::future::pending().await
+    }
 }

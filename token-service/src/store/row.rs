@@ -3,6 +3,9 @@
 //! Rows that requests write are compact (postcard); registry rows and signing keys are JSON, because their types are
 //! tagged and because an operator may have to read them.
 
+use std::sync::LazyLock;
+
+use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -10,6 +13,23 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a row of the store cannot be read: {0}")]
 pub(super) struct RowError(pub(super) String);
+
+static UNREADABLE: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Times that a row was passed over because it cannot be read.
+pub(super) fn unreadable_rows() -> Counter {
+    UNREADABLE.clone()
+}
+
+/// Notes that a row was passed over: one that cannot be read stops nothing else.
+pub(super) fn pass_over(what: &'static str, reason: &str) {
+    UNREADABLE.inc();
+    tracing::error!(
+        what,
+        reason,
+        "a row of the store cannot be read and is passed over"
+    );
+}
 
 /// A compact row.
 pub(super) fn encode(row: &impl Serialize) -> Result<Vec<u8>, RowError> {

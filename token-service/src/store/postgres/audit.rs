@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::value::{number, rows, seconds, unsigned};
 use crate::store::row::{RowError, decode, encode};
@@ -58,14 +59,15 @@ impl Operation for List {
             ),
         };
         let found = query(client, sql, &[&position, &rows(self.limit)]).await?;
+        let record = |row: &Row| {
+            Ok(AuditRecord {
+                sequence: unsigned(row.try_get(0)?),
+                event: decode(row.try_get(1)?)?,
+            })
+        };
         found
             .iter()
-            .map(|row| {
-                Ok(AuditRecord {
-                    sequence: unsigned(row.try_get(0)?),
-                    event: decode(row.try_get(1)?)?,
-                })
-            })
+            .filter_map(|row| readable("audit entry", record(row)).transpose())
             .collect()
     }
 }

@@ -4,7 +4,7 @@ use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
 use crate::store::StoreError;
-use crate::store::row::RowError;
+use crate::store::row::{self, RowError};
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,18 @@ pub(super) enum Fault {
     /// Others changed the same row every time that this operation looked at it.
     #[error("the row changes too often")]
     Contended,
+}
+
+/// A row that is read; `None` for one that cannot be read and is passed over.
+pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match row {
+        Ok(row) => Ok(Some(row)),
+        Err(Fault::Row(RowError(reason))) => {
+            row::pass_over(what, &reason);
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
 }
 
 impl Fault {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::Announce;
 use super::value::{rows, seconds, timestamp};
@@ -195,8 +195,14 @@ impl Operation for List {
             &[&after, &client_id, &username, &rows(self.limit)],
         )
         .await?;
-        found.iter().map(grant).collect()
+        readable_grants(&found)
     }
+}
+
+fn readable_grants(rows: &[Row]) -> Result<Vec<Grant>, Fault> {
+    rows.iter()
+        .filter_map(|row| readable("grant", grant(row)).transpose())
+        .collect()
 }
 
 /// The live grants of a user.
@@ -207,7 +213,7 @@ pub(super) async fn live_of_user(
     let sql = "SELECT body, revoked_at FROM grants
         WHERE username = $1 AND revoked_at IS NULL ORDER BY grant_id";
     let found = query(client, sql, &[&username]).await?;
-    found.iter().map(grant).collect()
+    readable_grants(&found)
 }
 
 /// Ends all grants of a client; the edge is told otherwise.

@@ -6,7 +6,7 @@ use deadpool_postgres::GenericClient;
 use serde::de::DeserializeOwned;
 
 use super::credentials::Lock;
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
 use super::value::rows;
@@ -44,7 +44,9 @@ async fn pages<T: DeserializeOwned>(
     loop {
         let page = query(client, sql, &[&after, &rows(PAGE)]).await?;
         for row in &page {
-            all.push(decode_json(row.try_get(1)?)?);
+            // Who is not registered is refused, and the others go on.
+            let entry = decode_json(row.try_get(1)?).map_err(Fault::from);
+            all.extend(readable("registration", entry)?);
         }
         match page.last() {
             Some(last) if page.len() == PAGE => after = last.try_get(0)?,

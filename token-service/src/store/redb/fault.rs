@@ -1,7 +1,7 @@
 //! What can go wrong with the file.
 
 use crate::store::StoreError;
-use crate::store::row::RowError;
+use crate::store::row::{self, RowError};
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +12,18 @@ pub(super) enum Fault {
     /// One row is not what this version writes. Only operations on that row fail.
     #[error("a row of the store cannot be read: {0}")]
     Row(String),
+}
+
+/// A row that is read; `None` for one that cannot be read and is passed over.
+pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match row {
+        Ok(row) => Ok(Some(row)),
+        Err(Fault::Row(reason)) => {
+            row::pass_over(what, &reason);
+            Ok(None)
+        }
+        Err(fault @ Fault::Storage(_)) => Err(fault),
+    }
 }
 
 impl From<RowError> for Fault {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redb::{ReadTransaction, ReadableTable as _};
 
 use super::credentials;
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
 use crate::clock::Timestamp;
@@ -117,7 +117,8 @@ pub(super) fn revoke(
 
 /// Ends a grant whose tokens the edge is told of otherwise. `false` when there is no such live grant.
 pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
-    let Some(mut grant) = get(tables, id)? else {
+    // What cannot be read cannot be refreshed either.
+    let Some(mut grant) = readable("grant", get(tables, id))?.flatten() else {
         return Ok(false);
     };
     let ended = grant.revoke(now);
@@ -144,8 +145,11 @@ pub(super) fn list(
             let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             return table
                 .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+                .filter_map(|entry| match entry {
+                    Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
+                    Err(error) => Some(Err(error.into())),
+                })
                 .take(limit)
-                .map(|entry| decode(entry?.1.value()))
                 .collect();
         }
     };
@@ -165,7 +169,9 @@ pub(super) fn list(
         let Some(row) = table.get(key.value().1)? else {
             continue;
         };
-        let grant: Grant = decode(row.value())?;
+        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
+            continue;
+        };
         if filter
             .client_id
             .as_ref()

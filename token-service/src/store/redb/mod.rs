@@ -35,7 +35,7 @@ use redb::{
 };
 
 use self::codes::Attempt;
-use self::fault::Fault;
+use self::fault::{Fault, readable};
 use self::tables::{
     CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS, Tables,
     USERS, decode, decode_json,
@@ -103,6 +103,13 @@ impl RedbStore {
         })
     }
 
+    /// What no operation should do.
+    #[cfg(test)]
+    pub(crate) async fn panic_in_writer(&self) {
+        let outcome: Result<(), StoreError> = self.write(|_, _| panic!("on purpose")).await;
+        assert!(outcome.is_err());
+    }
+
     fn read<T>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
@@ -132,8 +139,8 @@ impl Store for RedbStore {
     async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
         self.read(|transaction| {
             Ok((
-                all_json(transaction, CLIENTS)?,
-                all_json(transaction, USERS)?,
+                readable_json("client", transaction, CLIENTS)?,
+                readable_json("user", transaction, USERS)?,
             ))
         })
     }
@@ -458,6 +465,11 @@ impl Store for RedbStore {
         self.writer.metrics().register(registry);
     }
 
+    async fn failed(&self) -> String {
+        self.writer.ended().await;
+        "the store's writer has stopped after a panic".to_owned()
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         if self.writer.is_ready() {
             Ok(())
@@ -467,6 +479,20 @@ impl Store for RedbStore {
             ))
         }
     }
+}
+
+/// All rows but those that cannot be read: who is not registered is refused, and the others go on.
+fn readable_json<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    transaction: &ReadTransaction,
+    definition: redb::TableDefinition<'_, &'static str, &'static [u8]>,
+) -> Result<Vec<T>, Fault> {
+    let table = transaction.open_table(definition)?;
+    let rows = table.iter()?.filter_map(|entry| match entry {
+        Ok((_, row)) => readable(what, decode_json(row.value())).transpose(),
+        Err(error) => Some(Err(error.into())),
+    });
+    rows.collect()
 }
 
 fn all_json<T: serde::de::DeserializeOwned>(

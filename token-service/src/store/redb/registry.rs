@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redb::{ReadTransaction, ReadableTable as _};
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
 use super::{credentials, grants, second_factors, sessions};
@@ -145,7 +145,8 @@ impl Changing<'_, '_> {
             sessions::end_all(self.tables, key)?;
         }
         for grant_id in grants::of_user(self.tables, key)? {
-            let account = grants::get(self.tables, grant_id)?.map(|grant| grant.account);
+            let grant = readable("grant", grants::get(self.tables, grant_id))?.flatten();
+            let account = grant.map(|grant| grant.account);
             let unlinked = account.is_some_and(|account| !user.accounts.contains(&account));
             if credentials_changed || unlinked {
                 grants::revoke(self.tables, grant_id, self.now, self.access_token_lifetime)?;

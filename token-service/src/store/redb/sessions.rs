@@ -3,7 +3,7 @@
 use redb::ReadableTable as _;
 
 use super::credentials;
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use crate::clock::Timestamp;
 use crate::store::{Begin, Session};
@@ -56,11 +56,14 @@ pub(super) fn extend(
 
 /// Ends a session, if there is one.
 pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
-    let session: Session = match tables.sessions.open()?.get(id)? {
-        Some(row) => decode(row.value())?,
+    let session: Option<Session> = match tables.sessions.open()?.get(id)? {
+        Some(row) => readable("session", decode(row.value()))?,
         None => return Ok(()),
     };
     tables.sessions.open()?.remove(id)?;
+    let Some(session) = session else {
+        return Ok(());
+    };
     tables
         .sessions_by_user
         .open()?

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redb::ReadableTable as _;
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::revocations::forget;
 use super::tables::{Expiring, Tables, decode};
 use super::{audit, grants};
@@ -73,7 +73,9 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
 fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
     let mut expired: Vec<Revocation> = Vec::new();
     for entry in tables.revocations.open()?.range::<u64>(..)?.take(limit) {
-        let entry: Revocation = decode(entry?.1.value())?;
+        let Some(entry) = readable::<Revocation>("revocation", decode(entry?.1.value()))? else {
+            continue;
+        };
         if entry.expires_at >= now {
             break;
         }
@@ -107,8 +109,12 @@ fn expired_grants(
         .range::<&[u8; 16]>((lower, Bound::Unbounded))?
         .take(limit.saturating_mul(LOOKED_AT_PER_REMOVED))
     {
-        let grant: Grant = decode(entry?.1.value())?;
         looked_at += 1;
+        let (id, row) = entry?;
+        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
+            reached = Some(GrantId::from_bytes(*id.value()));
+            continue;
+        };
         if grant.is_over(now, access_token_lifetime) {
             expired.push(grant);
             if expired.len() >= limit {

@@ -383,6 +383,70 @@ async fn an_unreadable_row_fails_its_own_operation() {
     assert!(matches!(redeemed, Ok(Redemption::Redeemed(_))));
 }
 
+/// Rows that cannot be read: everything else is swept, listed, revoked and registered all the same.
+#[tokio::test]
+async fn an_unreadable_row_stops_nothing_else() {
+    let mut file = File::new(false);
+    let bad = grant_of(&*file.store(), code()).await;
+    let good = grant_of(&*file.store(), code()).await;
+    let revoked = grant_of(&*file.store(), code()).await;
+    let store = file.store();
+    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    let id = Digest::of(b"session");
+    start(&*store, id, session("ada", at(10)), None).await;
+    drop(store);
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let garbage = [0xff; 3].as_slice();
+    let mut tables = Tables::new(&transaction);
+    let grants = tables.grants.open().unwrap();
+    grants.insert(bad.grant_id.as_bytes(), garbage).unwrap();
+    let revocations = tables.revocations.open().unwrap();
+    revocations.insert(0, garbage).unwrap();
+    let sessions = tables.sessions.open().unwrap();
+    sessions.insert(id.as_bytes(), garbage).unwrap();
+    tables.users.open().unwrap().insert("bad", garbage).unwrap();
+    tables.audit.open().unwrap().insert(0, garbage).unwrap();
+    drop(tables);
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    let store = file.store();
+    let before = crate::store::unreadable_rows().get();
+    let (_, users) = store.registry().await.unwrap();
+    assert_eq!(users.len(), 1);
+    let listed = store.grants(GrantFilter::default(), None, 100).await;
+    assert_eq!(listed.unwrap().len(), 2);
+    // Its sessions and grants end, as far as they can be read.
+    let disabled = RegistryChange {
+        put_users: users
+            .into_iter()
+            .map(|user| User {
+                enabled: false,
+                ..user
+            })
+            .collect(),
+        ..RegistryChange::default()
+    };
+    store.change_registry(disabled, at(1)).await.unwrap();
+    let ended = store.grant(good.grant_id).await.unwrap().unwrap();
+    assert!(ended.revoked_at.is_some());
+    let late = at(1_000_000);
+    let events = [crate::store::conformance::audit_event(1)];
+    store.append_audit(events.into()).await.unwrap();
+    store.sweep(late, 100).await.unwrap();
+    let counts = store.counts().await.unwrap();
+    let left = crate::store::Counts {
+        grants: 1,
+        sessions: 0,
+        revocations: 1,
+        audit_entries: 0,
+    };
+    assert_eq!(counts, left, "those that cannot be read");
+    assert!(crate::store::unreadable_rows().get() > before);
+}
+
 /// More operations than the queue holds are turned away at once, and those that were taken all complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_turns_operations_away() {

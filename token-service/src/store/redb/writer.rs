@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redb::Database;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::fault::Fault;
 use super::open::OpenError;
@@ -81,6 +81,8 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     ready: Arc<AtomicBool>,
     metrics: WriterMetrics,
+    /// Closed when the thread ends.
+    running: watch::Receiver<()>,
 }
 
 impl Writer {
@@ -92,6 +94,7 @@ impl Writer {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
         let metrics = WriterMetrics::default();
+        let (running, until_end) = watch::channel(());
         let state = State {
             shared,
             opener,
@@ -100,13 +103,24 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || state.run(&jobs))?;
+            .spawn(move || {
+                // Dropped at the end, in a panic too.
+                let _running = running;
+                state.run(&jobs);
+            })?;
         Ok(Self {
             queue: Some(queue),
             thread: Some(thread),
             ready,
             metrics,
+            running: until_end,
         })
+    }
+
+    /// Waits until the thread has ended, which it only does after a panic while this is there.
+    pub(super) async fn ended(&self) {
+        let mut running = self.running.clone();
+        while running.changed().await.is_ok() {}
     }
 
     /// Runs `operation` in a transaction with others, and answers once that is durable.
