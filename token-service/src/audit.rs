@@ -1,14 +1,14 @@
 //! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in one
 //! transaction. A request does not wait for its entry; what it did is durable on its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::admin::views::EventView;
+use crate::admin::views::{EventView, rfc3339};
 use crate::clock::Timestamp;
 use crate::output;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
@@ -18,6 +18,58 @@ const BATCH: usize = 16_384;
 
 /// Entries that wait for the store at most, such as while its disk is full. Beyond it only standard output has them.
 const MOST_WAITING: usize = 100_000;
+
+/// Entries of the audit log in the store, at most. Some 2 GB.
+pub const MOST_ENTRIES: u64 = 10_000_000;
+
+/// Entries of one kind of [refusal](AuditAction::is_refusal) that the store keeps, for as long as entries are kept: there are
+/// five kinds, so that no number of refused requests turns the log over. Of what is more, the number is told.
+const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;
+
+/// Refusals of one kind that are taken at once, when there were few before.
+const REFUSALS_AT_ONCE: u64 = 10_000;
+
+/// What is left of the entries of a kind.
+#[derive(Debug)]
+struct Quota {
+    /// What may be taken now, in entries times the seconds for which entries are kept.
+    credit: u64,
+    counted_at: Timestamp,
+    left_out: u64,
+    left_out_since: Timestamp,
+}
+
+impl Quota {
+    const fn full(keep_for: Duration, now: Timestamp) -> Self {
+        Self {
+            credit: Self::most(keep_for),
+            counted_at: now,
+            left_out: 0,
+            left_out_since: now,
+        }
+    }
+
+    const fn most(keep_for: Duration) -> u64 {
+        REFUSALS_AT_ONCE.saturating_mul(keep_for.as_secs())
+    }
+
+    /// Takes an entry, or counts it as left out.
+    fn take(&mut self, keep_for: Duration, now: Timestamp) -> bool {
+        let passed = now.since(self.counted_at).as_secs();
+        let earned = passed.saturating_mul(REFUSALS_OF_A_KIND);
+        self.credit = self.credit.saturating_add(earned).min(Self::most(keep_for));
+        self.counted_at = self.counted_at.max(now);
+        if let Some(credit) = self.credit.checked_sub(keep_for.as_secs()) {
+            self.credit = credit;
+            return true;
+        }
+        if self.left_out == 0 {
+            self.left_out_since = now;
+        }
+        self.left_out += 1;
+        false
+    }
+}
 
 /// Who asks, as far as the network tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -129,6 +181,7 @@ pub struct AuditLog {
     keep_for: Duration,
     standard_output: bool,
     waiting: Mutex<VecDeque<AuditEvent>>,
+    quotas: Mutex<BTreeMap<AuditAction, Quota>>,
     arrived: Notify,
 }
 
@@ -140,11 +193,12 @@ impl AuditLog {
             keep_for,
             standard_output,
             waiting: Mutex::default(),
+            quotas: Mutex::default(),
             arrived: Notify::new(),
         }
     }
 
-    /// Takes an entry.
+    /// Takes an entry. Of too many refusals the store gets the number alone; standard output gets them all.
     pub fn record(&self, origin: &Origin, entry: Entry, now: Timestamp) {
         let mut event = AuditEvent {
             at: now,
@@ -161,6 +215,51 @@ impl AuditLog {
         if self.standard_output {
             event = print(event);
         }
+        if event.action.is_refusal() && !self.take(event.action, now) {
+            return;
+        }
+        self.keep(event);
+    }
+
+    /// Takes an entry for each kind of refusal that was left out since the last call.
+    pub fn tell_of_left_out(&self, now: Timestamp) {
+        let left_out: Vec<AuditEvent> = self
+            .quotas()
+            .iter_mut()
+            .filter(|(_, quota)| quota.left_out > 0)
+            .map(|(action, quota)| AuditEvent {
+                at: now,
+                action: *action,
+                actor: None,
+                client_id: None,
+                username: None,
+                grant_id: None,
+                detail: Some(format!(
+                    "{} more since {}, not kept one by one",
+                    std::mem::take(&mut quota.left_out),
+                    rfc3339(quota.left_out_since)
+                )),
+                address: None,
+                request_id: None,
+                expires_at: now + self.keep_for,
+            })
+            .collect();
+        left_out.into_iter().for_each(|event| self.keep(event));
+    }
+
+    fn take(&self, action: AuditAction, now: Timestamp) -> bool {
+        let mut quotas = self.quotas();
+        let quota = quotas
+            .entry(action)
+            .or_insert_with(|| Quota::full(self.keep_for, now));
+        quota.take(self.keep_for, now)
+    }
+
+    fn quotas(&self) -> MutexGuard<'_, BTreeMap<AuditAction, Quota>> {
+        self.quotas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, event: AuditEvent) {
         let mut waiting = self.waiting();
         if waiting.len() < MOST_WAITING {
             waiting.push_back(event);
@@ -237,5 +336,55 @@ fn print(event: AuditEvent) -> AuditEvent {
         address,
         request_id,
         expires_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+    const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+    fn details(log: &AuditLog, action: AuditAction) -> Vec<Option<String>> {
+        let waiting = log.waiting();
+        let of_action = waiting.iter().filter(|event| event.action == action);
+        of_action.map(|event| event.detail.clone()).collect()
+    }
+
+    #[test]
+    fn refusals_leave_the_log_to_what_happened() {
+        let log = AuditLog::new(KEEP_FOR, false);
+        let record = |action| log.record(&Origin::default(), Entry::new(action), NOW);
+        for _ in 0..REFUSALS_AT_ONCE + 500 {
+            record(AuditAction::TokenRequestRefused);
+        }
+        record(AuditAction::SignInRefused);
+        record(AuditAction::ClientCreated);
+        let kept = |action| details(&log, action).len() as u64;
+        assert_eq!(kept(AuditAction::TokenRequestRefused), REFUSALS_AT_ONCE);
+        assert_eq!(kept(AuditAction::SignInRefused), 1, "each kind for itself");
+        assert_eq!(kept(AuditAction::ClientCreated), 1);
+        log.tell_of_left_out(NOW);
+        log.tell_of_left_out(NOW);
+        let refused = details(&log, AuditAction::TokenRequestRefused);
+        let told: Vec<_> = refused.iter().flatten().collect();
+        let expected = format!("500 more since {}, not kept one by one", rfc3339(NOW));
+        assert_eq!(told, [&expected]);
+    }
+
+    /// Refused requests without end, for as long as entries are kept.
+    #[test]
+    fn refusals_of_a_kind_fill_their_part_of_the_log_at_most() {
+        let mut quota = Quota::full(KEEP_FOR, NOW);
+        let mut taken = 0;
+        for second in 0..KEEP_FOR.as_secs() {
+            let now = NOW + Duration::from_secs(second);
+            while quota.take(KEEP_FOR, now) {
+                taken += 1;
+            }
+        }
+        assert!(taken > REFUSALS_OF_A_KIND / 2, "{taken}");
+        assert!(taken <= REFUSALS_OF_A_KIND + REFUSALS_AT_ONCE, "{taken}");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::admin::views::rfc3339;
+use crate::audit::MOST_ENTRIES;
 use crate::registry::certificate::CertificateState;
 use crate::service::Service;
 use crate::store::{AuditRange, StoreError, Swept};
@@ -15,9 +16,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Rows removed in one transaction at most, so that no request waits long behind a sweep.
 const SWEEP_BATCH: usize = 500;
-
-/// Entries of the audit log in the store, at most: refused requests must not fill the disk. Some 2 GB.
-const MOST_AUDIT_ENTRIES: u64 = 10_000_000;
 
 /// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +29,9 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long entries of the audit log gather, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
+/// How often the audit log tells of refusals that were not kept one by one.
+const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -41,6 +42,7 @@ pub async fn run(service: Arc<Service>) {
         follow_registry(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service),
+        tell_of_left_out(&service),
         warn_of_certificates(&service)
     );
 }
@@ -56,6 +58,14 @@ async fn write_audit_log(service: &Service) {
         } {
             tracing::error!(%error, "the audit log cannot be written; its entries wait");
         }
+    }
+}
+
+async fn tell_of_left_out(service: &Service) {
+    let mut ticks = every(TELL_OF_LEFT_OUT_EVERY);
+    loop {
+        ticks.tick().await;
+        service.audit.tell_of_left_out(service.clock.now());
     }
 }
 
@@ -136,7 +146,7 @@ async fn sweep(service: &Service) {
         until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
         let newest = service.store.audit(AuditRange::Before(None), 1).await?;
         let newest = newest.first().map_or(0, |record| record.sequence);
-        match newest.checked_sub(MOST_AUDIT_ENTRIES) {
+        match newest.checked_sub(MOST_ENTRIES) {
             Some(last) => {
                 until_done(async || service.store.forget_audit(last, SWEEP_BATCH).await).await
             }

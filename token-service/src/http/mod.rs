@@ -121,6 +121,7 @@ impl Application {
         };
         stop.abort();
         upkeep.abort();
+        service.audit.tell_of_left_out(service.clock.now());
         if let Err(error) = service.audit.write(&*service.store).await {
             tracing::error!(%error, "the last entries of the audit log are on standard output only");
         }

@@ -53,7 +53,7 @@ pub enum SetUpOutcome {
     /// The code was right, but one of its time or later was used before.
     CodeUsed,
     /// There were too many wrong passwords: the next may be tried after this time.
-    Wait(Duration),
+    Wait(Username, Duration),
     /// Nobody is signed in, or the offer was made to another session.
     NotOffered,
 }
@@ -177,7 +177,7 @@ pub async fn accept(
     let guess = Guess::Password(username.as_str());
     let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
-        Err(wait) => return Ok(SetUpOutcome::Wait(wait)),
+        Err(wait) => return Ok(SetUpOutcome::Wait(username, wait)),
     };
     let credentials = service.store.credentials(username.clone()).await?;
     let stored = credentials

@@ -31,7 +31,7 @@ pub enum SecondFactorOutcome {
     /// The code was right, but used before (RFC 6238 §5.2).
     Used(Username),
     /// There were too many wrong ones: the next may be tried after this time.
-    Wait(Duration),
+    Wait(Username, Duration),
     /// There is no sign-in that waits for a code.
     NotOwed,
 }
@@ -110,7 +110,7 @@ pub async fn with_second_factor(
     let device = place.known_device(service, username, session.credentials_version, now);
     let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {
         Ok(attempt) => attempt,
-        Err(wait) => return Ok(SecondFactorOutcome::Wait(wait)),
+        Err(wait) => return Ok(SecondFactorOutcome::Wait(username.clone(), wait)),
     };
     let recovery_code = recovery::digest(&service.encryption_key, username, code);
     let (verdict, method) = match recovery_code {

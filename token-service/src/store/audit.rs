@@ -75,6 +75,8 @@ pub enum AuditAction {
     SecondFactorSetUp,
     /// An administrator removed a user's second factor.
     SecondFactorRemoved,
+    /// A password or second factor was not looked at, because too many had been wrong.
+    SignInThrottled,
 }
 
 impl AuditAction {
@@ -109,7 +111,21 @@ impl AuditAction {
             Self::LegacyInstanceDeleted => "legacy_instance_deleted",
             Self::SecondFactorSetUp => "second_factor_set_up",
             Self::SecondFactorRemoved => "second_factor_removed",
+            Self::SignInThrottled => "sign_in_throttled",
         }
+    }
+
+    /// Whether anybody can cause it, without a secret, as often as they like.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::SignInRefused
+                | Self::SecondFactorRefused
+                | Self::TokenRequestRefused
+                | Self::AdministrationRefused
+                | Self::SignInThrottled
+        )
     }
 }
 

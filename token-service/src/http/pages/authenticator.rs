@@ -88,7 +88,12 @@ pub(super) async fn accept(
         }
         SetUpOutcome::CodeWrong => Problem::CodeWrong,
         SetUpOutcome::CodeUsed => Problem::CodeUsed,
-        SetUpOutcome::Wait(wait) => Problem::Wait(wait),
+        SetUpOutcome::Wait(username, wait) => {
+            let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
+            let entry = entry.detail("setting up a second factor");
+            service.record(&origin::of(&http), entry);
+            Problem::Wait(wait)
+        }
         SetUpOutcome::NotOffered => return Ok(not_signed_in()),
     };
     match authenticator::offered(&service, &id, sealed, now).await? {

@@ -116,7 +116,11 @@ pub(super) async fn second_factor(
             service.record(&origin::of(&http), entry.detail("used before"));
             Problem::CodeUsed
         }
-        SecondFactorOutcome::Wait(wait) => Problem::Wait(wait),
+        SecondFactorOutcome::Wait(username, wait) => {
+            let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
+            service.record(&origin::of(&http), entry.detail("second factor"));
+            Problem::Wait(wait)
+        }
     };
     again(&http, &service, &journey, problem, |flow, problem| {
         SecondFactorPage { flow, problem }
@@ -152,10 +156,11 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
             stage: SessionStage::SecondFactorOwed,
             ..
         } => return,
-        // Nothing was tried.
-        PasswordOutcome::Wait(_) => return,
-        PasswordOutcome::Refused => {
-            let entry = Entry::new(AuditAction::SignInRefused);
+        PasswordOutcome::Wait(_) | PasswordOutcome::Refused => {
+            let entry = Entry::new(match outcome {
+                PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,
+                _ => AuditAction::SignInRefused,
+            });
             // What nobody registered may be a password in the wrong field.
             match service.registry().user(username) {
                 Some(user) => entry.by_user(user.username.as_str()),
