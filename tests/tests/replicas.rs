@@ -7,7 +7,7 @@ use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
+    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
 };
 
 struct Replicated {
@@ -128,6 +128,91 @@ fn a_change_at_one_replica_is_noticed_by_the_other() {
             .map(|service| get(&format!("{service}/auth/jwks"), &[]).json());
         one == other && one["keys"].as_array().is_some_and(|keys| keys.len() > 1)
     });
+}
+
+/// RFC 9700 §4.14.2, D-35: what was begun at one replica ends when the password changes at the other.
+#[test]
+fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
+    let set = Replicated::start();
+    let lobby = set.pair.pair.lobby_url();
+    let [one, other] = set.services();
+    let codes = [(); 2].map(|()| Browser::new(&lobby).code_for(&WEB, None));
+    let tokens = {
+        let code = Browser::new(&lobby).code_for(&WEB, None);
+        WEB.exchange(&one, &code, None)
+    };
+    let change = ["user", "update", "ada@example.com", "--password-file", "-"];
+    set.pair.operate(&change, "another-password\n").done();
+    for (service, code) in [one, other].iter().zip(&codes) {
+        WEB.exchange(service, code, None)
+            .assert_error(400, "invalid_grant");
+        WEB.refresh(service, &tokens.text("refresh_token"))
+            .assert_error(400, "invalid_grant");
+        // No replica knows the old password, not even for a second.
+        let browser = Browser::new(service);
+        let page = browser.authorize(&REQUEST);
+        let form = Form::of(&page);
+        let sign_in = |password| {
+            let fields = [("username", "ada@example.com"), ("password", password)];
+            browser.submit(&form, &fields).status
+        };
+        assert_eq!(sign_in("demo-password-of-ada"), 403);
+        assert_eq!(sign_in("another-password"), 303);
+    }
+}
+
+const REQUEST: [(&str, &str); 3] = [
+    ("response_type", "code"),
+    ("client_id", WEB.id),
+    ("redirect_uri", WEB.redirect_uri),
+];
+
+/// Whoever issues on by the registrations before: no token survives that its client is disabled.
+#[test]
+fn no_token_of_a_disabled_client_survives_at_any_replica() {
+    let set = Replicated::start();
+    let tokens = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let loads = set.services().map(|service| {
+        let tokens = Arc::clone(&tokens);
+        Load::start(1, move || {
+            let reply = USER_BOUND.token(&service, &FORM);
+            if reply.status == 200 {
+                tokens.lock().unwrap().push(reply.text("access_token"));
+            }
+        })
+    });
+    let issued = || tokens.lock().unwrap().len();
+    until("tokens are issued", || issued() > 20);
+    set.pair
+        .operate(&["client", "update", USER_BOUND.id, "--disable"], "")
+        .done();
+    until("both refuse the client", || {
+        let refuses = |service: &String| USER_BOUND.token(service, &FORM).status == 401;
+        set.services().iter().all(refuses)
+    });
+    loads.into_iter().for_each(Load::stop);
+    let tokens = tokens.lock().unwrap().clone();
+    until("the gateway knows", || set.call(&tokens[0]) == 401);
+    let accepted = tokens.iter().filter(|token| set.call(token) == 200);
+    assert_eq!(accepted.count(), 0, "of {} tokens", tokens.len());
+}
+
+/// Without the database nobody can say whether a client is disabled: after a bounded time nothing is issued.
+#[test]
+fn nothing_is_issued_by_registrations_that_cannot_be_confirmed() {
+    let set = Replicated::start();
+    let [one, _] = set.services();
+    assert_eq!(USER_BOUND.token(&one, &FORM).status, 200);
+    let Replicated {
+        pair,
+        _database: database,
+    } = set;
+    drop(database);
+    until("nothing is issued any more", || {
+        let refused = USER_BOUND.token(&one, &FORM);
+        refused.status == 503 && refused.header("retry-after").is_some()
+    });
+    drop(pair);
 }
 
 /// Each client goes on from the last answer that it got. A request that was on its way to the dead replica may fail, one

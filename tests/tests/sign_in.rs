@@ -38,6 +38,84 @@ fn rfc6749_s10_10_guesses_are_slowed_down() {
     assert_eq!(Form::of(&slowed).fields, ["username", "password"]);
 }
 
+/// A browser at an address, which tries passwords of one person.
+struct Guesser {
+    browser: Browser,
+    form: Form,
+}
+
+impl Guesser {
+    fn at(service: &str, address: &str) -> Self {
+        let browser = Browser::from_address(service, address);
+        let form = Form::of(&browser.authorize(&request(&[("prompt", "login")])));
+        Self { browser, form }
+    }
+
+    /// The status: 303 for a right password, 403 for a wrong one, 429 for one that was not looked at.
+    fn guess(&self, password: &str) -> u16 {
+        let fields = [("username", "grace@example.com"), ("password", password)];
+        self.browser.submit(&self.form, &fields).status
+    }
+}
+
+const RIGHT: &str = "demo-password-of-grace";
+
+fn service(pair: &OwnPair) -> String {
+    format!("http://127.0.0.1:{}", pair.pair.ports().public)
+}
+
+#[test]
+fn wrong_passwords_from_one_address_keep_nobody_out_elsewhere() {
+    let pair = OwnPair::start(&[]);
+    let service = service(&pair);
+    for attacker in ["198.51.100.1", "2001:db8:1::1"] {
+        let attacker = Guesser::at(&service, attacker);
+        let statuses: Vec<u16> = (0..70).map(|_| attacker.guess("wrong")).collect();
+        assert!(statuses.iter().all(|status| matches!(status, 403 | 429)));
+        let not_looked_at = statuses.iter().filter(|status| **status == 429);
+        assert!(not_looked_at.count() > 40, "{statuses:?}");
+    }
+    assert_eq!(Guesser::at(&service, "203.0.113.1").guess(RIGHT), 303);
+    let neighbour = Guesser::at(&service, "2001:db8:1:ffff::1");
+    assert_eq!(neighbour.guess(RIGHT), 429, "one party may have 48 bits");
+    let throttled = pair.operate_json(&["audit", "--action", "sign_in_throttled"]);
+    assert!(
+        throttled.to_string().contains("grace@example.com"),
+        "{throttled}"
+    );
+}
+
+/// A browser in which the person has signed in before neither shares the pace of others nor waits behind them.
+#[test]
+fn a_known_device_signs_in_while_others_guess_in_parallel() {
+    const PARALLEL: usize = 256;
+    let pair = OwnPair::start(&[]);
+    let service = service(&pair);
+    // Behind one address with the attacker.
+    let device = Guesser::at(&service, "198.51.100.1");
+    assert_eq!(device.guess(RIGHT), 303);
+    let guesses = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                let attacker = Guesser::at(&service, "198.51.100.1");
+                guesses.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                assert_ne!(attacker.guess("wrong"), 303);
+                guesses.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        while guesses.load(std::sync::atomic::Ordering::SeqCst) < PARALLEL / 2 {
+            std::thread::yield_now();
+        }
+        while guesses.load(std::sync::atomic::Ordering::SeqCst) < 2 * PARALLEL {
+            assert_eq!(device.guess(RIGHT), 303);
+        }
+    });
+    assert_eq!(device.guess(RIGHT), 303);
+    let stranger = Guesser::at(&service, "198.51.100.1");
+    assert_eq!(stranger.guess(RIGHT), 429, "a browser that nobody knows");
+}
+
 /// OpenID Connect Core §3.1.2.1.
 #[test]
 fn a_client_may_ask_for_a_recent_sign_in() {

@@ -3,6 +3,7 @@
 use scraper::{Html, Selector};
 use ureq::Agent;
 use ureq::http::Request;
+use ureq::http::request::Builder;
 use url::Url;
 
 use super::http::{Reply, agent, form_body, send};
@@ -13,6 +14,7 @@ pub(crate) struct Browser {
     agent: Agent,
     lobby: String,
     host: Option<String>,
+    address: Option<String>,
 }
 
 /// The form of a page, with what its hidden fields say.
@@ -59,6 +61,15 @@ impl Browser {
             agent: agent(),
             lobby: lobby.to_owned(),
             host: None,
+            address: None,
+        }
+    }
+
+    /// A browser at `address`, as a trusted proxy tells the token service whose public listener is at `service`.
+    pub(crate) fn from_address(service: &str, address: &str) -> Self {
+        Self {
+            address: Some(address.to_owned()),
+            ..Self::new(service)
         }
     }
 
@@ -73,9 +84,7 @@ impl Browser {
     pub(crate) fn open(&self, address: &str) -> Reply {
         let url = Url::parse(&self.lobby).unwrap().join(address).unwrap();
         let mut request = Request::get(url.as_str());
-        if let Some(host) = &self.host {
-            request = request.header("host", host);
-        }
+        request = self.with_headers(request);
         send(&self.agent, request.body(()).unwrap())
     }
 
@@ -93,10 +102,18 @@ impl Browser {
         let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
         let mut request = Request::post(format!("{}{}", self.lobby, form.action))
             .header("content-type", "application/x-www-form-urlencoded");
+        request = self.with_headers(request);
+        send(&self.agent, request.body(form_body(&all)).unwrap())
+    }
+
+    fn with_headers(&self, mut request: Builder) -> Builder {
         if let Some(host) = &self.host {
             request = request.header("host", host);
         }
-        send(&self.agent, request.body(form_body(&all)).unwrap())
+        if let Some(address) = &self.address {
+            request = request.header("x-forwarded-for", address);
+        }
+        request
     }
 
     /// Submits the sign-in form on `page`, and opens what it leads to.

@@ -31,7 +31,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// for them nor find the places taken.
 pub(super) struct Lane {
     /// Hashes at a time: each takes one core and 19 MiB or more.
-    turns: usize,
     free_turns: Semaphore,
     /// Passwords that may wait for their turn.
     queue: usize,
@@ -47,7 +46,6 @@ static KNOWN_DEVICES: LazyLock<Lane> =
 impl Lane {
     const fn new(turns: usize, queue: usize) -> Self {
         Self {
-            turns,
             free_turns: Semaphore::const_new(turns),
             queue,
             free_places: Semaphore::const_new(turns + queue),
@@ -66,7 +64,6 @@ impl Lane {
     fn waiting(&self) -> usize {
         (self.queue + self.free_turns.available_permits())
             .saturating_sub(self.free_places.available_permits())
-            .min(self.queue + self.turns)
     }
 }
 
@@ -315,7 +312,7 @@ mod tests {
         let _second = Turn::queue(&TWO).unwrap();
         let third = Turn::queue(&TWO).err();
         assert_eq!(third, Some(PasswordError::Busy));
-        assert_eq!(TWO.waiting(), 1);
+        assert_eq!(TWO.waiting(), 2);
         let checked = first.check(None, "x".to_owned().into(), [].into()).await;
         assert!(checked.is_ok_and(|checked| !checked.right));
         assert!(Turn::queue(&TWO).is_ok());
