@@ -190,7 +190,9 @@ fn no_token_of_a_disabled_client_survives_at_any_replica() {
         let refuses = |service: &String| USER_BOUND.token(service, &FORM).status == 401;
         set.services().iter().all(refuses)
     });
-    loads.into_iter().for_each(Load::stop);
+    for load in loads {
+        load.stop();
+    }
     let tokens = tokens.lock().unwrap().clone();
     until("the gateway knows", || set.call(&tokens[0]) == 401);
     let accepted = tokens.iter().filter(|token| set.call(token) == 200);

@@ -9,5 +9,6 @@ mod legacy_instances;
 mod life_cycle;
 mod metrics;
 mod secrets;
+mod stalled_readers;
 mod telemetry;
 mod users;

@@ -9,17 +9,22 @@ mod telemetry;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::document::InvalidDocument;
+use crate::output;
 
 /// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
 
 /// The running service cannot be reached (`EX_UNAVAILABLE` of sysexits.h).
 const EXIT_UNAVAILABLE: u8 = 69;
+
+/// How long standard error may take to be read before the process ends without it.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// An OAuth 2.0 authorization service: issues tokens that a gateway verifies.
 #[derive(Debug, Parser)]
@@ -96,14 +101,21 @@ pub fn run() -> ExitCode {
     outcome.unwrap_or_else(|error| {
         // Problems start with their place, as those of compilers do.
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
-            eprintln!("{problems}");
+            say(&problems.to_string());
             ExitCode::from(EXIT_USAGE)
         } else if let Some(unreachable) = error.downcast_ref::<admin::Unreachable>() {
-            eprintln!("token-service: {unreachable}");
+            say(&format!("token-service: {unreachable}"));
             ExitCode::from(EXIT_UNAVAILABLE)
         } else {
-            eprintln!("token-service: {error:#}");
+            say(&format!("token-service: {error:#}"));
             ExitCode::FAILURE
         }
     })
+}
+
+/// Says why the process ends, on standard error; whose reader may have stalled.
+fn say(last_words: &str) {
+    let standard_error = output::standard_error();
+    standard_error.write(format!("{last_words}\n").into_bytes());
+    standard_error.finish(LAST_WORDS_WITHIN);
 }

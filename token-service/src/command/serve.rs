@@ -223,13 +223,14 @@ mod tests {
 
     #[test]
     fn a_panic_of_upkeep_ends_the_service() {
-        /// A clock that breaks.
+        /// A clock that breaks once.
         #[derive(Debug, Default)]
         struct Broken(std::sync::atomic::AtomicBool);
 
         impl Clock for Broken {
             fn now(&self) -> crate::clock::Timestamp {
-                assert!(!self.0.load(std::sync::atomic::Ordering::SeqCst), "broken");
+                let broken = self.0.swap(false, std::sync::atomic::Ordering::SeqCst);
+                assert!(!broken, "on purpose");
                 SystemClock.now()
             }
         }

@@ -74,7 +74,7 @@ pub(super) enum Guess<'a> {
 }
 
 impl Guess<'_> {
-    /// The keys of an attempt, from the narrowest that others do not share to the widest.
+    /// The keys of an attempt.
     fn keys(
         self,
         address: Option<IpAddr>,
@@ -239,6 +239,7 @@ impl Networks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::attempt;
 
     fn key() -> EncryptionKey {
         EncryptionKey::new(&[1; 32]).unwrap()
@@ -263,6 +264,28 @@ mod tests {
         assert_eq!(common("2001:db8::1", "2001:db8:1::1"), 0);
         assert_eq!(common("::ffff:192.0.2.1", "192.0.2.1"), 1);
         assert_eq!(common("192.0.2.1", "192.0.2.2"), 0);
+    }
+
+    /// A guesser who tries at every moment that one network allows.
+    #[test]
+    fn one_network_never_makes_others_wait() {
+        let mut now = Timestamp::from_seconds(1_800_000_000);
+        let (mut own, mut anywhere) = (None, None);
+        for _ in 0..5000 {
+            let keys = [(PASSWORD, own), (PASSWORD_FROM_ANYWHERE, anywhere)];
+            assert_eq!(
+                PASSWORD_FROM_ANYWHERE.wait(anywhere, now),
+                Duration::ZERO,
+                "elsewhere"
+            );
+            match attempt::admit(&keys, now) {
+                (Admission::Wait(wait), _) => now = now + wait,
+                (Admission::Admitted, counted) => {
+                    own = counted.first().copied();
+                    anywhere = counted.get(1).copied();
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! Standard output and standard error of the token service, with a reader that stalls.
+
+use std::cell::RefCell;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tests::{Artifacts, Ports};
+
+use crate::api::until;
+use crate::support::{Load, USER_BOUND, get};
+
+/// A token service whose output nobody reads.
+struct Unread {
+    service: Child,
+    ports: Ports,
+    _state: TempDir,
+}
+
+impl Unread {
+    fn start() -> Self {
+        let (artifacts, ports) = (Artifacts::find().unwrap(), Ports::free().unwrap());
+        let state = TempDir::new().unwrap();
+        let at = |name: &str| state.path().join(name).display().to_string();
+        let listen = |port: u16| format!("127.0.0.1:{port}");
+        let service = Command::new(&artifacts.token_service)
+            .current_dir(&artifacts.repository)
+            .args(["serve", "--config", "demo/config.toml"])
+            .env("TOKEN_SERVICE__STORE__URL", format!("redb:{}", at("store")))
+            .env("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key"))
+            .env("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token"))
+            .env("TOKEN_SERVICE__LISTEN", listen(ports.public))
+            .env("TOKEN_SERVICE__INTERNAL_LISTEN", listen(ports.internal))
+            .env("TOKEN_SERVICE__DRAIN_FOR", "0s")
+            .env("TOKEN_SERVICE_LOG", "debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            service,
+            ports,
+            _state: state,
+        }
+    }
+
+    fn internal(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.ports.internal)
+    }
+
+    /// The value of a counter.
+    fn counted(&self, name: &str) -> u64 {
+        let metrics = get(&self.internal("/metrics"), &[]).body;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.service.kill();
+        let _ = self.service.wait();
+    }
+}
+
+#[test]
+fn readers_that_stall_stop_neither_the_service_nor_its_end() {
+    let mut unread = Unread::start();
+    let ready = unread.internal("/readyz");
+    until("the service is ready", || {
+        std::net::TcpStream::connect(("127.0.0.1", unread.ports.internal)).is_ok()
+            && get(&ready, &[]).status == 200
+    });
+    let service = format!("http://127.0.0.1:{}", unread.ports.public);
+    let load = Load::start(4, move || {
+        let form = [("grant_type", "client_credentials")];
+        let reply = USER_BOUND.token(&service, &form);
+        assert!(matches!(reply.status, 200 | 400), "{}", reply.body);
+    });
+    for stream in ["log", "audit"] {
+        let name = format!("token_service_{stream}_lines_dropped_total");
+        until("lines are dropped", || unread.counted(&name) > 0);
+    }
+    load.stop();
+    assert_eq!(get(&ready, &[]).status, 200);
+    let mut stop = Command::new("kill");
+    stop.arg(unread.service.id().to_string());
+    assert!(stop.status().unwrap().success());
+    let service = RefCell::new(&mut unread.service);
+    let ended = || service.borrow_mut().try_wait().unwrap();
+    until("the service ends", || ended().is_some());
+    assert!(ended().unwrap().success());
+}
