@@ -33,3 +33,4 @@ pub mod revocations;
 pub mod rules;
 pub mod signature;
 pub mod verify;
+pub mod waiting;
