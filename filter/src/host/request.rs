@@ -40,7 +40,8 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     }
 }
 
-/// For a request that may still carry what only the filter may set: it does not pass, not even in report-only mode.
+/// For a request that may still carry what only the filter may set, or a token that the resource server must not see: it
+/// does not pass, not even in report-only mode.
 fn refuse_unstripped(shared: &Shared) -> Action {
     publish(shared, Denial::Busy.name(), None);
     let own = Denial::Busy.answer(shared.guard.borrow().config());
@@ -169,13 +170,20 @@ fn allow(shared: &Shared, headers: &[Header], token: Option<&TokenReference>) ->
             return deny(shared, &Denial::Busy, token);
         }
     }
-    let forwards = shared.guard.borrow().config().forward_authorization;
-    if !forwards && host::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
-        return deny(shared, &Denial::Busy, token);
+    if withhold_authorization(shared).is_err() {
+        return refuse_unstripped(shared);
     }
     let outcome = token.map_or(access_log::ANONYMOUS, |_| access_log::ALLOWED);
     publish(shared, outcome, token);
     Action::Continue
+}
+
+/// Removes the token where the resource server must not see it, whatever became of the request.
+fn withhold_authorization(shared: &Shared) -> Result<(), host::Refused> {
+    if shared.guard.borrow().config().forward_authorization {
+        return Ok(());
+    }
+    host::remove_request_header(AUTHORIZATION.as_bytes())
 }
 
 fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Action {
@@ -183,7 +191,11 @@ fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Act
     let decision = shared.guard.borrow_mut().execute(denial);
     match decision {
         Decision::Answer(own) => refuse(shared, denial, &own),
+        // Report-only: it passes, but not with more than an allowed request has.
         _ => {
+            if withhold_authorization(shared).is_err() {
+                return refuse_unstripped(shared);
+            }
             let mut log = shared.log.borrow_mut();
             log.refusal(denial, 0, true, shared.tick());
             Action::Continue
