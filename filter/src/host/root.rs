@@ -34,7 +34,7 @@ impl Root {
                 let signatures = HostSignatures::probe();
                 let guard = Guard::new(config).with_host(Box::new(signatures));
                 let metrics = Metrics::define();
-                metrics.host_signatures(signatures);
+                Metrics::host_signatures(signatures);
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
                 host::set_tick_period(Duration::from_millis(1)).ok()?;
                 Some(Self {
@@ -67,6 +67,11 @@ impl Root {
         let waiting = self.shared.waiting.borrow().len();
         let mut guard = self.shared.guard.borrow_mut();
         self.metrics.publish(&mut guard, waiting, now);
+    }
+
+    /// The root context ends.
+    pub(super) fn end(&self) {
+        self.metrics.withdraw();
     }
 
     /// The host has the end of a call to tell.
