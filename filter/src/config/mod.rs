@@ -211,9 +211,9 @@ fn keys(object: &mut Object<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<Key
         .object("jwks", |jwks| {
             if jwks.has("keys") {
                 let list = jwks.take("keys")?;
-                let (keys, skipped) = KeySet::of_values(&list, algorithms);
-                for problem in skipped {
-                    jwks.problem("keys", &problem);
+                let (keys, skipped) = KeySet::of_values(&list, algorithms, &KeySet::default());
+                if skipped.count > 0 {
+                    jwks.problem("keys", &skipped.line());
                 }
                 if keys.is_empty() {
                     jwks.problem("keys", "holds no usable key");

@@ -433,6 +433,51 @@ fn rfc9728_metadata_is_answered_and_pointed_to() {
     );
 }
 
+/// An attacker's unknown keys cause fetches: each says nothing that the one before has said.
+#[test]
+fn unusable_keys_are_remarked_once() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = guard(&fixtures::config());
+    let set = |others: &[Value]| {
+        let keys = [&[issuer.jwk("key-1")], others].concat();
+        json!({ "keys": keys }).to_string()
+    };
+    let (none, one, other) = (
+        json!({"kty": "oct"}),
+        json!({"kid": "x", "use": "enc"}),
+        json!({}),
+    );
+    let mut fetch = |body: String| {
+        let remarks = guard.fetched(0, Subject::Keys, body.as_bytes(), NOW);
+        remarks.unwrap().concat()
+    };
+    assert_eq!(fetch(set(&[])), "");
+    assert_eq!(
+        fetch(set(&[none.clone()])),
+        "1 key cannot be used: key 1: it has no kid"
+    );
+    for _ in 0..3 {
+        assert_eq!(fetch(set(&[none.clone()])), "");
+    }
+    let two = "2 keys cannot be used: key 1: not for signatures; key 2: it has no kid";
+    assert_eq!(fetch(set(&[one.clone(), other.clone()])), two);
+    assert_eq!(fetch(set(&[one, other])), "");
+    assert_eq!(fetch(set(&[])), "all keys can be used now");
+    assert_eq!(fetch(set(&[])), "");
+}
+
+#[test]
+fn a_fetch_takes_over_the_keys_that_it_finds_again() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let key = |guard: &Guard| Rc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
+    let before = key(&guard);
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 301)
+        .unwrap();
+    assert!(Rc::ptr_eq(&before, &key(&guard)));
+}
+
 #[test]
 fn hundreds_of_issuers_are_found_by_name() {
     let issuer = Issuer::new(Algorithm::EdDsa);
