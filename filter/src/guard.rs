@@ -154,7 +154,7 @@ impl Guard {
             by_name,
             stripped: Stripped::new(&config),
             issuers,
-            cache: TokenCache::new(config.token_cache_entries),
+            cache: TokenCache::new(config.token_cache_entries, config.token_cache_bytes),
             counts: Counts::default(),
             no_headers: Rc::new([]),
             host: Box::new(NoHostVerifier),
@@ -447,6 +447,12 @@ impl Guard {
             state.revocation_schedule.is_some() && state.revocations.synchronized_at().is_none()
         });
         without.count()
+    }
+
+    /// Bytes that the remembered tokens take.
+    #[must_use]
+    pub const fn cache_bytes(&self) -> usize {
+        self.cache.bytes()
     }
 
     /// Entries of all revocation lists.

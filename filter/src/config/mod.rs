@@ -29,6 +29,8 @@ pub struct Config {
     pub clock_skew_seconds: u64,
     /// Verified tokens that are remembered at most, in each VM.
     pub token_cache_entries: usize,
+    /// Bytes that they take at most, in each VM.
+    pub token_cache_bytes: usize,
     /// `realm` of the challenges.
     pub realm: String,
     /// Protected resource metadata (RFC 9728), answered by the filter itself.
@@ -116,6 +118,9 @@ const DEFAULT_STALENESS_SECONDS: u64 = 60;
 const DEFAULT_SKEW_SECONDS: u64 = 5;
 const DEFAULT_CACHE_ENTRIES: u64 = 10_000;
 const MAX_CACHE_ENTRIES: u64 = 1_000_000;
+const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
+/// A quarter of what a VM can address.
+const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 const DAY: u64 = 24 * 60 * 60;
 
 impl Config {
@@ -140,6 +145,9 @@ impl Config {
             token_cache_entries: root
                 .number("token_cache_entries", 0..=MAX_CACHE_ENTRIES)
                 .unwrap_or(DEFAULT_CACHE_ENTRIES) as usize,
+            token_cache_bytes: root
+                .number("token_cache_bytes", 0..=MAX_CACHE_BYTES)
+                .unwrap_or(DEFAULT_CACHE_BYTES) as usize,
             realm: realm(&mut root),
             protected_resource: protected_resource(&mut root),
             access_log_state: root.flag("access_log_state").unwrap_or(false),

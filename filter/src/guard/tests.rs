@@ -479,6 +479,23 @@ fn a_fetch_takes_over_the_keys_that_it_finds_again() {
 }
 
 #[test]
+fn the_bytes_of_the_cache_are_bounded_by_the_configuration() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = fixtures::config();
+    config["token_cache_bytes"] = json!(16 * 1024);
+    let mut guard = ready_with(&config, &issuer);
+    for number in 0..100 {
+        let token = issuer.token(&with(claims(), "jti", json!(number.to_string())));
+        for _ in 0..2 {
+            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+        }
+        assert!(guard.cache_bytes() <= 16 * 1024);
+    }
+    assert!(guard.cache_bytes() > 8 * 1024);
+    assert_eq!(guard.take_counts().cache_hits, 100);
+}
+
+#[test]
 fn hundreds_of_issuers_are_found_by_name() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let inline = |name: String| json!({"issuer": name, "audiences": ["https://api.example.com"], "jwks": {"keys": [issuer.jwk("key-1")]}});

@@ -53,14 +53,16 @@ const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
 const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
 const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
 const WAITING: &str = "filter.waiting";
+const CACHE_BYTES: &str = "filter.cache_bytes";
 const HOST_RS256: &str = "filter.host_verifies_rs256";
 const HOST_ES256: &str = "filter.host_verifies_es256";
 const AGES: [&str; 2] = [KEYS_AGE, REVOCATIONS_AGE];
-const SUMS: [&str; 4] = [
+const SUMS: [&str; 5] = [
     KEYS_MISSING,
     REVOCATIONS_MISSING,
     REVOCATION_ENTRIES,
     WAITING,
+    CACHE_BYTES,
 ];
 
 fn denied(name: &str) -> String {
@@ -176,6 +178,7 @@ impl Metrics {
             (REVOCATIONS_MISSING, guard.issuers_without_revocations()),
             (REVOCATION_ENTRIES, guard.revocation_entries()),
             (WAITING, waiting),
+            (CACHE_BYTES, guard.cache_bytes()),
         ] {
             self.share(name, number as u64);
         }
