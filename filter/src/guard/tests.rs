@@ -433,6 +433,83 @@ fn rfc9728_metadata_is_answered_and_pointed_to() {
     );
 }
 
+/// The answer to a request for the metadata of `resource`, with two issuers of which one has no metadata of its own.
+fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
+    let mut config = fixtures::config();
+    let mut other = config["issuers"][0].clone();
+    other["issuer"] = json!("https://legacy.example.com");
+    other["authorization_server"] = json!(false);
+    config["issuers"].as_array_mut().unwrap().push(other);
+    config["protected_resource"] = json!({ "resource": resource });
+    let mut guard = guard(&config);
+    let request = Request {
+        method: method.as_bytes(),
+        target: target.as_bytes(),
+        authorization: &[],
+    };
+    let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
+    match outcome.decision {
+        Decision::Answer(answer) => Some(answer),
+        _ => None,
+    }
+}
+
+#[test]
+fn rfc9728_s3_1_metadata_is_found_with_and_without_a_final_slash() {
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    for (resource, path) in [
+        ("https://api.example.com", ""),
+        ("https://api.example.com/", ""),
+        ("https://api.example.com/v1", "/v1"),
+        ("https://api.example.com/v1/", "/v1"),
+        ("http://[::1]:8080/a/b.c", "/a/b.c"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            for end in ["", "/", "?x=1", "/?x=1"] {
+                let target = format!("{WELL_KNOWN}{path}{end}");
+                let answer = metadata(resource, method, &target);
+                let answer = answer.unwrap_or_else(|| panic!("{method} {target} of {resource}"));
+                assert_eq!(answer.status, 200);
+                let body: Value = serde_json::from_str(&answer.body).unwrap();
+                assert_eq!(body["resource"], resource);
+            }
+        }
+        for target in [
+            format!("{WELL_KNOWN}{path}//"),
+            format!("{WELL_KNOWN}{path}/x"),
+        ] {
+            assert_eq!(metadata(resource, "GET", &target), None, "{target}");
+        }
+        assert_eq!(
+            metadata(resource, "POST", &format!("{WELL_KNOWN}{path}")),
+            None
+        );
+    }
+}
+
+#[test]
+fn rfc9728_s2_only_servers_with_metadata_are_listed() {
+    let target = "/.well-known/oauth-protected-resource";
+    let answer = metadata("https://api.example.com", "GET", target).unwrap();
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(
+        body["authorization_servers"],
+        json!(["https://lobby.example.com"])
+    );
+    let mut config = fixtures::config();
+    config["issuers"][0]["authorization_server"] = json!(false);
+    config["protected_resource"] = json!({"resource": "https://api.example.com"});
+    let Decision::Answer(answer) = decide(&mut guard(&config), target, None) else {
+        panic!("the filter answers");
+    };
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(
+        body.get("authorization_servers"),
+        None,
+        "no server, no member"
+    );
+}
+
 /// An attacker's unknown keys cause fetches: each says nothing that the one before has said.
 #[test]
 fn unusable_keys_are_remarked_once() {
