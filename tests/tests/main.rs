@@ -16,6 +16,7 @@ mod early_access;
 mod faults;
 mod filter;
 mod legacy;
+mod make_up;
 mod mounting;
 mod nonsense;
 mod operations;
