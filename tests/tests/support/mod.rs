@@ -1,6 +1,7 @@
 //! The pair that the tests talk to, and the ways to talk to it.
 
 mod assertion;
+mod authenticator;
 mod browser;
 mod client;
 mod command;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use tests::{Artifacts, Pair, Ports, Setup};
 
 pub(crate) use assertion::{Assertion, now};
+pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use command::{Load, Outcome};
@@ -36,7 +38,11 @@ impl OwnPair {
 
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
-        let changes = [("TOKEN_SERVICE__STORE__URL", store_url)];
+        let changes = [
+            ("TOKEN_SERVICE__STORE__URL", store_url),
+            // Who repeats a request to a replica that died is not a thief, however long that takes.
+            ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+        ];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }
 
