@@ -26,6 +26,7 @@ mod refresh;
 mod replicas;
 mod restart;
 mod revocation;
+mod revocation_matrix;
 mod second_host;
 mod sign_in;
 mod support;

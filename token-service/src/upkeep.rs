@@ -41,7 +41,8 @@ pub async fn run(service: Arc<Service>) {
         follow_registry(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service),
-        warn_of_certificates(&service)
+        warn_of_certificates(&service),
+        service.feed.follow()
     );
 }
 
@@ -122,6 +123,7 @@ async fn sweep_on_and_on(service: &Service) {
     loop {
         ticks.tick().await;
         sweep(service).await;
+        service.revocation_limit.forget_idle();
     }
 }
 

@@ -36,6 +36,11 @@ impl OwnPair {
         Self::start_with(changes, false)
     }
 
+    /// A pair and an early-access token service.
+    pub(crate) fn with_early_access() -> Self {
+        Self::start_with(&[], true)
+    }
+
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [
@@ -112,15 +117,32 @@ impl OwnPair {
         serde_json::from_str(&outcome.done()).unwrap()
     }
 
+    /// A request of the early-access service's administration, with its token.
+    pub(crate) fn administrate_early_access(&self, method: &str, path: &str, body: &str) -> Reply {
+        let url = format!("http://127.0.0.1:{}", self.pair.ports().internal_ea);
+        let state = self.state.path().join("early-access");
+        administrate(&state, &url, method, path, body)
+    }
+
     /// A request of the administration, with its token.
     pub(crate) fn administrate(&self, method: &str, path: &str, body: &str) -> Reply {
-        let token = std::fs::read_to_string(self.state.path().join("admin-token")).unwrap();
-        let request = ureq::http::Request::builder()
-            .method(method)
-            .uri(format!("{}/admin{path}", self.pair.internal_url()))
-            .header("authorization", format!("Bearer {}", token.trim()));
-        send(&agent(), request.body(body).unwrap())
+        administrate(
+            self.state.path(),
+            &self.pair.internal_url(),
+            method,
+            path,
+            body,
+        )
     }
+}
+
+fn administrate(state: &Path, internal_url: &str, method: &str, path: &str, body: &str) -> Reply {
+    let token = std::fs::read_to_string(state.join("admin-token")).unwrap();
+    let request = ureq::http::Request::builder()
+        .method(method)
+        .uri(format!("{internal_url}/admin{path}"))
+        .header("authorization", format!("Bearer {}", token.trim()));
+    send(&agent(), request.body(body).unwrap())
 }
 
 fn state_in(folder: &Path) -> Vec<(String, String)> {

@@ -11,9 +11,9 @@ use super::revocations::{Announce, counter};
 use super::value::rows;
 use super::{grants, second_factors, sessions};
 use crate::clock::Timestamp;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, IntegrationType, LegacyInstance, User, Username};
 use crate::store::row::{decode_json, encode_json};
-use crate::store::{RegistryChange, Revoked};
+use crate::store::{Extent, RegistryChange, Revoked};
 
 /// All clients and users, of one moment.
 pub(super) struct All;
@@ -120,8 +120,7 @@ impl Operation for Change {
         for revoked in changing.announced {
             let entry = Announce {
                 revoked,
-                at: self.now,
-                expires_at: self.now + self.access_token_lifetime,
+                extent: Extent::of(self.now, self.access_token_lifetime),
             };
             entry.run(client).await?;
         }
@@ -216,6 +215,9 @@ impl<C: GenericClient> Changing<'_, C> {
                 self.end_grant(grant.grant_id).await?;
             }
         }
+        let unlinked = before.unlinked_by(user);
+        self.announced
+            .extend(unlinked.map(|account| Revoked::account(&user.username, account)));
         Ok(())
     }
 
@@ -255,8 +257,22 @@ impl<C: GenericClient> Changing<'_, C> {
         Ok(())
     }
 
+    /// Whether a client is one of the legacy flow, whose tokens do not name the user.
+    async fn is_legacy(&self, client_id: &ClientId) -> Result<bool, Fault> {
+        let sql = "SELECT body FROM clients WHERE client_id = $1";
+        let client: Option<Client> = self.stored(sql, client_id.as_str()).await?;
+        // Without its client the grant ended before, and with it all tokens of the client.
+        Ok(client
+            .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
+    }
+
     async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.client, username.as_str()).await?;
+        for grant in grants::live_of_user(self.client, username.as_str()).await? {
+            if self.is_legacy(&grant.client_id).await? {
+                self.announced.push(Revoked::Grant(grant.grant_id));
+            }
+        }
         grants::end_of_user(self.client, username.as_str(), self.now).await?;
         self.announced.push(Revoked::User(username.clone()));
         Ok(())

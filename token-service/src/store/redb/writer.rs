@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redb::Database;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::fault::Fault;
 use super::open::OpenError;
@@ -81,6 +81,7 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     ready: Arc<AtomicBool>,
     metrics: WriterMetrics,
+    feed_changes: watch::Receiver<u64>,
 }
 
 impl Writer {
@@ -92,11 +93,13 @@ impl Writer {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
         let metrics = WriterMetrics::default();
+        let (feed_changed, feed_changes) = watch::channel(0);
         let state = State {
             shared,
             opener,
             ready: Arc::clone(&ready),
             metrics: metrics.clone(),
+            feed_changed,
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
@@ -106,6 +109,7 @@ impl Writer {
             thread: Some(thread),
             ready,
             metrics,
+            feed_changes,
         })
     }
 
@@ -140,6 +144,11 @@ impl Writer {
         &self.metrics
     }
 
+    /// Moves with every commit that wrote to the revocation feed, before its callers are answered.
+    pub(super) fn feed_changes(&self) -> watch::Receiver<u64> {
+        self.feed_changes.clone()
+    }
+
     /// Whether the last transaction succeeded, or the file has been opened again since.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
@@ -165,6 +174,7 @@ struct State {
     opener: Opener,
     ready: Arc<AtomicBool>,
     metrics: WriterMetrics,
+    feed_changed: watch::Sender<u64>,
 }
 
 impl State {
@@ -192,7 +202,10 @@ impl State {
         };
         drop(guard);
         match outcome {
-            Ok(()) => {
+            Ok(wrote_to_feed) => {
+                if wrote_to_feed {
+                    self.feed_changed.send_modify(|changes| *changes += 1);
+                }
                 self.metrics.batch.observe(operations as f64);
                 self.metrics.commit.observe(started.elapsed().as_secs_f64());
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
@@ -242,14 +255,16 @@ impl State {
     }
 }
 
-fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<(), Fault> {
+/// Runs a batch; whether it wrote to the revocation feed.
+fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
     let transaction = database.begin_write()?;
-    {
+    let wrote_to_feed = {
         let mut tables = Tables::new(&transaction);
         for job in batch {
             job.apply(&mut tables)?;
         }
-    }
+        tables.revocations.is_open()
+    };
     transaction.commit()?;
-    Ok(())
+    Ok(wrote_to_feed)
 }
