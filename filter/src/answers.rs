@@ -183,7 +183,7 @@ pub struct Answer {
 /// Where RFC 9728 puts the metadata of a resource.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The resource identifier as origin and path; the path is empty for a bare origin.
+/// The resource identifier as origin and path; the path is empty for an origin, with or without a slash behind it.
 fn origin_and_path(resource: &str) -> (&str, &str) {
     let authority = resource.find("://").map_or(0, |scheme| scheme + 3);
     let path = resource
@@ -191,7 +191,7 @@ fn origin_and_path(resource: &str) -> (&str, &str) {
         .and_then(|rest| rest.find('/'))
         .map_or(resource.len(), |path| authority + path);
     let (origin, path) = resource.split_at_checked(path).unwrap_or((resource, ""));
-    (origin, path.trim_end_matches('/'))
+    (origin, if path == "/" { "" } else { path })
 }
 
 /// The URL of the metadata (RFC 9728 §3.1): the well-known part stands between host and path.
@@ -201,33 +201,41 @@ fn metadata_url(config: &Config) -> Option<String> {
     Some(format!("{origin}{WELL_KNOWN}{path}"))
 }
 
-/// The answer to a request for the metadata (RFC 9728 §3.2); `None` for any other request.
+/// The answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request. The host leaves the
+/// body out for HEAD. A slash at the end makes no difference: clients disagree about the one that the identifier has.
 #[must_use]
 pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
     let resource = config.protected_resource.as_ref()?;
     let (_, path) = origin_and_path(&resource.resource);
     let asked = target.split(|byte| *byte == b'?').next()?;
     let rest = asked.strip_prefix(WELL_KNOWN.as_bytes())?;
-    if method != b"GET" || rest != path.as_bytes() {
+    let without_slash = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
+    if !matches!(method, b"GET" | b"HEAD") || without_slash(rest) != without_slash(path.as_bytes())
+    {
         return None;
     }
-    let issuers: Vec<&str> = config
+    // A client that is sent to a server whose metadata it cannot find is stuck there.
+    let servers: Vec<&str> = config
         .issuers
         .iter()
+        .filter(|issuer| issuer.authorization_server)
         .map(|issuer| issuer.issuer.as_str())
         .collect();
     let mut body = json!({
         "resource": resource.resource,
-        "authorization_servers": issuers,
         "bearer_methods_supported": ["header"],
     });
-    if !resource.scopes_supported.is_empty()
-        && let Some(members) = body.as_object_mut()
-    {
-        members.insert(
-            "scopes_supported".to_owned(),
-            json!(resource.scopes_supported),
-        );
+    // RFC 9728 §3.2: members without any value are left out.
+    let lists = [
+        ("authorization_servers", json!(servers)),
+        ("scopes_supported", json!(resource.scopes_supported)),
+    ];
+    for (name, list) in lists {
+        if let Some(members) = body.as_object_mut()
+            && list != json!([])
+        {
+            members.insert(name.to_owned(), list);
+        }
     }
     Some(Answer {
         status: 200,

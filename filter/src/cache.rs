@@ -1,8 +1,9 @@
 //! Verified tokens, so that a token's signature is checked once and not on every request.
 //!
-//! Memory is bounded: the number of entries is, and so is the length of a token that is remembered. Only verified
-//! tokens enter, so nobody without a key can choose what lies where.
+//! Memory is bounded: the number of entries is, the bytes of all entries are, and so is the length of a token that is
+//! remembered. Only verified tokens enter, so nobody without a key can choose what lies where.
 
+use std::mem::size_of;
 use std::rc::Rc;
 
 use crate::forward::Header;
@@ -14,6 +15,15 @@ pub const MAX_CACHED_TOKEN: usize = 4096;
 
 /// Entries that share a slot: the least recently used of them makes room.
 const WAYS: usize = 4;
+
+/// Slots that are looked through for an entry that was not used for long, when the bytes run out.
+const SAMPLED_SLOTS: usize = 4;
+
+/// What the allocator adds to each allocation, in bytes: its header, and rounding up.
+const ALLOCATION: usize = 16;
+
+/// No entry takes less than this, in bytes: a signed token alone is longer. So many slots as the bytes can fill are enough.
+const LEAST_ENTRY: usize = 512;
 
 /// What a hit needs to decide, ready to use.
 #[derive(Debug)]
@@ -34,10 +44,31 @@ pub struct CachedToken {
     pub headers: Rc<[Header]>,
 }
 
+impl CachedToken {
+    /// Memory beyond the value itself, in bytes: what its texts have allocated.
+    fn allocated(&self) -> usize {
+        let reference = &*self.reference;
+        let texts = [&reference.jti, &reference.client_id, &reference.sub];
+        let texts = texts.into_iter().chain(&reference.grant_id);
+        let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
+        let texts: usize = texts
+            .chain(&self.scopes)
+            .chain(headers)
+            .map(|text| text.capacity() + ALLOCATION)
+            .sum();
+        let lists = self.scopes.capacity() * size_of::<String>()
+            + self.headers.len() * size_of::<Header>()
+            + size_of::<TokenReference>();
+        texts + lists + 3 * ALLOCATION
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     token: Box<[u8]>,
     used: u64,
+    /// All memory of the entry, in bytes.
+    bytes: usize,
     cached: CachedToken,
 }
 
@@ -46,28 +77,44 @@ struct Entry {
 pub struct TokenCache {
     slots: Vec<[Option<Entry>; WAYS]>,
     uses: u64,
+    bytes: usize,
+    most_bytes: usize,
+    /// Where the next search for an old entry starts.
+    hand: usize,
 }
 
 impl TokenCache {
-    /// A cache of at least `entries` entries, or none at all for 0.
+    /// A cache of at least `entries` entries that together take at most `most_bytes` bytes, or none at all if one of the
+    /// two is 0.
     #[must_use]
-    pub fn new(entries: usize) -> Self {
-        let slots = entries.div_ceil(WAYS);
+    pub fn new(entries: usize, most_bytes: usize) -> Self {
+        let slots = entries.min(most_bytes.div_ceil(LEAST_ENTRY)).div_ceil(WAYS);
         Self {
             slots: std::iter::repeat_with(|| [const { None }; WAYS])
                 .take(slots)
                 .collect(),
             uses: 0,
+            bytes: 0,
+            most_bytes,
+            hand: 0,
         }
+    }
+
+    /// Bytes that all entries take: tokens, forwarded headers, scopes and references.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The slot of a token, by the last bytes of its signature: they are as good as random, and no hash over the
     /// whole token is needed because the whole token is compared afterwards.
     fn slot(&mut self, token: &[u8]) -> Option<&mut [Option<Entry>; WAYS]> {
         let last = token.last_chunk::<8>()?;
-        // Eight characters of base64url hold 48 bits, the last of them maybe fewer: mix them (Fibonacci hashing).
-        let mixed = u64::from_le_bytes(*last).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-        let index = usize::try_from(mixed.checked_rem(self.slots.len() as u64)?).ok()?;
+        // Eight characters of base64url hold 48 bits, the last of them maybe fewer: mix them (Fibonacci hashing), and
+        // spread the upper half of the product, which all of them reach, over the slots.
+        let mixed = u64::from_le_bytes(*last).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = ((mixed >> 32) * self.slots.len() as u64) >> 32;
+        let index = usize::try_from(index).ok()?;
         self.slots.get_mut(index)
     }
 
@@ -84,36 +131,84 @@ impl TokenCache {
         Some(&mut entry.cached)
     }
 
-    /// Remembers a verified token, in place of the least recently used one of its slot.
+    /// Remembers a verified token, in place of the least recently used one of its slot. When the bytes run out, entries
+    /// of other slots that were not used for long make room too.
     pub fn insert(&mut self, token: &[u8], cached: CachedToken) {
-        if token.len() > MAX_CACHED_TOKEN {
+        let bytes = size_of::<Entry>() + token.len() + ALLOCATION + cached.allocated();
+        if token.len() > MAX_CACHED_TOKEN || bytes > self.most_bytes {
             return;
         }
+        // An older entry of the same token would count against the room that is made.
+        self.remove(token);
+        while self.bytes + bytes > self.most_bytes {
+            self.evict();
+        }
+        self.uses += 1;
         let used = self.uses;
         let Some(slot) = self.slot(token) else {
             return;
         };
         let place = slot.iter_mut().min_by_key(|entry| match entry {
-            Some(entry) if same(&entry.token, token) => 0,
-            None => 1,
-            Some(entry) => entry.used.saturating_add(2),
+            None => 0,
+            Some(entry) => entry.used,
         });
+        let mut freed = 0;
         if let Some(place) = place {
-            *place = Some(Entry {
+            let replaced = place.replace(Entry {
                 token: token.into(),
                 used,
+                bytes,
                 cached,
             });
+            freed = replaced.map_or(0, |entry| entry.bytes);
         }
+        self.bytes = (self.bytes + bytes).saturating_sub(freed);
     }
 
     /// Forgets a token.
     pub fn remove(&mut self, token: &[u8]) {
+        let mut freed = 0;
         if let Some(slot) = self.slot(token) {
             for entry in slot {
-                entry.take_if(|entry| same(&entry.token, token));
+                let removed = entry.take_if(|entry| same(&entry.token, token));
+                freed += removed.map_or(0, |entry| entry.bytes);
             }
         }
+        self.bytes = self.bytes.saturating_sub(freed);
+    }
+
+    /// Forgets the least recently used entry of the next few slots that have any.
+    fn evict(&mut self) {
+        let count = self.slots.len();
+        let mut oldest: Option<(usize, usize, u64)> = None;
+        let mut looked_through = 0;
+        for step in 0..count {
+            let number = (self.hand + step) % count;
+            let entries = self.slots.get(number).into_iter().flatten();
+            let least = entries
+                .enumerate()
+                .filter_map(|(way, entry)| Some((number, way, entry.as_ref()?.used)))
+                .min_by_key(|(_, _, used)| *used);
+            let Some(least) = least else {
+                continue;
+            };
+            if oldest.is_none_or(|(_, _, used)| least.2 < used) {
+                oldest = Some(least);
+            }
+            looked_through += 1;
+            if looked_through == SAMPLED_SLOTS {
+                break;
+            }
+        }
+        let evicted = oldest.and_then(|(number, way, _)| {
+            self.hand = (number + 1) % count;
+            self.slots.get_mut(number)?.get_mut(way)?.take()
+        });
+        // Without any entry there are no bytes.
+        self.bytes = match evicted {
+            Some(entry) => self.bytes.saturating_sub(entry.bytes),
+            None => 0,
+        };
     }
 }
 
@@ -140,6 +235,8 @@ mod tests {
     use super::*;
     use crate::fixtures::Issuer;
 
+    const LARGE: usize = 1024 * 1024 * 1024;
+
     fn cached(issuer: usize) -> CachedToken {
         let keys = Issuer::new(Algorithm::EdDsa).keys();
         CachedToken {
@@ -165,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_look_alike_does_not_hit() {
-        let mut cache = TokenCache::new(100);
+        let mut cache = TokenCache::new(100, LARGE);
         cache.insert(b"header.body.signature", cached(1));
         assert_eq!(issuer(&mut cache, "header.body.signature"), Some(1));
         for other in [
@@ -181,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_makes_room() {
-        let mut cache = TokenCache::new(WAYS);
+        let mut cache = TokenCache::new(WAYS, LARGE);
         let token = |number: usize| format!("token number {number:08}");
         for number in 0..WAYS {
             cache.insert(token(number).as_bytes(), cached(number));
@@ -195,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_token_is_replaced_and_removed() {
-        let mut cache = TokenCache::new(100);
+        let mut cache = TokenCache::new(100, LARGE);
         cache.insert(b"header.body.signature", cached(1));
         cache.insert(b"header.body.signature", cached(2));
         assert_eq!(issuer(&mut cache, "header.body.signature"), Some(2));
@@ -206,11 +303,73 @@ mod tests {
     #[test]
     fn nothing_is_kept_beyond_the_bounds() {
         let long = "x".repeat(MAX_CACHED_TOKEN + 1);
-        let mut cache = TokenCache::new(100);
+        let mut cache = TokenCache::new(100, LARGE);
         cache.insert(long.as_bytes(), cached(1));
         assert_eq!(issuer(&mut cache, &long), None);
-        let mut none = TokenCache::new(0);
-        none.insert(b"header.body.signature", cached(1));
-        assert_eq!(issuer(&mut none, "header.body.signature"), None);
+        for (entries, bytes) in [(0, LARGE), (100, 0), (100, 100)] {
+            let mut none = TokenCache::new(entries, bytes);
+            none.insert(b"header.body.signature", cached(1));
+            assert_eq!(issuer(&mut none, "header.body.signature"), None);
+            assert_eq!(none.bytes(), 0);
+        }
+    }
+
+    /// A token as it comes with everything that is kept for it: 40 KiB of headers.
+    fn insert_large(cache: &mut TokenCache, number: usize) -> String {
+        let token = format!("{}{number:08}", "x".repeat(1000));
+        let value = "v".repeat(10 * 1024);
+        let header = |name: &str| (name.to_owned(), value.clone());
+        let headers = ["x-a", "x-b", "x-c", "x-d"].map(header);
+        cache.insert(
+            token.as_bytes(),
+            CachedToken {
+                headers: Rc::new(headers),
+                ..cached(number)
+            },
+        );
+        token
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_the_entries_that_are_used_stay() {
+        const MOST: usize = 4 * 1024 * 1024;
+        let mut cache = TokenCache::new(10_000, MOST);
+        let favourite = insert_large(&mut cache, 0);
+        let one = cache.bytes();
+        assert!((41 * 1024..45 * 1024).contains(&one), "{one}");
+        let mut last = String::new();
+        for number in 1..1000 {
+            last = insert_large(&mut cache, number);
+            assert!(cache.bytes() <= MOST);
+            assert_eq!(
+                issuer(&mut cache, &last),
+                Some(number),
+                "what is new is there"
+            );
+            assert_eq!(issuer(&mut cache, &favourite), Some(0), "after {number}");
+        }
+        assert!(cache.bytes() > MOST - 2 * one, "the room is used");
+        cache.remove(last.as_bytes());
+        cache.remove(favourite.as_bytes());
+        assert!(cache.bytes() <= MOST - 2 * one);
+    }
+
+    #[test]
+    fn every_byte_is_given_back() {
+        let mut cache = TokenCache::new(WAYS, LARGE);
+        for number in 0..100 {
+            insert_large(&mut cache, number);
+            insert_large(&mut cache, number);
+        }
+        let entries = |cache: &TokenCache| -> usize {
+            let entries = cache.slots.iter().flatten().flatten();
+            entries.map(|entry| entry.bytes).sum()
+        };
+        assert_eq!(cache.bytes(), entries(&cache));
+        assert!(cache.bytes() > 0);
+        for number in 0..100 {
+            cache.remove(format!("{}{number:08}", "x".repeat(1000)).as_bytes());
+        }
+        assert_eq!((cache.bytes(), entries(&cache)), (0, 0));
     }
 }

@@ -6,7 +6,7 @@ use claims::Algorithm;
 use serde_json::{Value, json};
 use token_service::token::SigningKey;
 
-use crate::keys::KeySet;
+use crate::keys::{KeySet, Skipped};
 
 /// The time of the tests, in seconds.
 pub(crate) const NOW: u64 = 1_800_000_000;
@@ -44,8 +44,9 @@ impl Issuer {
 
     /// Its keys, read.
     pub(crate) fn keys(&self) -> KeySet {
-        let (keys, skipped) = KeySet::parse(&self.jwks(), &Algorithm::ALL.into()).unwrap();
-        assert_eq!(skipped, Vec::<String>::new());
+        let algorithms = Algorithm::ALL.into();
+        let (keys, skipped) = KeySet::parse(&self.jwks(), &algorithms, &KeySet::default()).unwrap();
+        assert_eq!(skipped, Skipped::default());
         keys
     }
 

@@ -10,7 +10,7 @@ use crate::cache::{CachedToken, TokenCache};
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource, WhenStale};
 use crate::fetch::Schedule;
 use crate::forward::{self, Header, Stripped};
-use crate::keys::KeySet;
+use crate::keys::{KeySet, Skipped};
 use crate::revocations::{Applied, Revocations};
 use crate::rules::{self, Access};
 use crate::signature::{HostVerifier, NoHostVerifier};
@@ -121,6 +121,8 @@ struct IssuerState {
     /// `None` for inline keys.
     key_schedule: Option<Schedule>,
     keys_fetched_at: Option<u64>,
+    /// What was last remarked about keys that cannot be used.
+    skipped_keys: Skipped,
     revocations: Revocations,
     /// `None` without a feed.
     revocation_schedule: Option<Schedule>,
@@ -152,7 +154,7 @@ impl Guard {
             by_name,
             stripped: Stripped::new(&config),
             issuers,
-            cache: TokenCache::new(config.token_cache_entries),
+            cache: TokenCache::new(config.token_cache_entries, config.token_cache_bytes),
             counts: Counts::default(),
             no_headers: Rc::new([]),
             host: Box::new(NoHostVerifier),
@@ -447,6 +449,12 @@ impl Guard {
         without.count()
     }
 
+    /// Bytes that the remembered tokens take.
+    #[must_use]
+    pub const fn cache_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
     /// Entries of all revocation lists.
     #[must_use]
     pub fn revocation_entries(&self) -> usize {
@@ -484,6 +492,7 @@ impl IssuerState {
             keys,
             key_schedule,
             keys_fetched_at: None,
+            skipped_keys: Skipped::default(),
             revocations: Revocations::default(),
             revocation_schedule: config
                 .revocations
@@ -586,16 +595,26 @@ impl IssuerState {
         config: &IssuerConfig,
         now: u64,
     ) -> Result<Vec<String>, String> {
-        let (keys, skipped) = KeySet::parse(body, &config.algorithms)?;
+        let (keys, skipped) = KeySet::parse(body, &config.algorithms, &self.keys)?;
         if keys.is_empty() {
-            return Err(format!("it holds no usable key: {}", skipped.join("; ")));
+            return Err(format!("it holds no usable key: {}", skipped.line()));
         }
-        self.keys = keys.succeeding(&self.keys);
+        self.keys = keys;
         self.keys_fetched_at = Some(now);
         if let Some(schedule) = &mut self.key_schedule {
             schedule.succeeded(now);
         }
-        Ok(skipped)
+        // Requests with unknown keys cause fetches: what each of them would say again is said once.
+        if skipped == self.skipped_keys {
+            return Ok(Vec::new());
+        }
+        let remark = match skipped.count {
+            0 => "all keys can be used now".to_owned(),
+            1 => format!("1 key cannot be used: {}", skipped.line()),
+            count => format!("{count} keys cannot be used: {}", skipped.line()),
+        };
+        self.skipped_keys = skipped;
+        Ok(vec![remark])
     }
 
     fn apply_revocations(&mut self, body: &[u8], now: u64) -> Result<Vec<String>, String> {

@@ -16,8 +16,11 @@ pub const MAX_KEYS: usize = 100;
 /// A JWKS is at most this large, in bytes.
 pub const MAX_JWKS_BYTES: usize = 512 * 1024;
 
-/// RSA keys have at least and at most this many bytes in their modulus: 2048 to 4096 bits.
-const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
+/// Bits of an RSA modulus: RFC 7518 §3.3 demands at least 2048, and more than 4096 cost too much.
+const RSA_MODULUS_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+
+/// Keys that cannot be used are described one by one up to this number.
+const MAX_DESCRIBED: usize = 10;
 
 /// A key that verifies.
 #[derive(Debug)]
@@ -32,51 +35,84 @@ pub struct Key {
     material: Map<String, Value>,
 }
 
+/// Keys of a set that cannot be used, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub count: usize,
+    /// One description each, of the first ten.
+    pub described: Vec<String>,
+}
+
+impl Skipped {
+    fn note(&mut self, index: usize, why: &str) {
+        self.count += 1;
+        if self.described.len() < MAX_DESCRIBED {
+            self.described.push(format!("key {index}: {why}"));
+        }
+    }
+
+    /// All of it in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = self.described.join("; ");
+        let others = self.count.saturating_sub(self.described.len());
+        if others > 0 {
+            line.push_str(&format!("; and {others} more"));
+        }
+        line
+    }
+}
+
 /// Keys of one issuer, each under its identifier.
 #[derive(Debug, Clone, Default)]
 pub struct KeySet(Vec<Rc<Key>>);
 
 impl KeySet {
     /// Reads a JWK set (RFC 7517 §5), key by key: what this filter does not support is left out and described.
-    /// `algorithms` are those of the issuer's tokens; a key without `alg` has the one that its type implies.
+    /// `algorithms` are those of the issuer's tokens; a key without `alg` has the one that its type implies. Keys that
+    /// `previous` has too are the same values, so that tokens verified with them stay verified and nothing is computed
+    /// anew.
     ///
     /// # Errors
     /// When the text is no JWK set at all.
     pub fn parse(
         text: &[u8],
         algorithms: &BTreeSet<Algorithm>,
-    ) -> Result<(Self, Vec<String>), String> {
+        previous: &Self,
+    ) -> Result<(Self, Skipped), String> {
         if text.len() > MAX_JWKS_BYTES {
             return Err(format!("larger than {MAX_JWKS_BYTES} bytes"));
         }
         let mut set = claims::json::parse_object(text).map_err(|error| error.to_string())?;
         match set.remove("keys") {
-            Some(list @ Value::Array(_)) => Ok(Self::of_values(&list, algorithms)),
+            Some(list @ Value::Array(_)) => Ok(Self::of_values(&list, algorithms, previous)),
             _ => Err("it has no list of keys".to_owned()),
         }
     }
 
     /// The keys of a JSON list, and what is wrong with those that were left out.
     #[must_use]
-    pub fn of_values(list: &Value, algorithms: &BTreeSet<Algorithm>) -> (Self, Vec<String>) {
-        let mut keys: Vec<Rc<Key>> = Vec::new();
-        let mut skipped = Vec::new();
+    pub fn of_values(
+        list: &Value,
+        algorithms: &BTreeSet<Algorithm>,
+        previous: &Self,
+    ) -> (Self, Skipped) {
+        let mut keys = Self::default();
+        let mut skipped = Skipped::default();
         let values = list.as_array().map(Vec::as_slice).unwrap_or_default();
         for (index, value) in values.iter().enumerate() {
             let key = match value.as_object() {
-                Some(_) if keys.len() >= MAX_KEYS => Err("one key too many"),
-                Some(members) => Key::read(members, algorithms),
+                Some(_) if keys.0.len() >= MAX_KEYS => Err("one key too many"),
+                Some(members) => Key::read(members, algorithms, previous, &keys),
                 None => Err("not an object"),
             };
             match key {
-                Ok(key) if keys.iter().any(|other| other.kid == key.kid) => {
-                    skipped.push(format!("key {index}: another key has the same kid"));
-                }
-                Ok(key) => keys.push(Rc::new(key)),
-                Err(why) => skipped.push(format!("key {index}: {why}")),
+                Ok(key) => keys.0.push(key),
+                Err(why) => skipped.note(index, why),
             }
         }
-        (Self(keys), skipped)
+        (keys, skipped)
     }
 
     /// The key with this identifier.
@@ -96,28 +132,16 @@ impl KeySet {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// This set in place of `previous`. Keys that stay are the same values, so that tokens verified with them
-    /// stay verified.
-    #[must_use]
-    pub fn succeeding(mut self, previous: &Self) -> Self {
-        for key in &mut self.0 {
-            let same = previous
-                .get(&key.kid)
-                .filter(|old| old.material == key.material && old.algorithm == key.algorithm);
-            if let Some(same) = same {
-                *key = Rc::clone(same);
-            }
-        }
-        self
-    }
 }
 
 impl Key {
+    /// Reads one key, or takes it from `previous`. `others` are the keys of its set that stand before it.
     fn read(
         members: &Map<String, Value>,
         algorithms: &BTreeSet<Algorithm>,
-    ) -> Result<Self, &'static str> {
+        previous: &KeySet,
+        others: &KeySet,
+    ) -> Result<Rc<Self>, &'static str> {
         let text = |name: &str| members.get(name).and_then(Value::as_str);
         if members.get("use").is_some_and(|usage| usage != "sig") {
             return Err("not for signatures");
@@ -131,8 +155,27 @@ impl Key {
         let kid = text("kid")
             .filter(|kid| !kid.is_empty())
             .ok_or("it has no kid")?;
-        let signature_key = signature_key(members)?;
-        let algorithm = signature_key.algorithm();
+        if others.get(kid).is_some() {
+            return Err("another key has the same kid");
+        }
+        let material: Map<String, Value> = ["kty", "crv", "x", "y", "n", "e"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
+            .collect();
+        let known = previous.get(kid).filter(|key| key.material == material);
+        let key = match known {
+            Some(known) => Rc::clone(known),
+            None => {
+                let signature_key = signature_key(members)?;
+                Rc::new(Self {
+                    kid: kid.to_owned(),
+                    algorithm: signature_key.algorithm(),
+                    signature_key,
+                    material,
+                })
+            }
+        };
+        let algorithm = key.algorithm;
         match members.get("alg") {
             None => {}
             Some(Value::String(alg)) if alg == algorithm.name() => {}
@@ -142,16 +185,7 @@ impl Key {
         if !algorithms.contains(&algorithm) {
             return Err("the issuer's tokens do not use its algorithm");
         }
-        let material = ["kty", "crv", "x", "y", "n", "e"]
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
-            .collect();
-        Ok(Self {
-            kid: kid.to_owned(),
-            algorithm,
-            signature_key,
-            material,
-        })
+        Ok(key)
     }
 }
 
@@ -194,11 +228,112 @@ fn signature_key(members: &Map<String, Value>) -> Result<SignatureKey, &'static 
         }
         "RSA" => {
             let (modulus, exponent) = (decode("n")?, decode("e")?);
-            if !RSA_MODULUS_BYTES.contains(&modulus.len()) || modulus.first() == Some(&0) {
+            // RFC 7518 §6.3.1.1: no leading zero bytes.
+            let bits = match modulus.first() {
+                None | Some(0) => 0,
+                Some(first) => modulus.len() * 8 - first.leading_zeros() as usize,
+            };
+            if !RSA_MODULUS_BITS.contains(&bits) {
                 return Err("its modulus does not have 2048 to 4096 bits");
             }
             SignatureKey::rsa(&modulus, &exponent)
         }
         _ => Err("its type is not supported, or a member is missing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::Issuer;
+
+    fn parse(keys: &[Value], previous: &KeySet) -> (KeySet, Skipped) {
+        let text = json!({ "keys": keys }).to_string();
+        KeySet::parse(text.as_bytes(), &Algorithm::ALL.into(), previous).unwrap()
+    }
+
+    fn rsa_key(modulus: &[u8]) -> Value {
+        json!({"kty": "RSA", "kid": "rsa", "n": URL_SAFE_NO_PAD.encode(modulus), "e": "AQAB"})
+    }
+
+    #[test]
+    fn rfc7518_s3_3_rsa_keys_have_2048_bits_or_more() {
+        for (first, length, accepted) in [
+            (0x80, 256, true),
+            (0xff, 256, true),
+            (0x80, 512, true),
+            (0x7f, 256, false),
+            (0x01, 256, false),
+            (0x00, 257, false),
+            (0xff, 255, false),
+            (0x01, 257, true),
+            (0x01, 513, false),
+        ] {
+            let mut modulus = vec![0xff; length];
+            modulus[0] = first;
+            let (keys, skipped) = parse(&[rsa_key(&modulus)], &KeySet::default());
+            assert_eq!(
+                !keys.is_empty(),
+                accepted,
+                "{first:#x} {length} {skipped:?}"
+            );
+        }
+        assert!(parse(&[rsa_key(&[])], &KeySet::default()).0.is_empty());
+    }
+
+    #[test]
+    fn known_keys_are_taken_over_as_they_are() {
+        for algorithm in Algorithm::ALL {
+            let (one, two) = (Issuer::new(algorithm), Issuer::new(algorithm));
+            let (before, _) = parse(&[one.jwk("a"), two.jwk("b")], &KeySet::default());
+            let swapped = [two.jwk("a"), two.jwk("b"), one.jwk("c")];
+            let (after, _) = parse(&swapped, &before);
+            let same = |kid: &str| {
+                let (old, new) = (before.get(kid).unwrap(), after.get(kid).unwrap());
+                Rc::ptr_eq(old, new)
+            };
+            assert!(same("b"), "{algorithm:?}");
+            assert!(!same("a"), "another key of the same name, {algorithm:?}");
+            assert_eq!(after.0.len(), 3);
+        }
+    }
+
+    /// A key that is known is not excused from the checks of the members beside it.
+    #[test]
+    fn a_known_key_that_is_no_longer_for_signatures_is_left_out() {
+        let issuer = Issuer::new(Algorithm::EdDsa);
+        let (before, _) = parse(&[issuer.jwk("a")], &KeySet::default());
+        for (name, value) in [
+            ("use", json!("enc")),
+            ("key_ops", json!(["sign"])),
+            ("alg", json!("RS256")),
+        ] {
+            let mut jwk = issuer.jwk("a");
+            jwk[name] = value;
+            let (after, skipped) = parse(&[jwk], &before);
+            assert!(after.is_empty(), "{name}");
+            assert_eq!(skipped.count, 1);
+        }
+        let text = json!({"keys": [issuer.jwk("a")]}).to_string();
+        let algorithms = [Algorithm::Es256].into();
+        let (after, _) = KeySet::parse(text.as_bytes(), &algorithms, &before).unwrap();
+        assert!(after.is_empty());
+    }
+
+    #[test]
+    fn a_thousand_unusable_keys_make_one_short_line() {
+        let issuer = Issuer::new(Algorithm::EdDsa);
+        let mut list = vec![issuer.jwk("a"), issuer.jwk("a")];
+        list.extend(std::iter::repeat_n(json!({}), 1000));
+        let (keys, skipped) = parse(&list, &KeySet::default());
+        assert_eq!((keys.0.len(), skipped.count), (1, 1001));
+        let line = skipped.line();
+        assert!(line.starts_with("key 1: another key has the same kid; key 2: it has no kid;"));
+        assert!(
+            line.ends_with("; and 991 more") && line.len() < 400,
+            "{line}"
+        );
     }
 }

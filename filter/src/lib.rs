@@ -25,6 +25,7 @@ pub mod fetch;
 #[cfg(test)]
 mod fixtures;
 pub mod forward;
+pub mod gauges;
 pub mod guard;
 #[cfg(target_arch = "wasm32")]
 mod host;
@@ -33,3 +34,4 @@ pub mod revocations;
 pub mod rules;
 pub mod signature;
 pub mod verify;
+pub mod waiting;

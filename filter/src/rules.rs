@@ -67,9 +67,39 @@ impl PathPattern {
         if !text.starts_with('/') {
             return Err("must start with a slash");
         }
+        if text.contains('*') {
+            return Err("has no wildcards: path_prefix matches everything below a path");
+        }
         if text.contains(['?', '%', ';']) || refuses(text.as_bytes()) {
             return Err(
                 "must be a plain path: no query, percent signs, semicolons, dot segments or double slashes",
+            );
+        }
+        // RFC 3986 §3.3: clients percent-encode all others, which makes another path of them.
+        let legal = |byte: u8| {
+            byte.is_ascii_alphanumeric()
+                || matches!(
+                    byte,
+                    b'/' | b'-'
+                        | b'.'
+                        | b'_'
+                        | b'~'
+                        | b'!'
+                        | b'$'
+                        | b'&'
+                        | b'\''
+                        | b'('
+                        | b')'
+                        | b'+'
+                        | b','
+                        | b'='
+                        | b':'
+                        | b'@'
+                )
+        };
+        if !text.bytes().all(legal) {
+            return Err(
+                "has a character that requests only carry percent-encoded; no rule can name such a path",
             );
         }
         Ok(())
@@ -114,21 +144,18 @@ impl Rule {
 /// The rule for a request, or `None`: exact paths come before prefixes, longer ones before shorter ones, and
 /// among equals the one that names the method.
 ///
-/// `target` is the `:path` of the request, its query included. Resource servers differ in how they read percent
-/// signs and path parameters (`;`), so the rule must be the same for the plain and for the decoded reading.
+/// `target` is the `:path` of the request, its query included. Resource servers differ in how they read percent signs,
+/// path parameters (`;`) and encoded question marks, and some decode twice, so every such reading must have the same rule.
 ///
 /// # Errors
 /// [`AmbiguousPath`] when they differ, and for what no client needs: encoded slashes and backslashes, double
-/// slashes, dot segments, fragments, control characters.
+/// slashes, dot segments, fragments, control characters, `%u` escapes, overlong UTF-8; each also when it is encoded twice.
 pub fn find<'a>(
     rules: &'a [Rule],
     method: &[u8],
     target: &[u8],
 ) -> Result<Option<&'a Rule>, AmbiguousPath> {
-    let path = match target.iter().position(|byte| *byte == b'?') {
-        Some(end) => target.split_at(end).0,
-        None => target,
-    };
+    let path = before(target, b'?');
     if is_plain(path) {
         return Ok(rule_for(rules, method, path));
     }
@@ -139,15 +166,35 @@ pub fn find<'a>(
     if !path.iter().any(|byte| matches!(byte, b'%' | b';')) {
         return Ok(rule);
     }
-    let decoded: Cow<'_, [u8]> = percent_decode(path).into();
-    let stripped = without_parameters(&decoded);
-    if refuses(&decoded) || refuses(&stripped) {
-        return Err(AmbiguousPath);
+    let mut layer = Cow::Borrowed(path);
+    for _ in 0..MAX_LAYERS {
+        let unquestioned = before(&layer, b'?');
+        for reading in [
+            Cow::Borrowed(layer.as_ref()),
+            Cow::Borrowed(unquestioned),
+            without_parameters(&layer),
+            without_parameters(unquestioned),
+        ] {
+            if refuses(&reading) || !same_rule(rule, rule_for(rules, method, &reading)) {
+                return Err(AmbiguousPath);
+            }
+        }
+        let decoded = match percent_decode(&layer).into() {
+            Cow::Borrowed(_) => return Ok(rule),
+            Cow::Owned(decoded) => decoded,
+        };
+        layer = Cow::Owned(decoded);
     }
-    let same = [decoded.as_ref(), &stripped, &without_parameters(path)]
-        .into_iter()
-        .all(|reading| same_rule(rule, rule_for(rules, method, reading)));
-    if same { Ok(rule) } else { Err(AmbiguousPath) }
+    Err(AmbiguousPath)
+}
+
+/// Layers of percent-encoding that are looked through: a path that a third decoding changes is refused.
+const MAX_LAYERS: usize = 3;
+
+/// What stands before the first such byte.
+fn before(text: &[u8], byte: u8) -> &[u8] {
+    let end = text.iter().position(|other| *other == byte);
+    text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
 fn same_rule(one: Option<&Rule>, other: Option<&Rule>) -> bool {
@@ -194,30 +241,36 @@ fn refuses(path: &[u8]) -> bool {
         }
     }
     let strange = |byte: &u8| matches!(byte, 0..=0x1f | 0x7f | b'\\' | b'#');
-    path.iter().any(strange) || has_encoded_separator(path)
+    path.iter().any(strange) || has_treacherous_bytes(path)
 }
 
-/// `%2f` and `%5c`, which some servers decode before they split the path, and `%25`, which hides another layer.
-fn has_encoded_separator(path: &[u8]) -> bool {
+/// `%2f` and `%5c`, which some servers decode before they split the path; `%00`; the escapes `%u002f` of some old servers;
+/// and overlong UTF-8, which decoders that do not check read as ASCII (RFC 3629 §10).
+fn has_treacherous_bytes(path: &[u8]) -> bool {
     path.windows(3).any(|window| {
         matches!(
             window,
-            [b'%', b'2', b'f' | b'F' | b'5'] | [b'%', b'5', b'c' | b'C'] | [b'%', b'0', b'0']
+            [b'%', b'2', b'f' | b'F'] | [b'%', b'5', b'c' | b'C'] | [b'%', b'0', b'0']
+        )
+    }) || path.windows(2).any(|window| {
+        matches!(
+            window,
+            [b'%', b'u' | b'U']
+                | [0xc0 | 0xc1, 0x80..=0xbf]
+                | [0xe0, 0x80..=0x9f]
+                | [0xf0, 0x80..=0x8f]
         )
     })
 }
 
 /// The path without the parameters of its segments (RFC 3986 §3.3).
-fn without_parameters(path: &[u8]) -> Vec<u8> {
-    path.split(|byte| *byte == b'/')
-        .map(|segment| {
-            segment
-                .split(|byte| *byte == b';')
-                .next()
-                .unwrap_or_default()
-        })
-        .collect::<Vec<_>>()
-        .join(&b'/')
+fn without_parameters(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path.contains(&b';') {
+        return Cow::Borrowed(path);
+    }
+    let segments = path.split(|byte| *byte == b'/');
+    let segments: Vec<&[u8]> = segments.map(|segment| before(segment, b';')).collect();
+    Cow::Owned(segments.join(&b'/'))
 }
 
 #[cfg(test)]
@@ -314,6 +367,18 @@ mod tests {
             "/public/x#/api",
             "/public/%00",
             "/public/%252e%252e/api",
+            "/public/%25252e%25252e/api",
+            "/public/%2525252541",
+            "/public/a%252fb",
+            "/public/a%255Cb",
+            "/public/%2500",
+            "/public/x%23/api",
+            "/public/x%2523/api",
+            "/public/%u002e%u002e/api",
+            "/public/%25u002e./api",
+            "/public/%c0%ae%c0%ae/api",
+            "/public/%e0%80%ae./api",
+            "/public/%f0%80%80%ae./api",
             "/public/%0a",
             "/public/\u{7f}",
             // Another rule once it is decoded or stripped of parameters.
@@ -322,6 +387,13 @@ mod tests {
             "/api/admin;x/y",
             "/public;x/y",
             "/%70ublic/x",
+            "/%2570ublic/x",
+            "/api/admin%3b/x",
+            // An exact rule's, for servers that look for the query after decoding.
+            "/api/admin/open%3f",
+            "/api/admin/open%3Fx=1",
+            "/api/admin/open%253fx=1",
+            "/api%3f/admin/open",
             "public/x",
             "",
             "http://host/public/x",
@@ -336,7 +408,13 @@ mod tests {
             "/api/caf%C3%A9",
             "/api/x;version=1",
             "/api/100%",
+            "/api/100%25",
+            "/api/100%25%20done",
+            "/api/a%2520b",
+            "/api/why%3f",
+            "/api/why%3F/because",
             "/api/a%20b",
+            "/api/%E2%82%AC",
         ] {
             assert_eq!(found("GET", target), Ok(Some("api".to_owned())), "{target}");
         }
@@ -345,16 +423,60 @@ mod tests {
     #[test]
     fn rules_that_could_never_match_are_refused() {
         for bad in [
-            "", "api", "/a//b", "/a/../b", "/a?b", "/a%20b", "/a;b", "/a#b",
+            "",
+            "api",
+            "/a//b",
+            "/a/../b",
+            "/a/.",
+            "/a?b",
+            "/a%20b",
+            "/a%7eb",
+            "/a;b",
+            "/a#b",
+            "/a b",
+            "/caf\u{e9}",
+            "/a/*",
+            "/a/{id}",
+            "/a\\b",
+            "/a\"b",
+            "/a\tb",
+            "https://host/a",
+            "*",
         ] {
             assert!(prefix(bad).check().is_err(), "{bad}");
+            assert!(PathPattern::Exact(bad.to_owned()).check().is_err(), "{bad}");
         }
-        for good in ["/", "/a", "/a/", "/.well-known/x"] {
+        for good in [
+            "/",
+            "/a",
+            "/a/",
+            "/.well-known/x",
+            "/a-b_c.d~e",
+            "/a:b@c",
+            "/(a)!$&'+,=",
+        ] {
             assert_eq!(prefix(good).check(), Ok(()), "{good}");
         }
     }
 
     proptest! {
+        /// However often a server decodes, and whatever it takes for the end of the path, it arrives at the same rule.
+        #[test]
+        fn decoding_never_changes_the_rule(path in "/(a|p|/|;|%2|%3|%5|[0-9a-f]){0,6}(api|public)?(/|%3f|%253f|%25|%61){0,4}(admin/open)?[%0-9a-fA-F]{0,6}") {
+            let rules = rules();
+            if let Ok(rule) = find(&rules, b"GET", path.as_bytes()) {
+                let mut reading = path.into_bytes();
+                for _ in 0..4 {
+                    for seen in [reading.as_slice(), before(&reading, b'?')] {
+                        for seen in [seen, &without_parameters(seen)] {
+                            prop_assert!(same_rule(rule, rule_for(&rules, b"GET", seen)));
+                        }
+                    }
+                    reading = percent_decode(&reading).collect();
+                }
+            }
+        }
+
         /// The quick look accepts nothing that the thorough one would question.
         #[test]
         fn a_plain_path_can_be_read_in_one_way_only(path in "[/a.%2;~#*\\\\]{0,12}") {

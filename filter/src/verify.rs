@@ -20,6 +20,8 @@ const LAST_DATE: u64 = 253_402_300_799;
 pub enum Refusal {
     /// Not a compact JWS with strict JSON parts.
     Malformed,
+    /// Longer than [`claims::jws::MAX_TOKEN_BYTES`].
+    TooLong,
     /// A `crit` header.
     Critical,
     /// `typ` is not `at+jwt`: a refresh token, an assertion, an identity token (RFC 8725 §3.11).
@@ -52,8 +54,9 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal, for metrics and tests.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
+        Self::TooLong,
         Self::Critical,
         Self::Type,
         Self::Algorithm,
@@ -75,6 +78,7 @@ impl Refusal {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
+            Self::TooLong => "too_long",
             Self::Critical => "critical",
             Self::Type => "type",
             Self::Algorithm => "algorithm",
@@ -97,6 +101,7 @@ impl Refusal {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Malformed => "The access token is not a signed JWT",
+            Self::TooLong => "The access token is longer than 16384 bytes",
             Self::Critical => "The access token has a crit header that is not understood",
             Self::Type => "The token is not an access token: its typ is not at+jwt",
             Self::Algorithm => "The access token is signed with an algorithm that is not accepted",
@@ -169,6 +174,7 @@ impl<'a> ParsedToken<'a> {
     ) -> Result<Self, Refusal> {
         let jws = CompactJws::parse(token).map_err(|error| match error {
             JwsError::Critical => Refusal::Critical,
+            JwsError::TooLong => Refusal::TooLong,
             _ => Refusal::Malformed,
         })?;
         let typ = jws.header.typ.as_deref().ok_or(Refusal::Type)?;

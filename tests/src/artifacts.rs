@@ -20,16 +20,21 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// Finds them: the token service beside the running program, the filter in the same target directory,
-    /// Envoy in `.cache`.
+    /// Envoy in `.cache`. The repository is the one around the current directory, or else around the program: what
+    /// cargo compiled in would name the old place of a checkout that was copied or moved with its target directory.
     ///
     /// # Errors
     /// When one is missing; the message says which command makes it.
     pub fn find() -> Result<Self> {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("the crate lies in the repository")?
-            .to_owned();
         let program = env::current_exe()?;
+        let repository = around(&env::current_dir()?)
+            .or_else(|| around(&program))
+            .with_context(|| {
+                let program = program.display();
+                format!(
+                    "no repository around the current directory or {program}: change to its folder"
+                )
+            })?;
         let mut programs = program.parent().context("a program lies in a directory")?;
         if programs.ends_with("deps") {
             programs = programs.parent().context("deps lies in a directory")?;
@@ -64,4 +69,14 @@ impl Artifacts {
         std::fs::create_dir_all(&scratch)?;
         Ok(scratch)
     }
+}
+
+/// The repository that `path` lies in.
+fn around(path: &Path) -> Option<PathBuf> {
+    let is_repository = |folder: &&Path| {
+        ["envoy/envoy.yaml", "demo/config.toml"]
+            .iter()
+            .all(|file| folder.join(file).is_file())
+    };
+    path.ancestors().find(is_repository).map(Path::to_owned)
 }

@@ -147,5 +147,49 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
             bail!("envoy.yaml: no line is marked {name}");
         }
     }
+    refuse_shared_ports(&mut lines)?;
     Ok(lines.join("\n") + "\n")
+}
+
+/// Lets no other Envoy listen at the ports of this one. By default Envoy allows that, for the sake of its own workers.
+fn refuse_shared_ports(lines: &mut Vec<String>) -> Result<()> {
+    let resources = lines.iter().position(|line| line == "static_resources:");
+    let mut position = resources.context("envoy.yaml: no static_resources")?;
+    while position + 1 < lines.len() {
+        if lines[position].trim() == "address:" && lines[position + 1].contains("# LISTEN_ADDRESS")
+        {
+            let indent = lines[position].len() - "address:".len();
+            let line = format!("{:indent$}enable_reuse_port: false", "");
+            lines.insert(position, line);
+            position += 1;
+        }
+        position += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_listener_shares_its_port() {
+        let artifacts = Artifacts {
+            repository: "..".into(),
+            token_service: "token-service".into(),
+            filter: "filter.wasm".into(),
+            envoy: "envoy".into(),
+        };
+        let template = include_str!("../../envoy/envoy.yaml");
+        let text = render(template, &artifacts, Ports::default()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut listeners = 0;
+        for (position, line) in lines.iter().enumerate() {
+            if line.contains("# LISTEN_ADDRESS") && !line.contains("ENVOY_ADMIN_PORT") {
+                assert_eq!(lines[position - 2], "      enable_reuse_port: false");
+                listeners += 1;
+            }
+        }
+        assert_eq!(listeners, 4);
+    }
 }

@@ -16,5 +16,5 @@ pub use chromedriver::Chromedriver;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
-pub use process::Process;
+pub use process::{Process, pace};
 pub use tour::Tour;

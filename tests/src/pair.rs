@@ -48,9 +48,10 @@ impl Pair {
     /// Starts both programs and waits until they answer.
     ///
     /// # Errors
-    /// When a part is not built, does not start or does not become healthy; with its log.
+    /// When a port is taken; when a part is not built, does not start or does not become healthy, with its log.
     pub fn start(setup: Setup) -> Result<Self> {
         let mut artifacts = Artifacts::find()?;
+        setup.ports.check_free(setup.early_access.is_some())?;
         let mut logs = tempfile::Builder::new()
             .prefix("pair-")
             .tempdir_in(artifacts.scratch()?)?;

@@ -1,10 +1,14 @@
 //! The ports of a pair.
 
 use std::env;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::num::NonZeroU16;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Where the parts of a pair listen, all on 127.0.0.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +64,8 @@ impl Ports {
         let port = |name: &str, default| match env::var(name) {
             Ok(text) => text
                 .parse()
-                .with_context(|| format!("{name}={text} is not a port number")),
+                .map(NonZeroU16::get)
+                .with_context(|| format!("{name}={text}: expected a port number from 1 to 65535")),
             Err(_) => Ok(default),
         };
         let default = Self::default();
@@ -77,6 +82,51 @@ impl Ports {
             public_ea: port("PUBLIC_EA_PORT", default.public_ea)?,
             internal_ea: port("INTERNAL_EA_PORT", default.internal_ea)?,
         })
+    }
+
+    /// Fails when a program listens at one of these ports, or two are the same. To be asked before anything starts:
+    /// two Envoys share a port without a word, and each gets some of the connections.
+    ///
+    /// # Errors
+    /// Each problem in a line, with the address and the environment variable that moves it.
+    pub(crate) fn check_free(&self, early_access: bool) -> Result<()> {
+        let mut named = vec![
+            ("LOBBY_PORT", self.lobby),
+            ("LOBBY_EA_PORT", self.lobby_ea),
+            ("LEGACY_PORT", self.legacy),
+            ("API_PORT", self.api),
+            ("ENVOY_ADMIN_PORT", self.envoy_admin),
+            ("PUBLIC_PORT", self.public),
+            ("INTERNAL_PORT", self.internal),
+        ];
+        if early_access {
+            named.extend([
+                ("PUBLIC_EA_PORT", self.public_ea),
+                ("INTERNAL_EA_PORT", self.internal_ea),
+            ]);
+        }
+        let mut problems = Vec::new();
+        for (position, (name, port)) in named.iter().enumerate() {
+            if let Some((other, _)) = named[..position].iter().find(|(_, other)| other == port) {
+                problems.push(format!(
+                    "{other} and {name} are both {port}: set one of them to another port"
+                ));
+                continue;
+            }
+            let Err(error) = TcpListener::bind(("127.0.0.1", *port)) else {
+                continue;
+            };
+            problems.push(match error.kind() {
+                ErrorKind::AddrInUse => format!(
+                    "127.0.0.1:{port} is in use: stop the program that listens there, or set {name} to a free port"
+                ),
+                _ => format!("127.0.0.1:{port}: {error}: set {name} to another port"),
+            });
+        }
+        if !problems.is_empty() {
+            bail!("{}", problems.join("\n"));
+        }
+        Ok(())
     }
 
     /// Ports that are free now and that no other pair of this process gets.
@@ -100,7 +150,8 @@ impl Ports {
     }
 }
 
-/// A port that is free now and that nobody else in this process gets.
+/// A port that is free now and that nobody else in this process gets, nor any other process that runs these tests: each
+/// locks a file for each port that it takes, until it ends.
 ///
 /// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
 /// so that no connection takes one between the look and its use.
@@ -119,6 +170,68 @@ pub fn free_port() -> Result<u16> {
             let offset = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
             FIRST + offset % COUNT
         })
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .find(|port| reserve(*port) && TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .context("no free port")
+}
+
+/// Whether this process may have the port. Where the lock file belongs to somebody else, the look at the port itself
+/// has to do.
+fn reserve(port: u16) -> bool {
+    static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+    let folder = env::temp_dir().join("token-pair-ports");
+    let file =
+        fs::create_dir_all(&folder).and_then(|()| File::create(folder.join(port.to_string())));
+    let Ok(file) = file else {
+        return true;
+    };
+    match file.try_lock() {
+        Ok(()) => {
+            if let Ok(mut reserved) = RESERVED.lock() {
+                reserved.push(file);
+            }
+            true
+        }
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_port_that_is_taken_or_named_twice_is_told() {
+        let free = Ports::free().unwrap();
+        free.check_free(true).unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let ports = Ports {
+            legacy: port,
+            internal_ea: port,
+            public: free.api,
+            ..free
+        };
+        let problems = ports.check_free(true).unwrap_err().to_string();
+        let problems: Vec<&str> = problems.lines().collect();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(problems[0].starts_with(&format!("127.0.0.1:{port} is in use: ")));
+        assert!(problems[0].ends_with("set LEGACY_PORT to a free port"));
+        assert!(problems[1].starts_with("API_PORT and PUBLIC_PORT are both "));
+        assert!(problems[2].starts_with("LEGACY_PORT and INTERNAL_EA_PORT are both "));
+    }
+
+    #[test]
+    fn a_port_is_taken_once() {
+        let port = free_port().unwrap();
+        let file = File::open(
+            env::temp_dir()
+                .join("token-pair-ports")
+                .join(port.to_string()),
+        )
+        .unwrap();
+        assert!(matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        assert_ne!(free_port().unwrap(), port);
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// How long a process may take to become ready: a debug build on a busy machine with two cores.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the command `"$@"` until its standard input ends, which it does however the harness ends: by a
 /// return, a panic or a signal. A line on it names the signal to send; otherwise it is TERM.
@@ -140,11 +140,11 @@ impl Drop for Process {
     }
 }
 
-/// The pause between two looks at a condition.
+/// The pause between two looks at a condition: whoever looks without one takes the processor from what is to happen.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one pause of the harness, between two looks at a condition of another process"
 )]
-pub(crate) fn pace() {
+pub fn pace() {
     std::thread::sleep(Duration::from_millis(20));
 }

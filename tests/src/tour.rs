@@ -1,7 +1,9 @@
 //! The README's tour, word for word: only the addresses are those of a pair.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +21,11 @@ pub struct Tour {
     pub lobby_ea: Option<String>,
     /// The address of the hosts of the legacy flow.
     pub legacy: Option<String>,
+    /// Whether the pair runs in the containers of `docker-compose.yml`: where the README shows a command for them, in a
+    /// block marked `sh`, it takes the place of the one before it.
+    pub in_containers: bool,
+    /// A folder of programs that go before those of the system.
+    pub programs: Option<PathBuf>,
 }
 
 /// A command block of the tour, and what the README shows of its output.
@@ -26,6 +33,7 @@ pub struct Tour {
 struct Step {
     section: String,
     commands: String,
+    in_containers: String,
     shown: String,
 }
 
@@ -57,10 +65,18 @@ impl Tour {
         let ends = format!("\necho; echo '{SEPARATOR}'\n");
         let script: String = steps
             .iter()
-            .map(|step| format!("{}{ends}", step.commands))
+            .map(|step| format!("{}{ends}", self.commands(step)))
             .collect();
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &self.here(&script)])
+        let path = env::var_os("PATH").unwrap_or_default();
+        let programs = self.programs.iter().cloned().chain(env::split_paths(&path));
+        // Some steps wait for something.
+        let output = Command::new("timeout")
+            .args(["600", "bash", "-euo", "pipefail", "-c", &self.here(&script)])
+            .env("PATH", env::join_paths(programs)?)
+            .env(
+                "COMPOSE_FILE",
+                artifacts.repository.join("docker-compose.yml"),
+            )
             .current_dir(folder.path())
             .output()?;
         let text = String::from_utf8(output.stdout)?.replace('\r', "");
@@ -71,10 +87,18 @@ impl Tour {
             ensure!(
                 step.shown.contains("\"error\"") || !output.contains("\"error\""),
                 "{}\n{output}",
-                step.commands
+                self.commands(step)
             );
         }
         Ok(steps.len())
+    }
+
+    fn commands<'s>(&self, step: &'s Step) -> &'s str {
+        if self.in_containers && !step.in_containers.is_empty() {
+            &step.in_containers
+        } else {
+            &step.commands
+        }
     }
 
     /// The text with the addresses of this pair.
@@ -136,10 +160,10 @@ fn steps(readme: &str) -> Result<Vec<Step>> {
                 let step = steps
                     .last_mut()
                     .context("README.md: output before commands")?;
-                let text = if kind == "bash" {
-                    &mut step.commands
-                } else {
-                    &mut step.shown
+                let text = match kind {
+                    "bash" => &mut step.commands,
+                    "sh" => &mut step.in_containers,
+                    _ => &mut step.shown,
                 };
                 text.push_str(line);
                 text.push('\n');

@@ -1,8 +1,8 @@
 //! The authorization endpoint and the sign-in (spec §4.1, §7.1; D-4, D-5, D-7, D-8, D-9, D-13, D-17).
 
-use std::time::{Duration, UNIX_EPOCH};
-
-use crate::support::{Browser, Form, INSTALLED, Pkce, WEB, answer, form_body, get, lobby, now};
+use crate::support::{
+    Browser, Form, INSTALLED, Pkce, WEB, answer, form_body, get, lasting_code, lobby, wrong_code,
+};
 
 fn ada(browser: &Browser, page: &crate::support::Reply) -> crate::support::Reply {
     browser.sign_in(page, "ada@example.com", "demo-password-of-ada")
@@ -154,6 +154,9 @@ fn a_wrong_password_and_an_unknown_user_get_the_same_page() {
     assert!(wrong.contains("Username or password is wrong"));
 }
 
+/// Of Joan's authenticator app.
+const TOTP_SECRET: &str = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
+
 /// Checklist row 56.
 #[test]
 fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
@@ -168,10 +171,10 @@ fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
         Form::of(&browser.authorize(&web_request())).fields,
         ["code"]
     );
-    let wrong = browser.submit(&form, &[("code", "000000")]);
+    let wrong = browser.submit(&form, &[("code", &wrong_code(TOTP_SECRET))]);
     assert_eq!(wrong.status, 403);
 
-    let code = totp(now());
+    let code = lasting_code(TOTP_SECRET);
     let done = browser.follow(&browser.submit(&form, &[("code", &code)]));
     let answer = answer(&done, WEB.redirect_uri);
     let tokens = WEB.exchange(&lobby(), parameter(&answer, "code").unwrap(), None);
@@ -187,13 +190,6 @@ fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
     let replayed = thief.submit(&Form::of(&second), &[("code", &code)]);
     assert_eq!(replayed.status, 403);
     assert!(replayed.body.contains("has been used"));
-}
-
-fn totp(now: u64) -> String {
-    let secret = totp_rs::Secret::try_from_base32("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP").unwrap();
-    let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
-    assert!(UNIX_EPOCH + Duration::from_secs(now) > UNIX_EPOCH);
-    totp.generate(now).to_string()
 }
 
 /// Checklist row 2, D-5.

@@ -126,9 +126,13 @@ impl Run {
 }
 
 fn killed_again_and_again(changes: &[(&str, &str)]) {
-    // The one who repeats a request after a kill is not a thief, however slow this machine starts services.
-    let grace = ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m");
-    let mut pair = OwnPair::start(&[&[grace], changes].concat());
+    // The one who repeats a request after a kill is not a thief, and a code waits for its client, however slow this
+    // machine starts services.
+    let patient = [
+        ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+        ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "5m"),
+    ];
+    let mut pair = OwnPair::start(&[&patient, changes].concat());
     let run = Run {
         lobby: pair.pair.lobby_url(),
         answered: Arc::default(),

@@ -1,17 +1,58 @@
 //! The README's tour.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use tempfile::TempDir;
 use tests::Tour;
 
 use crate::support::{api, lobby, lobby_ea, pair};
 
-#[test]
-fn the_tour_works_as_printed() {
-    let tour = Tour {
+fn tour() -> Tour {
+    Tour {
         api: api(),
         lobby: lobby(),
         lobby_ea: Some(lobby_ea()),
         legacy: Some(pair().legacy_url()),
+        in_containers: false,
+        programs: None,
+    }
+}
+
+#[test]
+fn the_tour_works_as_printed() {
+    let steps = tour().go(pair().artifacts()).unwrap();
+    assert!(steps >= 10, "{steps} steps");
+}
+
+/// Runs what the README runs in a container.
+const STAND_IN: &str = r#"#!/usr/bin/env bash
+[ "${*:1:5}" = 'compose exec -T token-service token-service' ] || exit 64
+shift 5
+exec 'PROGRAM' "${@/#\/etc\/token-service/DEMO}"
+"#;
+
+/// What the README has for containers, by a stand-in for docker: it runs the same program, and finds the demo where
+/// docker-compose.yml mounts it.
+#[test]
+fn the_tour_works_in_containers_as_printed() {
+    let artifacts = pair().artifacts();
+    let compose = fs::read_to_string(artifacts.repository.join("docker-compose.yml")).unwrap();
+    assert!(compose.contains("- ./demo:/etc/token-service:ro"));
+    let programs = TempDir::new().unwrap();
+    let docker = programs.path().join("docker");
+    let script = STAND_IN
+        .replace("PROGRAM", &artifacts.token_service.display().to_string())
+        .replace(
+            "DEMO",
+            &artifacts.repository.join("demo").display().to_string(),
+        );
+    fs::write(&docker, script).unwrap();
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    let tour = Tour {
+        in_containers: true,
+        programs: Some(programs.path().to_owned()),
+        ..tour()
     };
-    let steps = tour.go(pair().artifacts()).unwrap();
-    assert!(steps >= 9, "{steps} steps");
+    tour.go(artifacts).unwrap();
 }

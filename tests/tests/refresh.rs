@@ -1,5 +1,6 @@
 //! Refresh tokens (spec §3, §4.2 rule 1; D-3).
 
+use crate::api::until;
 use crate::support::{Browser, Client, INSTALLED, OwnPair, Pkce, WEB, lobby};
 use crate::token::{assert_tokens, claims};
 
@@ -50,9 +51,7 @@ fn rfc9700_s4_14_2_reuse_after_the_grace_ends_the_grant_and_no_other() {
     let next = WEB.refresh(&lobby, &stolen).text("refresh_token");
     // The grace includes its last second: the reuse must fall into a later one.
     let used_at = crate::support::now();
-    while crate::support::now() <= used_at + 1 {
-        std::thread::yield_now();
-    }
+    until("the grace is over", || crate::support::now() > used_at + 1);
     WEB.refresh(&lobby, &stolen)
         .assert_error(400, "invalid_grant");
     WEB.refresh(&lobby, &next)

@@ -226,14 +226,16 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     const CONNECTIONS: usize = 2 * CLIENTS;
     let mut set = Replicated::start();
     let lobby = set.pair.pair.lobby_url();
-    let (answered, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let clients: Vec<Load> = (0..CLIENTS)
-        .map(|_| {
+    let answered: Vec<Arc<AtomicUsize>> = (0..CLIENTS).map(|_| Arc::default()).collect();
+    let failed = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<Load> = answered
+        .iter()
+        .map(|answered| {
             let code = Browser::new(&lobby).code_for(&WEB, None);
             let tokens = WEB.exchange(&lobby, &code, None);
             let live = std::sync::Mutex::new(tokens.text("refresh_token"));
             let (lobby, live) = (lobby.clone(), Arc::new(live));
-            let (answered, failed) = (Arc::clone(&answered), Arc::clone(&failed));
+            let (answered, failed) = (Arc::clone(answered), Arc::clone(&failed));
             Load::start(1, move || {
                 let mut live = live.lock().unwrap();
                 let reply = WEB.refresh(&lobby, &live);
@@ -247,13 +249,19 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
             })
         })
         .collect();
+    // Of each client: what it was doing before is over then.
     let more = |count: usize| {
-        let goal = answered.load(Ordering::SeqCst) + count;
+        let so_far = || {
+            answered
+                .iter()
+                .map(|answered| answered.load(Ordering::SeqCst))
+        };
+        let goals: Vec<usize> = so_far().map(|answers| answers + count).collect();
         until("the load goes on", || {
-            answered.load(Ordering::SeqCst) >= goal
+            so_far().zip(&goals).all(|(answers, goal)| answers >= *goal)
         });
     };
-    more(60);
+    more(15);
     for service in set.internal() {
         let metrics = get(&format!("{service}/metrics"), &[]).body;
         assert!(
@@ -262,12 +270,12 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
         );
     }
     set.pair.pair.kill_replica().unwrap();
-    more(50);
+    more(12);
     let in_flight = failed.load(Ordering::SeqCst);
     assert!(in_flight <= CONNECTIONS, "{in_flight} requests failed");
-    more(100);
+    more(25);
     set.pair.pair.start_replica().unwrap();
-    more(100);
+    more(25);
     for client in clients {
         client.stop();
     }

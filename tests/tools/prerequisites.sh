@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Checks what the build needs of the machine. Installs the toolchain of rust-toolchain.toml when it is
-# missing, and on Debian the packages of a C compiler and of Python's venv; with the argument `tests` also
+# Checks what the build needs of the machine. Installs the toolchain of rust-toolchain.toml and the crates of Cargo.lock
+# when they are missing, and on Debian the packages of a C compiler and of Python's venv; with the argument `tests` also
 # those of what they start: PostgreSQL, Chromium and its WebDriver server. Quick when all is there.
+#
+# BUILDS, when set, is the program that make is about to build: without it, this is the first run, and takes its time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,24 +21,42 @@ package() {
     if ! command -v apt-get >/dev/null || ! command -v "${as_root[0]:-apt-get}" >/dev/null; then
         fail "install what the packages $* of Debian provide"
     fi
-    echo "== installing $* with apt"
-    "${as_root[@]}" apt-get update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
+    # Lists that cannot be renewed may still do.
+    tests/tools/install.sh "$* (with apt, on this system)" 'the Debian mirror' \
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
+        'apt-get -o Acquire::Retries=0 update; apt-get -o Acquire::Retries=0 install --yes --no-install-recommends "$@"' \
+        package "$@"
 }
 
 command -v rustup >/dev/null || fail 'rustup (https://rustup.rs)'
 command -v python3 >/dev/null || fail 'Python 3.9 or newer'
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || fail "Python 3.9 or newer; $(python3 --version) is here"
+
+channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+if [ -n "${BUILDS:-}" ] && [ ! -x "$BUILDS" ]; then
+    cat <<EOF
+== This is the first run: it takes about eight minutes on two cores, most of them for compilation. Later runs start
+   in seconds.
+   What is missing is installed: Rust $channel (rustup, in ${RUSTUP_HOME:-$HOME/.rustup}), a C compiler and
+   python3-venv (apt, on this system), crates ($cargo_home), and all else in .cache/ and target/ of this folder.
+EOF
+fi
+
 command -v cc >/dev/null || package gcc libc6-dev
 python3 -c 'import ensurepip' 2>/dev/null || package python3-venv
 
-channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
 if ! rustup "+$channel" target list --installed 2>/dev/null | grep --quiet '^wasm32-wasip1$' \
     || ! cargo "+$channel" clippy --version >/dev/null 2>&1 \
     || ! cargo "+$channel" fmt --version >/dev/null 2>&1; then
-    echo "== installing Rust $channel with rustup"
-    rustup toolchain install "$channel" --profile minimal \
+    tests/tools/install.sh "Rust $channel (with rustup)" static.rust-lang.org \
+        env RUSTUP_MAX_RETRIES=0 rustup toolchain install "$channel" --profile minimal \
         --component clippy --component rustfmt --target wasm32-wasip1
+fi
+host=$(rustc -vV | sed -n 's/^host: //p')
+fetch=(cargo fetch --locked --target "$host" --target wasm32-wasip1)
+if ! "${fetch[@]}" --offline >/dev/null 2>&1; then
+    tests/tools/install.sh "the crates of Cargo.lock (in $cargo_home)" crates.io env CARGO_NET_RETRY=0 "${fetch[@]}"
 fi
 if [ "${1:-}" = tests ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql

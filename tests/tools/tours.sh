@@ -2,6 +2,6 @@
 # Goes through the README's tour at both pairs of docker-compose.yml, which run with the profile `replicas`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for pair in '' replicas; do
-    cargo run --quiet --locked --package tests --bin tour -- ${pair:+"$pair"}
+for pair in containers replicas; do
+    cargo run --quiet --locked --package tests --bin tour -- "$pair"
 done

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -160,6 +161,7 @@ impl fmt::Display for InvalidDocument {
 enum Value {
     Text(String),
     Flag(bool),
+    Whole(i64),
     List(Vec<Entry>),
     Table(Table),
     /// A TOML type that no key takes.
@@ -171,6 +173,7 @@ impl Value {
         match self {
             Self::Text(_) => "a string",
             Self::Flag(_) => "a boolean",
+            Self::Whole(_) => "an integer",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
             Self::Other(name) => name,
@@ -387,7 +390,7 @@ impl SourceFile {
         let value = match value.take() {
             ValueInner::String(text) => Value::Text(text.into_owned()),
             ValueInner::Boolean(flag) => Value::Flag(flag),
-            ValueInner::Integer(_) => Value::Other("an integer"),
+            ValueInner::Integer(number) => Value::Whole(number),
             ValueInner::Float(_) => Value::Other("a float"),
             ValueInner::Table(table) => Value::Table(self.table(table, place.clone())),
             ValueInner::Array(list) => Value::List(
@@ -512,6 +515,27 @@ impl<'p> Section<'p> {
             }
         };
         Some(Located { value, place })
+    }
+
+    /// The whole number at `key`, 1 to 4294967295.
+    pub fn positive(&mut self, key: &'static str) -> Option<Located<NonZeroU32>> {
+        let Entry { place, value } = self.take(key)?;
+        let number = match (&value, &place) {
+            (Value::Whole(number), _) => u32::try_from(*number).ok(),
+            (Value::Text(text), Place::Variable(_)) => text.parse().ok(),
+            (other, _) => {
+                self.wrong_type(&place, key, "an integer", other);
+                return None;
+            }
+        };
+        let number = number.and_then(NonZeroU32::new);
+        if number.is_none() {
+            self.report(
+                &place,
+                format!("{key}: must be a whole number from 1 to {}", u32::MAX),
+            );
+        }
+        number.map(|value| Located { value, place })
     }
 
     /// The list of texts at `key`; separated by commas in a variable.

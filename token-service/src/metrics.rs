@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::clock::Timestamp;
+use crate::feed::FeedMetrics;
 use crate::oauth::grants::GrantType;
 use crate::output;
 use crate::service::Service;
@@ -83,6 +84,8 @@ pub struct Metrics {
     users: Gauge,
     /// Seconds since 1970 of the start.
     start: Gauge,
+    feed: FeedMetrics,
+    revocations_refused: Counter,
 }
 
 impl Metrics {
@@ -123,6 +126,8 @@ impl Metrics {
             clients: Gauge::default(),
             users: Gauge::default(),
             start: Gauge::default(),
+            feed: FeedMetrics::default(),
+            revocations_refused: Counter::default(),
         };
         metrics
             .start
@@ -132,7 +137,24 @@ impl Metrics {
         metrics
     }
 
+    /// A client revokes too often.
+    pub fn revocation_refused(&self) {
+        self.revocations_refused.inc();
+    }
+
+    /// What is counted about the revocation feed.
+    #[must_use]
+    pub const fn feed(&self) -> &FeedMetrics {
+        &self.feed
+    }
+
     fn register(&self, registry: &mut Registry) {
+        self.feed.register(registry);
+        registry.register(
+            "revocations_refused",
+            "Revocations refused because their client revokes too often",
+            self.revocations_refused.clone(),
+        );
         registry.register(
             "http_requests",
             "Requests by route, method and status",
@@ -197,8 +219,8 @@ impl Metrics {
         );
     }
 
-    /// A request was answered.
-    pub fn answered(&self, route: Route, status: u16, took: Duration) {
+    /// A request was answered. `took` is `None` for one that waited for something to happen.
+    pub fn answered(&self, route: Route, status: u16, took: Option<Duration>) {
         self.requests
             .get_or_create(&Answer {
                 route: route.route.clone(),
@@ -206,9 +228,11 @@ impl Metrics {
                 status,
             })
             .inc();
-        self.durations
-            .get_or_create(&route)
-            .observe(took.as_secs_f64());
+        if let Some(took) = took {
+            self.durations
+                .get_or_create(&route)
+                .observe(took.as_secs_f64());
+        }
     }
 
     /// A token request had this outcome: `ok`, or its error code.

@@ -11,6 +11,8 @@ use crate::audit::{AuditLog, Entry, Origin};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::feed::RevocationFeed;
+use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
 use crate::oauth::Context;
 use crate::random::Random;
@@ -37,6 +39,10 @@ pub struct Service {
     pub audit: AuditLog,
     /// How often, for operators.
     pub metrics: Metrics,
+    /// How often clients may revoke.
+    pub revocation_limit: RevocationLimit,
+    /// What gateways read of revocations.
+    pub feed: RevocationFeed,
     admin_token: Digest,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
@@ -69,8 +75,15 @@ impl Service {
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
         let metrics = Metrics::new(&*store, clock.now());
+        let feed = RevocationFeed::new(
+            Arc::clone(&store),
+            config.issuer.clone(),
+            metrics.feed().clone(),
+        );
         Ok(Self {
+            revocation_limit: RevocationLimit::new(&config.limits),
             config,
+            feed,
             audit,
             metrics,
             admin_token,
@@ -165,6 +178,7 @@ impl Service {
     /// From now on the service says that it is not ready, and asks clients to use another connection next time.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Release);
+        self.feed.end();
     }
 
     /// Whether the service is about to stop.
@@ -182,6 +196,7 @@ impl Service {
             store: &*self.store,
             keys,
             identity_tokens: &self.identity_tokens,
+            encryption_key: &self.encryption_key,
             random: &*self.random,
             now: self.clock.now(),
         }

@@ -43,7 +43,8 @@ pub async fn run(service: Arc<Service>) {
         sweep_on_and_on(&service),
         write_audit_log(&service),
         tell_of_left_out(&service),
-        warn_of_certificates(&service)
+        warn_of_certificates(&service),
+        service.feed.follow()
     );
 }
 
@@ -132,6 +133,7 @@ async fn sweep_on_and_on(service: &Service) {
     loop {
         ticks.tick().await;
         sweep(service).await;
+        service.revocation_limit.forget_idle();
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use claims::Algorithm;
 use serde_json::Value;
 
+use crate::authorization::is_token_byte;
 use crate::forward::{ForwardedHeader, ListForm};
 use crate::keys::KeySet;
 use crate::rules::{Access, PathPattern, Rule};
@@ -29,6 +30,8 @@ pub struct Config {
     pub clock_skew_seconds: u64,
     /// Verified tokens that are remembered at most, in each VM.
     pub token_cache_entries: usize,
+    /// Bytes that they take at most, in each VM.
+    pub token_cache_bytes: usize,
     /// `realm` of the challenges.
     pub realm: String,
     /// Protected resource metadata (RFC 9728), answered by the filter itself.
@@ -52,6 +55,8 @@ pub struct IssuerConfig {
     pub revocations: Option<RevocationSource>,
     /// Algorithms that its tokens may use.
     pub algorithms: BTreeSet<Algorithm>,
+    /// Whether clients find its metadata at its name (RFC 8414), so that the metadata of the resource may name it.
+    pub authorization_server: bool,
 }
 
 /// Where keys come from.
@@ -101,10 +106,11 @@ pub struct Endpoint {
     pub path: String,
 }
 
-/// RFC 9728.
+/// What RFC 9728 has clients learn about the resource server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedResource {
-    /// The resource identifier: an https URL without fragment.
+    /// The resource identifier: a URL of origin and path. The path is one that a request can have, so that the metadata can
+    /// be reached.
     pub resource: String,
     /// Scopes that clients may need.
     pub scopes_supported: Vec<String>,
@@ -116,6 +122,9 @@ const DEFAULT_STALENESS_SECONDS: u64 = 60;
 const DEFAULT_SKEW_SECONDS: u64 = 5;
 const DEFAULT_CACHE_ENTRIES: u64 = 10_000;
 const MAX_CACHE_ENTRIES: u64 = 1_000_000;
+const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
+/// A quarter of what a VM can address.
+const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 const DAY: u64 = 24 * 60 * 60;
 
 impl Config {
@@ -140,6 +149,9 @@ impl Config {
             token_cache_entries: root
                 .number("token_cache_entries", 0..=MAX_CACHE_ENTRIES)
                 .unwrap_or(DEFAULT_CACHE_ENTRIES) as usize,
+            token_cache_bytes: root
+                .number("token_cache_bytes", 0..=MAX_CACHE_BYTES)
+                .unwrap_or(DEFAULT_CACHE_BYTES) as usize,
             realm: realm(&mut root),
             protected_resource: protected_resource(&mut root),
             access_log_state: root.flag("access_log_state").unwrap_or(false),
@@ -167,12 +179,17 @@ fn issuers(root: &mut Object<'_>) -> Vec<IssuerConfig> {
             object.problem("issuer", "is there twice");
         }
         let audiences = object.texts("audiences");
-        if audiences.as_ref().is_none_or(Vec::is_empty) {
-            object.problem("audiences", "needs at least one audience");
+        let no_audience = audiences.as_ref().is_none_or(Vec::is_empty);
+        if no_audience || audiences.iter().flatten().any(String::is_empty) {
+            object.problem(
+                "audiences",
+                "needs at least one audience, and none that is empty",
+            );
         }
         let algorithms = algorithms(&mut object);
         let keys = keys(&mut object, &algorithms);
         let revocations = object.object("revocations", revocations);
+        let authorization_server = object.flag("authorization_server").unwrap_or(true);
         object.finish();
         issuers.extend(issuer.zip(keys).map(|(issuer, keys)| IssuerConfig {
             issuer,
@@ -180,6 +197,7 @@ fn issuers(root: &mut Object<'_>) -> Vec<IssuerConfig> {
             keys,
             revocations: revocations.flatten(),
             algorithms,
+            authorization_server,
         }));
     });
     if is_empty {
@@ -211,9 +229,9 @@ fn keys(object: &mut Object<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<Key
         .object("jwks", |jwks| {
             if jwks.has("keys") {
                 let list = jwks.take("keys")?;
-                let (keys, skipped) = KeySet::of_values(&list, algorithms);
-                for problem in skipped {
-                    jwks.problem("keys", &problem);
+                let (keys, skipped) = KeySet::of_values(&list, algorithms, &KeySet::default());
+                if skipped.count > 0 {
+                    jwks.problem("keys", &skipped.line());
                 }
                 if keys.is_empty() {
                     jwks.problem("keys", "holds no usable key");
@@ -235,8 +253,16 @@ fn endpoint(object: &mut Object<'_>) -> Option<Endpoint> {
     let cluster = object.required_text("cluster");
     let authority = object.text("authority");
     let path = object.required_text("path");
-    if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-        object.problem("path", "must start with a slash");
+    let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    if let Some(path) = &path {
+        if !path.starts_with('/') {
+            object.problem("path", "must start with a slash");
+        } else if !path.bytes().all(legal) {
+            object.problem(
+                "path",
+                "must be printable ASCII without spaces and fragment",
+            );
+        }
     }
     let cluster = cluster?;
     Some(Endpoint {
@@ -293,11 +319,13 @@ fn rules(root: &mut Object<'_>) -> Vec<Rule> {
         if methods.as_ref().is_some_and(Vec::is_empty) {
             object.problem("methods", "needs at least one method, or leave it out");
         }
+        for method in methods.iter().flatten() {
+            if let Err(why) = check_method(method) {
+                object.problem("methods", &why);
+            }
+        }
         let scopes = object.texts("scopes").unwrap_or_default();
-        if scopes
-            .iter()
-            .any(|scope| scope.is_empty() || !scope.bytes().all(is_scope_byte))
-        {
+        if !scopes.iter().all(|scope| is_scope(scope)) {
             object.problem("scopes", "has something that is no scope token");
         }
         let access = match object.text("access").as_deref() {
@@ -335,6 +363,26 @@ fn rules(root: &mut Object<'_>) -> Vec<Rule> {
     rules
 }
 
+/// Methods are compared byte for byte (RFC 9110 §9.1), and a rule whose method no request has leaves those requests to
+/// another rule: a typing error must not open a path.
+fn check_method(method: &str) -> Result<(), String> {
+    if method.is_empty() || !method.bytes().all(is_token_byte) {
+        let trimmed = method.trim().to_ascii_uppercase();
+        let hint = match !trimmed.is_empty() && trimmed.bytes().all(is_token_byte) {
+            true => format!("; did you mean \"{trimmed}\"?"),
+            false => String::new(),
+        };
+        return Err(format!("{method:?} is no HTTP method{hint}"));
+    }
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let upper = method.to_ascii_uppercase();
+        return Err(format!(
+            "{method:?} is not in upper case, and methods are case-sensitive; did you mean {upper:?}?"
+        ));
+    }
+    Ok(())
+}
+
 fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
     let mut headers = Vec::new();
     root.object("forward", |object| {
@@ -343,7 +391,7 @@ fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
                 object.problem(&name, why);
             }
             let form = match object.take(&name) {
-                Some(Value::String(claim)) => Some((claim, ListForm::Comma)),
+                Some(Value::String(claim)) if !claim.is_empty() => Some((claim, ListForm::Comma)),
                 Some(Value::Object(members)) => object.within(&name, members, |object| {
                     let claim = object.required_text("claim");
                     let form = match object.text("lists").as_deref() {
@@ -420,17 +468,41 @@ fn realm(root: &mut Object<'_>) -> String {
 fn protected_resource(root: &mut Object<'_>) -> Option<ProtectedResource> {
     root.object("protected_resource", |object| {
         let resource = object.required_text("resource")?;
-        let is_url = resource.starts_with("https://") || resource.starts_with("http://");
-        let quotable = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'#');
-        if !is_url || !resource.bytes().all(quotable) {
-            object.problem("resource", "must be a URL without fragment");
+        if let Err(why) = check_resource(&resource) {
+            object.problem("resource", why);
+        }
+        let scopes_supported = object.texts("scopes_supported").unwrap_or_default();
+        if !scopes_supported.iter().all(|scope| is_scope(scope)) {
+            object.problem("scopes_supported", "has something that is no scope token");
         }
         Some(ProtectedResource {
             resource,
-            scopes_supported: object.texts("scopes_supported").unwrap_or_default(),
+            scopes_supported,
         })
     })
     .flatten()
+}
+
+/// RFC 9728 §3.1 derives the address of the metadata from the identifier: a request can only have that address if the
+/// identifier's path is one that a rule could name.
+fn check_resource(resource: &str) -> Result<(), &'static str> {
+    let rest = resource
+        .strip_prefix("https://")
+        .or_else(|| resource.strip_prefix("http://"))
+        .ok_or("must be a URL that starts with https:// or http://")?;
+    let (authority, path) = match rest.split_once('/') {
+        Some((authority, path)) => (authority, Some(format!("/{path}"))),
+        None => (rest, None),
+    };
+    let legal = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+    };
+    if authority.is_empty() || !authority.bytes().all(legal) {
+        return Err(
+            "must be a URL with a host, and an optional port and path: no user, query or fragment",
+        );
+    }
+    path.map_or(Ok(()), |path| PathPattern::Exact(path).check())
 }
 
 /// Two headers that differ only in `-` and `_` are one to many servers, and the same is stripped for both.
@@ -442,8 +514,10 @@ fn check_headers(root: &mut Object<'_>, config: &Config) {
     }
 }
 
-const fn is_scope_byte(byte: u8) -> bool {
-    matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e)
+/// RFC 6749 §3.3, `scope-token`.
+fn is_scope(text: &str) -> bool {
+    let legal = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.bytes().all(legal)
 }
 
 #[cfg(test)]

@@ -102,6 +102,103 @@ fn every_problem_is_named_with_its_path() {
     }
 }
 
+/// The example with one change that makes it bad: `place` is the JSON pointer of what changes.
+#[track_caller]
+fn assert_refused(place: &str, value: Value, expected: &str) {
+    let mut config = example();
+    config["protected_resource"] = json!({"resource": "https://api.example.com"});
+    *config.pointer_mut(place).unwrap() = value.clone();
+    let problems = problems(&config);
+    let [problem] = problems.as_slice() else {
+        panic!("{place} = {value}: {problems:?}");
+    };
+    assert!(problem.contains(expected), "{place} = {value}: {problem}");
+}
+
+/// What would never match, or never be reached, is a typing error that could open a path or close it for all.
+#[test]
+fn what_can_have_no_effect_is_refused() {
+    for (method, hint) in [
+        ("post", "did you mean \"POST\"?"),
+        ("Post", "did you mean \"POST\"?"),
+        ("purge", "did you mean \"PURGE\"?"),
+        (" POST", "did you mean \"POST\"?"),
+        ("PO ST", "is no HTTP method"),
+        ("POST,PUT", "is no HTTP method"),
+        ("", "is no HTTP method"),
+        ("POST\n", "did you mean \"POST\"?"),
+        ("P\u{d6}ST", "is no HTTP method"),
+    ] {
+        assert_refused("/rules/1/methods", json!(["PUT", method]), hint);
+    }
+    for audiences in [json!([""]), json!(["https://api.example.com", ""])] {
+        assert_refused("/issuers/0/audiences", audiences, "none that is empty");
+    }
+    assert_refused("/forward/x-user-id", json!(""), "is the name of a claim");
+    for path in [
+        "/api/*",
+        "/api/{id}",
+        "/a b",
+        "/caf\u{e9}",
+        "/a%7eb",
+        "/a/../b",
+    ] {
+        assert_refused(
+            "/rules/1/path_prefix",
+            json!(path),
+            "rules[1].path_prefix: ",
+        );
+    }
+    for path in ["/auth/jwks#x", "/auth/a b", "/caf\u{e9}"] {
+        assert_refused("/issuers/0/jwks/path", json!(path), "printable ASCII");
+    }
+}
+
+/// RFC 9728 §3.1: where the metadata would be, no request could ask for it.
+#[test]
+fn a_resource_whose_metadata_cannot_be_reached_is_refused() {
+    for resource in [
+        "api.example.com",
+        "ftp://api.example.com",
+        "https://",
+        "https:///v1",
+        "https://api.example.com?x=1",
+        "https://api.example.com/v1?x=1",
+        "https://api.example.com/v1#x",
+        "https://user@api.example.com",
+        "https://api.example.com/a//b",
+        "https://api.example.com/a/../b",
+        "https://api.example.com/a%20b",
+        "https://api.example.com/a b",
+        "https://api.example.com/a;b",
+        "https://api example.com",
+    ] {
+        assert_refused(
+            "/protected_resource/resource",
+            json!(resource),
+            "protected_resource.resource: ",
+        );
+    }
+    for resource in [
+        "https://api.example.com",
+        "https://api.example.com/",
+        "https://api.example.com:8443/v1/",
+        "http://127.0.0.1:8080",
+        "http://[::1]:8080/a/b.c",
+    ] {
+        let mut config = example();
+        config["protected_resource"] = json!({"resource": resource, "scopes_supported": ["a"]});
+        assert_eq!(problems(&config), Vec::<String>::new(), "{resource}");
+    }
+}
+
+#[test]
+fn methods_of_any_name_are_good_in_upper_case() {
+    let mut config = example();
+    config["rules"][1]["methods"] = json!(["GET", "PROPFIND", "M-SEARCH", "VERSION-CONTROL"]);
+    assert_eq!(problems(&config), Vec::<String>::new());
+}
+
 #[test]
 fn what_is_missing_is_named() {
     assert_eq!(
@@ -136,6 +233,8 @@ fn defaults() {
     });
     let config = Config::parse(config.to_string().as_bytes()).unwrap();
     assert!(config.forward_authorization && !config.report_only);
+    assert!(config.issuers[0].authorization_server);
+    assert_eq!(config.token_cache_bytes, 64 * 1024 * 1024);
     assert_eq!(
         (config.realm.as_str(), config.clock_skew_seconds),
         ("api", 5)

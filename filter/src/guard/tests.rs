@@ -433,6 +433,145 @@ fn rfc9728_metadata_is_answered_and_pointed_to() {
     );
 }
 
+/// The answer to a request for the metadata of `resource`, with two issuers of which one has no metadata of its own.
+fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
+    let mut config = fixtures::config();
+    let mut other = config["issuers"][0].clone();
+    other["issuer"] = json!("https://legacy.example.com");
+    other["authorization_server"] = json!(false);
+    config["issuers"].as_array_mut().unwrap().push(other);
+    config["protected_resource"] = json!({ "resource": resource });
+    let mut guard = guard(&config);
+    let request = Request {
+        method: method.as_bytes(),
+        target: target.as_bytes(),
+        authorization: &[],
+    };
+    let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
+    match outcome.decision {
+        Decision::Answer(answer) => Some(answer),
+        _ => None,
+    }
+}
+
+#[test]
+fn rfc9728_s3_1_metadata_is_found_with_and_without_a_final_slash() {
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    for (resource, path) in [
+        ("https://api.example.com", ""),
+        ("https://api.example.com/", ""),
+        ("https://api.example.com/v1", "/v1"),
+        ("https://api.example.com/v1/", "/v1"),
+        ("http://[::1]:8080/a/b.c", "/a/b.c"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            for end in ["", "/", "?x=1", "/?x=1"] {
+                let target = format!("{WELL_KNOWN}{path}{end}");
+                let answer = metadata(resource, method, &target);
+                let answer = answer.unwrap_or_else(|| panic!("{method} {target} of {resource}"));
+                assert_eq!(answer.status, 200);
+                let body: Value = serde_json::from_str(&answer.body).unwrap();
+                assert_eq!(body["resource"], resource);
+            }
+        }
+        for target in [
+            format!("{WELL_KNOWN}{path}//"),
+            format!("{WELL_KNOWN}{path}/x"),
+        ] {
+            assert_eq!(metadata(resource, "GET", &target), None, "{target}");
+        }
+        assert_eq!(
+            metadata(resource, "POST", &format!("{WELL_KNOWN}{path}")),
+            None
+        );
+    }
+}
+
+#[test]
+fn rfc9728_s2_only_servers_with_metadata_are_listed() {
+    let target = "/.well-known/oauth-protected-resource";
+    let answer = metadata("https://api.example.com", "GET", target).unwrap();
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(
+        body["authorization_servers"],
+        json!(["https://lobby.example.com"])
+    );
+    let mut config = fixtures::config();
+    config["issuers"][0]["authorization_server"] = json!(false);
+    config["protected_resource"] = json!({"resource": "https://api.example.com"});
+    let Decision::Answer(answer) = decide(&mut guard(&config), target, None) else {
+        panic!("the filter answers");
+    };
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(
+        body.get("authorization_servers"),
+        None,
+        "no server, no member"
+    );
+}
+
+/// An attacker's unknown keys cause fetches: each says nothing that the one before has said.
+#[test]
+fn unusable_keys_are_remarked_once() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = guard(&fixtures::config());
+    let set = |others: &[Value]| {
+        let keys = [&[issuer.jwk("key-1")], others].concat();
+        json!({ "keys": keys }).to_string()
+    };
+    let (none, one, other) = (
+        json!({"kty": "oct"}),
+        json!({"kid": "x", "use": "enc"}),
+        json!({}),
+    );
+    let mut fetch = |body: String| {
+        let remarks = guard.fetched(0, Subject::Keys, body.as_bytes(), NOW);
+        remarks.unwrap().concat()
+    };
+    assert_eq!(fetch(set(&[])), "");
+    assert_eq!(
+        fetch(set(&[none.clone()])),
+        "1 key cannot be used: key 1: it has no kid"
+    );
+    for _ in 0..3 {
+        assert_eq!(fetch(set(&[none.clone()])), "");
+    }
+    let two = "2 keys cannot be used: key 1: not for signatures; key 2: it has no kid";
+    assert_eq!(fetch(set(&[one.clone(), other.clone()])), two);
+    assert_eq!(fetch(set(&[one, other])), "");
+    assert_eq!(fetch(set(&[])), "all keys can be used now");
+    assert_eq!(fetch(set(&[])), "");
+}
+
+#[test]
+fn a_fetch_takes_over_the_keys_that_it_finds_again() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready(&issuer);
+    let key = |guard: &Guard| Rc::clone(guard.issuers[0].keys.get(Issuer::KID).unwrap());
+    let before = key(&guard);
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 301)
+        .unwrap();
+    assert!(Rc::ptr_eq(&before, &key(&guard)));
+}
+
+#[test]
+fn the_bytes_of_the_cache_are_bounded_by_the_configuration() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = fixtures::config();
+    config["token_cache_bytes"] = json!(16 * 1024);
+    let mut guard = ready_with(&config, &issuer);
+    for number in 0..100 {
+        let token = issuer.token(&with(claims(), "jti", json!(number.to_string())));
+        for _ in 0..2 {
+            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+        }
+        assert!(guard.cache_bytes() <= 16 * 1024);
+    }
+    assert!(guard.cache_bytes() > 8 * 1024);
+    assert_eq!(guard.take_counts().cache_hits, 100);
+}
+
 #[test]
 fn hundreds_of_issuers_are_found_by_name() {
     let issuer = Issuer::new(Algorithm::EdDsa);

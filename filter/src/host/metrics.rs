@@ -1,16 +1,42 @@
 //! Counts in the host's metrics, brought there with each tick: the way of a request calls none.
+//!
+//! A host has one metric of a name, to which the VMs of all workers contribute: counters and [`Share`]s add up, of ages the
+//! [`Worst`] shows.
+
+use std::cell::{Cell, RefCell};
 
 use abi::host::{self, MetricType};
 
 use super::crypto::HostSignatures;
 use crate::answers::Denial;
+use crate::gauges::{Share, Worst};
 use crate::guard::{Counts, Guard};
 
 /// The metrics by name. A host that refuses one does without it.
 #[derive(Debug)]
 pub(super) struct Metrics {
     counters: Vec<(String, u32)>,
-    gauges: Vec<(&'static str, u32)>,
+    sums: RefCell<Vec<Gauge<Share>>>,
+    ages: RefCell<Vec<Gauge<Worst>>>,
+    /// The second in which ages were last published.
+    aged: Cell<u64>,
+}
+
+#[derive(Debug)]
+struct Gauge<T> {
+    name: &'static str,
+    id: u32,
+    state: T,
+}
+
+impl<T: Default> Gauge<T> {
+    fn define(name: &'static str) -> Option<Self> {
+        Some(Self {
+            name,
+            id: host::define_metric(MetricType::Gauge, name).ok()?,
+            state: T::default(),
+        })
+    }
 }
 
 const COUNTERS: [&str; 5] = [
@@ -27,17 +53,16 @@ const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
 const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
 const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
 const WAITING: &str = "filter.waiting";
+const CACHE_BYTES: &str = "filter.cache_bytes";
 const HOST_RS256: &str = "filter.host_verifies_rs256";
 const HOST_ES256: &str = "filter.host_verifies_es256";
-const GAUGES: [&str; 8] = [
-    KEYS_AGE,
+const AGES: [&str; 2] = [KEYS_AGE, REVOCATIONS_AGE];
+const SUMS: [&str; 5] = [
     KEYS_MISSING,
-    REVOCATIONS_AGE,
     REVOCATIONS_MISSING,
     REVOCATION_ENTRIES,
     WAITING,
-    HOST_RS256,
-    HOST_ES256,
+    CACHE_BYTES,
 ];
 
 fn denied(name: &str) -> String {
@@ -59,17 +84,14 @@ impl Metrics {
                     Some((name, id))
                 })
                 .collect(),
-            gauges: GAUGES
-                .into_iter()
-                .filter_map(|name| {
-                    let id = host::define_metric(MetricType::Gauge, name).ok()?;
-                    Some((name, id))
-                })
-                .collect(),
+            sums: RefCell::new(SUMS.into_iter().filter_map(Gauge::define).collect()),
+            ages: RefCell::new(AGES.into_iter().filter_map(Gauge::define).collect()),
+            aged: Cell::default(),
         }
     }
 
     fn count(&self, name: &str, by: u64) {
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
         if by > 0
             && let Some((_, id)) = self.counters.iter().find(|(known, _)| known == name)
         {
@@ -77,16 +99,48 @@ impl Metrics {
         }
     }
 
-    fn set(&self, name: &'static str, value: u64) {
-        if let Some((_, id)) = self.gauges.iter().find(|(known, _)| *known == name) {
-            let _ = host::record_metric(*id, value);
+    /// This VM's share in a sum over all VMs.
+    fn share(&self, name: &str, number: u64) {
+        let mut sums = self.sums.borrow_mut();
+        if let Some(gauge) = sums.iter_mut().find(|gauge| gauge.name == name) {
+            let change = gauge.state.change(number);
+            if change != 0 {
+                let _ = host::increment_metric(gauge.id, change);
+            }
         }
     }
 
-    /// Which signatures the host checks.
-    pub(super) fn host_signatures(&self, signatures: HostSignatures) {
-        self.set(HOST_RS256, u64::from(signatures.rs256));
-        self.set(HOST_ES256, u64::from(signatures.es256));
+    /// This VM's age; the oldest of all VMs shows. A host that does not tell what shows gets every VM's own.
+    fn age(&self, name: &str, seconds: u64) {
+        let mut ages = self.ages.borrow_mut();
+        if let Some(gauge) = ages.iter_mut().find(|gauge| gauge.name == name) {
+            let to_record = match host::metric(gauge.id) {
+                Ok(shown) => gauge.state.record(seconds, shown),
+                Err(_) => Some(seconds),
+            };
+            if let Some(age) = to_record {
+                let _ = host::record_metric(gauge.id, age);
+            }
+        }
+    }
+
+    /// Which signatures the host checks: the same in every VM.
+    pub(super) fn host_signatures(signatures: HostSignatures) {
+        for (name, offered) in [
+            (HOST_RS256, signatures.rs256),
+            (HOST_ES256, signatures.es256),
+        ] {
+            if let Ok(id) = host::define_metric(MetricType::Gauge, name) {
+                let _ = host::record_metric(id, u64::from(offered));
+            }
+        }
+    }
+
+    /// The VM ends, or this configuration of it: what it has contributed to sums goes with it.
+    pub(super) fn withdraw(&self) {
+        for name in SUMS {
+            self.share(name, 0);
+        }
     }
 
     /// A fetch came to its end.
@@ -114,14 +168,19 @@ impl Metrics {
             self.count(&denied(name), value);
         }
         let (keys, revocations) = (guard.keys_age(now), guard.revocations_age(now));
-        self.set(KEYS_AGE, keys.unwrap_or(0));
-        self.set(KEYS_MISSING, guard.issuers_without_keys() as u64);
-        self.set(REVOCATIONS_AGE, revocations.unwrap_or(0));
-        self.set(
-            REVOCATIONS_MISSING,
-            guard.issuers_without_revocations() as u64,
-        );
-        self.set(REVOCATION_ENTRIES, guard.revocation_entries() as u64);
-        self.set(WAITING, waiting as u64);
+        // Ticks come thicker while requests wait.
+        if self.aged.replace(now) != now {
+            self.age(KEYS_AGE, keys.unwrap_or(0));
+            self.age(REVOCATIONS_AGE, revocations.unwrap_or(0));
+        }
+        for (name, number) in [
+            (KEYS_MISSING, guard.issuers_without_keys()),
+            (REVOCATIONS_MISSING, guard.issuers_without_revocations()),
+            (REVOCATION_ENTRIES, guard.revocation_entries()),
+            (WAITING, waiting),
+            (CACHE_BYTES, guard.cache_bytes()),
+        ] {
+            self.share(name, number as u64);
+        }
     }
 }

@@ -71,7 +71,12 @@ impl Plugin for Vm {
         let request = self.requests.borrow_mut().remove(&context);
         match request {
             Some(root) => root.shared().forget(context),
-            None => drop(self.roots.borrow_mut().remove(&context)),
+            None => {
+                let root = self.roots.borrow_mut().remove(&context);
+                if let Some(root) = root {
+                    root.end();
+                }
+            }
         }
     }
 }

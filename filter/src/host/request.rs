@@ -2,13 +2,13 @@
 
 use abi::{Action, host};
 
-use super::shared::{MAX_WAITING, Shared, Waiting, now};
+use super::shared::{HeldRequest, Shared, now};
 use crate::access_log;
 use crate::answers::{Answer, Denial};
-use crate::fetch::TIMEOUT_SECONDS;
 use crate::forward::Header;
-use crate::guard::{Decision, Outcome, Patience, Request, Subject};
+use crate::guard::{Decision, Outcome, Patience, Request};
 use crate::verify::TokenReference;
+use crate::waiting::{Source, Turn};
 
 const AUTHORIZATION: &str = "authorization";
 
@@ -40,7 +40,8 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     }
 }
 
-/// For a request that may still carry what only the filter may set: it does not pass, not even in report-only mode.
+/// For a request that may still carry what only the filter may set, or a token that the resource server must not see: it
+/// does not pass, not even in report-only mode.
 fn refuse_unstripped(shared: &Shared) -> Action {
     publish(shared, Denial::Busy.name(), None);
     let own = Denial::Busy.answer(shared.guard.borrow().config());
@@ -91,49 +92,46 @@ impl<'a> Parts<'a> {
 }
 
 /// Holds the request until the next fetch from this source has ended.
-fn wait(context: u32, shared: &Shared, source: (usize, Subject), request: Request<'_>) -> Action {
+fn wait(context: u32, shared: &Shared, source: Source, request: Request<'_>) -> Action {
     let mut waiting = shared.waiting.borrow_mut();
-    if waiting.len() >= MAX_WAITING {
+    if waiting.is_full() {
         drop(waiting);
         return deny(shared, &Denial::Busy, None);
     }
-    waiting.insert(
-        context,
-        Waiting {
-            source,
-            method: request.method.to_vec(),
-            target: request.target.to_vec(),
-            authorization: request
-                .authorization
-                .iter()
-                .map(|header| header.to_vec())
-                .collect(),
-            fetch_started: false,
-            until: shared.tick() + TIMEOUT_SECONDS,
-        },
-    );
+    let held = HeldRequest {
+        method: request.method.to_vec(),
+        target: request.target.to_vec(),
+        authorization: request
+            .authorization
+            .iter()
+            .map(|header| header.to_vec())
+            .collect(),
+    };
+    waiting.hold(context, source, shared.tick(), held);
     drop(waiting);
     shared.hurry();
     Action::Pause
 }
 
-/// Decides about a request that has waited, and lets it go on, answers it, or has it wait on if it may. The host must
+/// Decides about a request that has waited, and lets it go on, answers it, or holds it again if it may wait. The host must
 /// have its context in effect.
-pub(super) fn resume(shared: &Shared, context: u32, mut waited: Waiting, patience: Patience) {
-    let authorization: Vec<&[u8]> = waited.authorization.iter().map(Vec::as_slice).collect();
+pub(super) fn resume(shared: &Shared, turn: Turn<HeldRequest>) {
+    let held = &turn.request;
+    let authorization: Vec<&[u8]> = held.authorization.iter().map(Vec::as_slice).collect();
     let request = Request {
-        method: &waited.method,
-        target: &waited.target,
+        method: &held.method,
+        target: &held.target,
         authorization: &authorization,
     };
     let outcome = shared
         .guard
         .borrow_mut()
-        .decide(request, patience, shared.tick(), now);
+        .decide(request, turn.patience, shared.tick(), now);
     match outcome.decision {
-        Decision::Wait { issuer, subject } if patience == Patience::Left => {
-            waited.source = (issuer, subject);
-            shared.waiting.borrow_mut().insert(context, waited);
+        Decision::Wait { issuer, subject } if turn.patience == Patience::Left => {
+            let mut waiting = shared.waiting.borrow_mut();
+            waiting.hold_again(turn, (issuer, subject));
+            drop(waiting);
             shared.hurry();
         }
         _ => {
@@ -153,7 +151,7 @@ fn execute(shared: &Shared, Outcome { decision, token }: Outcome) -> Action {
             answer(&own)
         }
         Decision::Deny(denial) => deny(shared, &denial, token),
-        // Only a request that has not waited yet is told to.
+        // Only a request with patience left is told to wait.
         Decision::Wait { .. } => deny(shared, &Denial::KeysUnavailable, token),
     }
 }
@@ -172,13 +170,20 @@ fn allow(shared: &Shared, headers: &[Header], token: Option<&TokenReference>) ->
             return deny(shared, &Denial::Busy, token);
         }
     }
-    let forwards = shared.guard.borrow().config().forward_authorization;
-    if !forwards && host::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
-        return deny(shared, &Denial::Busy, token);
+    if withhold_authorization(shared).is_err() {
+        return refuse_unstripped(shared);
     }
     let outcome = token.map_or(access_log::ANONYMOUS, |_| access_log::ALLOWED);
     publish(shared, outcome, token);
     Action::Continue
+}
+
+/// Removes the token where the resource server must not see it, whatever became of the request.
+fn withhold_authorization(shared: &Shared) -> Result<(), host::Refused> {
+    if shared.guard.borrow().config().forward_authorization {
+        return Ok(());
+    }
+    host::remove_request_header(AUTHORIZATION.as_bytes())
 }
 
 fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Action {
@@ -186,7 +191,11 @@ fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Act
     let decision = shared.guard.borrow_mut().execute(denial);
     match decision {
         Decision::Answer(own) => refuse(shared, denial, &own),
+        // Report-only: it passes, but not with more than an allowed request has.
         _ => {
+            if withhold_authorization(shared).is_err() {
+                return refuse_unstripped(shared);
+            }
             let mut log = shared.log.borrow_mut();
             log.refusal(denial, 0, true, shared.tick());
             Action::Continue

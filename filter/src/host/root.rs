@@ -10,12 +10,13 @@ use super::crypto::HostSignatures;
 use super::log;
 use super::metrics::Metrics;
 use super::request::resume;
-use super::shared::{Shared, TICK, Waiting};
+use super::shared::{Shared, TICK};
 use crate::config::Config;
 use crate::fetch::TIMEOUT_SECONDS;
-use crate::guard::{Fetch, Guard, Patience, Subject};
+use crate::guard::{Fetch, Guard, Subject};
 use crate::keys::MAX_JWKS_BYTES;
 use crate::revocations::MAX_FEED_BYTES;
+use crate::waiting::{BATCH, Source};
 
 /// One configuration of the filter in one VM.
 pub(super) struct Root {
@@ -33,7 +34,7 @@ impl Root {
                 let signatures = HostSignatures::probe();
                 let guard = Guard::new(config).with_host(Box::new(signatures));
                 let metrics = Metrics::define();
-                metrics.host_signatures(signatures);
+                Metrics::host_signatures(signatures);
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
                 host::set_tick_period(Duration::from_millis(1)).ok()?;
                 Some(Self {
@@ -56,15 +57,21 @@ impl Root {
         &self.shared
     }
 
-    /// Fetches what is due, answers who has waited too long, and publishes metrics.
+    /// Fetches what is due, goes on with requests that have waited, and publishes metrics.
     pub(super) fn tick(&self) {
         let _ = host::set_tick_period(TICK);
         let now = self.shared.take_time();
         self.fetch(now);
-        self.release(|waiting| waiting.until <= now, |_| Patience::Over);
+        self.shared.waiting.borrow_mut().expire(now);
+        self.resume_released();
         let waiting = self.shared.waiting.borrow().len();
         let mut guard = self.shared.guard.borrow_mut();
         self.metrics.publish(&mut guard, waiting, now);
+    }
+
+    /// The root context ends.
+    pub(super) fn end(&self) {
+        self.metrics.withdraw();
     }
 
     /// The host has the end of a call to tell.
@@ -72,6 +79,7 @@ impl Root {
         let fetch = self.fetches.borrow_mut().remove(&call);
         if let Some(fetch) = fetch {
             self.fetched(&fetch, body_size);
+            self.resume_released();
         }
     }
 
@@ -89,7 +97,10 @@ impl Root {
             let timeout = Duration::from_secs(TIMEOUT_SECONDS);
             match host::call(&endpoint.cluster, &headers, timeout) {
                 Ok(call) => {
-                    self.await_fetch(&fetch);
+                    self.shared
+                        .waiting
+                        .borrow_mut()
+                        .fetch_started(source_of(&fetch));
                     self.fetches.borrow_mut().insert(call, fetch);
                 }
                 Err(_) => self.fetch_failed(
@@ -121,16 +132,10 @@ impl Root {
                         &format!("the answer cannot be used: {why}"),
                     ),
                 }
-                self.release(
-                    |waiting| waiting.source == (fetch.issuer, fetch.subject),
-                    |waited| {
-                        if waited.fetch_started {
-                            Patience::Over
-                        } else {
-                            Patience::Left
-                        }
-                    },
-                );
+                self.shared
+                    .waiting
+                    .borrow_mut()
+                    .fetch_ended(source_of(fetch));
             }
             Err(why) => {
                 self.metrics.fetch(false);
@@ -147,17 +152,10 @@ impl Root {
         self.remark(fetch, LogLevel::Error, why);
         // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
         if known {
-            self.release(
-                |waiting| waiting.source == (fetch.issuer, fetch.subject),
-                |_| Patience::Over,
-            );
-        }
-    }
-
-    /// Notes that this fetch started after the requests that wait by now.
-    fn await_fetch(&self, fetch: &Fetch) {
-        for waiting in self.shared.waiting.borrow_mut().values_mut() {
-            waiting.fetch_started |= waiting.source == (fetch.issuer, fetch.subject);
+            self.shared
+                .waiting
+                .borrow_mut()
+                .fetch_failed(source_of(fetch));
         }
     }
 
@@ -180,23 +178,31 @@ impl Root {
         log::write(level, &line);
     }
 
-    /// Decides about the waiting requests that `which` names; those with patience left may go on waiting.
-    fn release(&self, which: impl Fn(&Waiting) -> bool, patience: impl Fn(&Waiting) -> Patience) {
-        let mut waiting = self.shared.waiting.borrow_mut();
-        let released: Vec<(u32, Waiting)> =
-            waiting.extract_if(|_, waiting| which(waiting)).collect();
-        drop(waiting);
-        if released.is_empty() {
+    /// Goes on with the requests whose turn has come: [`BATCH`] of them, and a tick soon with the others.
+    fn resume_released(&self) {
+        if !self.shared.waiting.borrow().has_released() {
             return;
         }
-        for (context_id, waited) in released {
-            if host::set_effective_context(context_id).is_ok() {
-                let patience = patience(&waited);
-                resume(&self.shared, context_id, waited, patience);
+        for _ in 0..BATCH {
+            // One by one: an answer may end other requests, which must not be answered any more.
+            let turn = self.shared.waiting.borrow_mut().next();
+            let Some(turn) = turn else {
+                break;
+            };
+            if host::set_effective_context(turn.context).is_ok() {
+                resume(&self.shared, turn);
             }
+        }
+        if self.shared.waiting.borrow().has_released() {
+            self.shared.hurry();
         }
         let _ = host::set_effective_context(self.shared.root_context);
     }
+}
+
+/// What requests that wait for this fetch wait for.
+const fn source_of(fetch: &Fetch) -> Source {
+    (fetch.issuer, fetch.subject)
 }
 
 /// The body of a good response; otherwise what went wrong, as far as the host tells.

@@ -1,43 +1,34 @@
 //! What the root context and the requests of one VM share. A VM has one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use abi::host;
 
 use super::log::Log;
-use crate::guard::{Guard, Subject};
-
-/// Requests that may wait at the same time; further ones are answered 503.
-pub(super) const MAX_WAITING: usize = 1024;
+use crate::guard::Guard;
+use crate::waiting::Waiting;
 
 /// How long the host waits for the next tick, when nobody waits for it.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// How soon the next tick comes when a request waits for a fetch. Fetches start from ticks: they belong to the
-/// root context, so that the end of the request that asked for one does not end it.
+/// How soon the next tick comes when a request waits for a fetch, or for its turn. Fetches start from ticks: they belong
+/// to the root context, so that the end of the request that asked for one does not end it.
 const SOON: Duration = Duration::from_millis(1);
 
-/// A request that waits for a fetch, with what deciding needs.
+/// What deciding about a request that has waited needs.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    /// A fetch of this issuer's keys or revocations.
-    pub(super) source: (usize, Subject),
+pub(super) struct HeldRequest {
     pub(super) method: Vec<u8>,
     pub(super) target: Vec<u8>,
     pub(super) authorization: Vec<Vec<u8>>,
-    /// Whether the fetch that ends next started after the request came: only then has it the last word.
-    pub(super) fetch_started: bool,
-    /// When it is answered 503, in seconds since 1970.
-    pub(super) until: u64,
 }
 
 /// State of one VM.
 pub(super) struct Shared {
     pub(super) root_context: u32,
     pub(super) guard: RefCell<Guard>,
-    pub(super) waiting: RefCell<HashMap<u32, Waiting>>,
+    pub(super) waiting: RefCell<Waiting<HeldRequest>>,
     pub(super) log: RefCell<Log>,
     /// The time of the last tick, in seconds since 1970.
     tick: Cell<u64>,
@@ -67,7 +58,7 @@ impl Shared {
     /// A request has ended; nobody waits for it.
     pub(super) fn forget(&self, context: u32) {
         if let Ok(mut waiting) = self.waiting.try_borrow_mut() {
-            waiting.remove(&context);
+            waiting.forget(context);
         }
     }
 

@@ -2,6 +2,7 @@ use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::jws::MAX_TOKEN_BYTES;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -188,10 +189,19 @@ fn rfc7515_s4_1_11_crit_and_duplicate_members_are_refused() {
         "a.b.c",
         "a.b.c.d",
         "\u{e9}.b.c",
-        &"a".repeat(100_000),
+        &"a".repeat(MAX_TOKEN_BYTES),
     ] {
         assert_eq!(refusal(garbage), Some(Refusal::Malformed));
     }
+}
+
+#[test]
+fn a_token_that_is_too_long_hears_the_limit() {
+    for length in [MAX_TOKEN_BYTES + 1, 100_000] {
+        assert_eq!(refusal(&"a".repeat(length)), Some(Refusal::TooLong));
+    }
+    let limit = format!("longer than {MAX_TOKEN_BYTES} bytes");
+    assert!(Refusal::TooLong.description().ends_with(&limit));
 }
 
 #[test]

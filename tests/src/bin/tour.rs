@@ -1,5 +1,6 @@
-//! Goes through the README's tour at a pair that runs already: `tour`, or `tour replicas` for the one of the compose
-//! profile. The environment variables that move the pair's ports count here too.
+//! Goes through the README's tour at a pair that runs already: `tour` at the one of `make up`, `tour containers` at the one
+//! of `docker compose up`, `tour replicas` at the one of its profile `replicas`. The environment variables that move the
+//! pair's ports count here too.
 
 use std::env;
 use std::process::ExitCode;
@@ -24,19 +25,23 @@ fn run() -> Result<usize> {
     let at = |port: u16| format!("http://127.0.0.1:{port}");
     let ports = Ports::from_env()?;
     let tour = match env::args().nth(1).as_deref() {
-        None => Tour {
+        place @ (None | Some("containers")) => Tour {
             api: at(ports.api),
             lobby: at(ports.lobby),
             lobby_ea: Some(at(ports.lobby_ea)),
             legacy: Some(at(ports.legacy)),
+            in_containers: place.is_some(),
+            programs: None,
         },
         Some("replicas") => Tour {
             api: at(moved("REPLICAS_API_PORT", 8180)?),
             lobby: at(moved("REPLICAS_LOBBY_PORT", 8181)?),
             lobby_ea: None,
             legacy: None,
+            in_containers: true,
+            programs: None,
         },
-        Some(other) => bail!("{other}: there is a tour without argument, and one of `replicas`"),
+        Some(other) => bail!("{other}: expected no argument, `containers` or `replicas`"),
     };
     tour.go(&Artifacts::find()?)
 }

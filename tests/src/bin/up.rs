@@ -1,7 +1,7 @@
 //! `make up`: runs the pair in the foreground and says how to use it.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -29,28 +29,41 @@ fn run() -> Result<()> {
         let _ = stop.send(());
     })?;
     let repository = Artifacts::find()?.repository;
+    let ports = Ports::from_env()?;
     let path = |name: &str| {
         env::var_os(name)
             .map(PathBuf::from)
             .map(std::path::absolute)
-    };
-    let config = match path("CONFIG") {
-        Some(config) => config?,
-        None => repository.join("demo/config.toml"),
     };
     let mut environment = Vec::new();
     if let Some(registrations) = path("REGISTRATIONS") {
         let registrations = registrations?.display().to_string();
         environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
     }
+    let default = Ports::default();
+    let mut early_environment = environment.clone();
+    if ports.lobby_ea != default.lobby_ea {
+        let folder = format!("demo/data/early-access-{}", ports.lobby_ea);
+        early_environment.extend(state_in(&repository.join(folder)));
+    }
+    let config = match path("CONFIG") {
+        Some(config) => config?,
+        None => {
+            if ports.lobby != default.lobby {
+                let folder = format!("demo/data/{}", ports.lobby);
+                environment.extend(state_in(&repository.join(folder)));
+            }
+            repository.join("demo/config.toml")
+        }
+    };
     let early_access = repository.join("demo/early-access.toml");
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         replica: false,
         filter: None,
-        ports: Ports::from_env()?,
+        ports,
         config: Some(config),
-        early_access: Some((early_access, environment.clone())),
+        early_access: Some((early_access, early_environment)),
         environment,
         directory: repository,
     })?;
@@ -65,6 +78,18 @@ fn run() -> Result<()> {
     drop(pair);
     println!("Stopped.");
     Ok(())
+}
+
+/// Puts the state of a service whose address was moved in `folder`: it belongs to that issuer, and another copy of the
+/// pair in this checkout may hold the one that the configuration names.
+fn state_in(folder: &Path) -> [(String, String); 3] {
+    let at = |name: &str| folder.join(name).display().to_string();
+    [
+        ("STORE__URL", format!("redb:{}", at("token-service.redb"))),
+        ("ENCRYPTION_KEY_FILE", at("encryption-key")),
+        ("ADMIN_TOKEN_FILE", at("admin-token")),
+    ]
+    .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
 }
 
 fn introduction(pair: &Pair) -> String {

@@ -35,6 +35,7 @@ fn the_keyboard_alone_is_enough() {
     window.visit(&app.authorize());
     window.expect_heading("Sign in");
     // The focus starts in the first field.
+    window.expect_focus("Username");
     window.type_at_focus("grace@example.com");
     window.type_at_focus(TAB);
     window.type_at_focus("demo-password-of-grace");

@@ -2,8 +2,6 @@
 //!
 //! Leaves a picture of each in `target/screenshots`.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::sign_in::{CODE, sign_in};
@@ -63,8 +61,8 @@ fn keep_picture(window: &Chromium, name: &str) {
 
 /// What axe-core finds wrong with the page.
 fn violations(window: &Chromium) -> Vec<String> {
-    let axe =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node_modules/axe-core/axe.min.js");
+    let repository = &pair().pair.artifacts().repository;
+    let axe = repository.join("tests/clients/node_modules/axe-core/axe.min.js");
     window.inspect(&std::fs::read_to_string(axe).unwrap());
     let report = window.inspect_later(
         "const done = arguments[arguments.length - 1];

@@ -14,9 +14,10 @@ use tokio::runtime::Runtime;
 use url::Url;
 
 use super::pair;
+use crate::api::until;
 
 /// How long something may take to appear: a debug build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One window; it closes when it is dropped.
 pub(super) struct Chromium {
@@ -147,6 +148,16 @@ impl Chromium {
     pub(super) fn type_at_focus(&self, keys: &str) {
         let focused = self.runtime.block_on(self.client.active_element()).unwrap();
         self.runtime.block_on(focused.send_keys(keys)).unwrap();
+    }
+
+    /// Waits until the field that this label names has the focus, which pages set when they are drawn.
+    #[track_caller]
+    pub(super) fn expect_focus(&self, label: &str) {
+        let field = self.field(label).element.element_id();
+        until(&format!("{label} has the focus"), || {
+            let focused = self.runtime.block_on(self.client.active_element());
+            focused.is_ok_and(|focused| focused.element_id() == field)
+        });
     }
 
     /// The text of what has the focus.

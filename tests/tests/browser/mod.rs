@@ -19,11 +19,10 @@ use crate::support::OwnPair;
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
         let pair = OwnPair::start(&[]);
-        let registrations = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/browser/registrations.toml"
-        );
-        pair.operate(&["apply", registrations], "").done();
+        let repository = &pair.pair.artifacts().repository;
+        let registrations = repository.join("tests/tests/browser/registrations.toml");
+        pair.operate(&["apply", registrations.to_str().unwrap()], "")
+            .done();
         pair
     });
     &PAIR

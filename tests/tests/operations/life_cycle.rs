@@ -17,7 +17,7 @@ const FORM: [(&str, &str); 3] = [
 /// balancers do: whoever found it ready gets an answer.
 #[test]
 fn sigterm_drops_no_request() {
-    let mut pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "3s")]);
+    let mut pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "8s")]);
     let service = format!("http://127.0.0.1:{}", pair.pair.ports().public);
     let ready = format!("{}/readyz", pair.pair.internal_url());
     let (answered, turned_away) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -26,7 +26,7 @@ fn sigterm_drops_no_request() {
         Load::start(4, move || {
             if turned_away.load(Ordering::Relaxed) > 0 || get(&ready, &[]).status == 503 {
                 turned_away.fetch_add(1, Ordering::Relaxed);
-                std::thread::yield_now();
+                tests::pace();
                 return;
             }
             let token = USER_BOUND.token(&service, &FORM);
@@ -218,6 +218,46 @@ fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
         exchange(&mended, &Assertion::of("ada@example.com").sign()).status,
         200
     );
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_its_key() {
+    let pair = OwnPair::start(&[]);
+    let ports = pair.pair.ports();
+    for (name, key, port) in [
+        ("TOKEN_SERVICE__LISTEN", "listen", ports.public),
+        (
+            "TOKEN_SERVICE__INTERNAL_LISTEN",
+            "internal_listen",
+            ports.internal,
+        ),
+    ] {
+        let address = format!("127.0.0.1:{port}");
+        let own = |file: &str| {
+            pair.state()
+                .join(format!("{key}-{file}"))
+                .display()
+                .to_string()
+        };
+        let (code, message) = second(
+            &pair,
+            &[
+                (
+                    "TOKEN_SERVICE__STORE__URL",
+                    format!("redb:{}", own("store")),
+                ),
+                ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", own("encryption-key")),
+                (name, address.clone()),
+            ],
+        );
+        assert_eq!(code, 1, "{message}");
+        for part in [
+            format!("cannot listen on {address}: Address already in use"),
+            format!("as `{key}` ({name})"),
+        ] {
+            assert!(message.contains(&part), "{part} is not in {message}");
+        }
+    }
 }
 
 #[test]

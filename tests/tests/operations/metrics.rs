@@ -1,5 +1,6 @@
 //! What Prometheus finds.
 
+use crate::api::until;
 use crate::support::{Browser, OwnPair, WEB, get};
 
 #[test]
@@ -11,8 +12,15 @@ fn requests_grants_store_and_keys_are_counted() {
     WEB.exchange(&lobby, "unknown", None)
         .assert_error(400, "invalid_grant");
     get(&format!("{lobby}/nowhere/with/a/secret"), &[]);
-    let reply = get(&format!("{}/metrics", pair.pair.internal_url()), &[]);
-    assert_eq!(reply.status, 200);
+    let metrics = || get(&format!("{}/metrics", pair.pair.internal_url()), &[]);
+    assert_eq!(metrics().status, 200);
+    // The audit log is written a moment later.
+    until("the store has nothing to do", || {
+        metrics()
+            .body
+            .contains("\ntoken_service_store_queued_operations 0\n")
+    });
+    let reply = metrics();
     for line in [
         "token_service_token_requests_total{grant_type=\"authorization_code\",outcome=\"ok\"} 1",
         "token_service_token_requests_total{grant_type=\"authorization_code\",outcome=\"invalid_grant\"} 1",
@@ -21,7 +29,6 @@ fn requests_grants_store_and_keys_are_counted() {
         "token_service_events_total{action=\"tokens_issued\"} 1",
         "token_service_grants 1",
         "token_service_sessions 1",
-        "token_service_store_queued_operations 0",
         "token_service_passwords_waiting 0",
     ] {
         assert!(

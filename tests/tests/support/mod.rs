@@ -1,6 +1,7 @@
 //! The pair that the tests talk to, and the ways to talk to it.
 
 mod assertion;
+mod authenticator;
 mod browser;
 mod client;
 mod command;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use tests::{Artifacts, Pair, Ports, Setup};
 
 pub(crate) use assertion::{Assertion, now};
+pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use command::{Load, Outcome};
@@ -34,9 +36,18 @@ impl OwnPair {
         Self::start_with(changes, false)
     }
 
+    /// A pair and an early-access token service.
+    pub(crate) fn with_early_access() -> Self {
+        Self::start_with(&[], true)
+    }
+
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
-        let changes = [("TOKEN_SERVICE__STORE__URL", store_url)];
+        let changes = [
+            ("TOKEN_SERVICE__STORE__URL", store_url),
+            // Who repeats a request to a replica that died is not a thief, however long that takes.
+            ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
+        ];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
     }
 
@@ -106,15 +117,32 @@ impl OwnPair {
         serde_json::from_str(&outcome.done()).unwrap()
     }
 
+    /// A request of the early-access service's administration, with its token.
+    pub(crate) fn administrate_early_access(&self, method: &str, path: &str, body: &str) -> Reply {
+        let url = format!("http://127.0.0.1:{}", self.pair.ports().internal_ea);
+        let state = self.state.path().join("early-access");
+        administrate(&state, &url, method, path, body)
+    }
+
     /// A request of the administration, with its token.
     pub(crate) fn administrate(&self, method: &str, path: &str, body: &str) -> Reply {
-        let token = std::fs::read_to_string(self.state.path().join("admin-token")).unwrap();
-        let request = ureq::http::Request::builder()
-            .method(method)
-            .uri(format!("{}/admin{path}", self.pair.internal_url()))
-            .header("authorization", format!("Bearer {}", token.trim()));
-        send(&agent(), request.body(body).unwrap())
+        administrate(
+            self.state.path(),
+            &self.pair.internal_url(),
+            method,
+            path,
+            body,
+        )
     }
+}
+
+fn administrate(state: &Path, internal_url: &str, method: &str, path: &str, body: &str) -> Reply {
+    let token = std::fs::read_to_string(state.join("admin-token")).unwrap();
+    let request = ureq::http::Request::builder()
+        .method(method)
+        .uri(format!("{internal_url}/admin{path}"))
+        .header("authorization", format!("Bearer {}", token.trim()));
+    send(&agent(), request.body(body).unwrap())
 }
 
 fn state_in(folder: &Path) -> Vec<(String, String)> {

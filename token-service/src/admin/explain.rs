@@ -16,7 +16,7 @@ use crate::oauth::assertion::{self, AssertionError};
 use crate::oauth::grants::jwt_bearer;
 use crate::oauth::issued_token::IssuedToken;
 use crate::registry::{Client, IntegrationType, Registry, User};
-use crate::store::{StoreError, TokenReference};
+use crate::store::{StoreError, TokenReference, TokenSubject};
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -173,13 +173,20 @@ async fn issued(
         ));
         return Ok(checks);
     };
-    checks.push(
-        match context.registry.client(reference.client_id.as_str()) {
-            Some(client) => passed("client", client.name.clone()),
-            None => failed("client", "is unknown or disabled"),
-        },
-    );
-    let user = context.registry.user(reference.username.as_str());
+    let client = reference.client_id.as_str();
+    checks.push(match context.registry.client_of_any_flow(client) {
+        Some(client) => passed("client", client.name.clone()),
+        None => failed("client", "is unknown or disabled"),
+    });
+    let username = match &reference.subject {
+        TokenSubject::User { username, .. } => Some(username.clone()),
+        // Only its grant knows the user.
+        TokenSubject::Legacy { .. } => {
+            let grant = context.store.grant(reference.grant_id).await?;
+            grant.map(|grant| grant.username)
+        }
+    };
+    let user = username.and_then(|name| context.registry.user(name.as_str()));
     checks.push(judged(
         "user",
         user.is_some(),
@@ -189,8 +196,8 @@ async fn issued(
     checks.push(judged(
         "revocation",
         !context.store.is_revoked(reference.clone()).await?,
-        "neither the token nor its grant, client or user is revoked",
-        "the token, or its grant, client or user, is revoked",
+        "neither the token nor its grant, client, user, account or issuer is revoked",
+        "the token, or its grant, client, user, account or issuer, is revoked",
     ));
     checks.extend(account(context, &token, &reference, user.map(|user| &**user)).await?);
     Ok(checks)
@@ -220,6 +227,13 @@ async fn account(
                 })
             });
             Ok(vec![linked(right, &claims.user_id)])
+        }
+        IssuedToken::Legacy(claims) => {
+            let right = user.is_some_and(|user| {
+                let mut accounts = user.accounts.iter();
+                accounts.any(|account| account.user_id == claims.sub)
+            });
+            Ok(vec![linked(right, &claims.sub)])
         }
         IssuedToken::Refresh(_) => {
             let Some(grant) = context.store.grant(reference.grant_id).await? else {

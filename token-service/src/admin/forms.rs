@@ -100,6 +100,22 @@ pub struct RotationRequest {
     /// notices.
     #[serde(default)]
     pub immediate: bool,
+    /// With `immediate`: end every access token that was issued before the new keys sign, of all issuers.
+    #[serde(default)]
+    pub cut_off: bool,
+}
+
+/// Which tokens to end.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CutOffRequest {
+    /// The claim `iss` of the tokens: the issuer of the configuration when absent, or `https://` and the hostname of a
+    /// legacy instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Tokens issued before this time, RFC 3339; when absent, those issued until now, with this second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 
 /// A host of the legacy flow.

@@ -4,7 +4,7 @@ use super::views::{GrantView, Page};
 use super::{AdminError, Administration, PageRequest};
 use crate::audit::Entry;
 use crate::registry::{ClientId, Username};
-use crate::store::{AuditAction, Grant, GrantFilter, GrantId};
+use crate::store::{AuditAction, Extent, Grant, GrantFilter, GrantId, Revoked};
 
 impl Administration<'_> {
     /// Grants in the order of their time, of one client or user if so asked.
@@ -53,22 +53,39 @@ impl Administration<'_> {
         Ok(GrantView::from(&self.stored_grant(grant_id).await?))
     }
 
-    /// Ends a grant: its refresh token is dead, and the edge refuses its access tokens. Ending it twice is no error.
+    /// Ends a grant: its refresh token is dead, and gateways refuse its access tokens. Ending it twice is no error. Tokens
+    /// without a refresh token carry the id of a grant that is not stored (JWT bearer, client credentials): they end too.
     ///
     /// # Errors
-    /// [`AdminError::NotFound`].
+    /// [`AdminError::NotFound`] for an id of which no token can live.
     pub async fn revoke_grant(&self, grant_id: &str) -> Result<(), AdminError> {
-        let grant = self.stored_grant(grant_id).await?;
-        let (id, now) = (grant.grant_id, self.service.clock.now());
-        if self.service.store.revoke_grant(id, now).await? {
-            self.service.record(
-                self.origin,
-                Entry::new(AuditAction::GrantRevoked)
-                    .by_administrator()
-                    .client(grant.client_id)
-                    .user(grant.username)
-                    .grant(id),
-            );
+        let not_found = || AdminError::not_found("grant", grant_id);
+        let id = GrantId::parse(grant_id).ok_or_else(not_found)?;
+        let store = &self.service.store;
+        let now = self.service.clock.now();
+        let entry = Entry::new(AuditAction::GrantRevoked)
+            .by_administrator()
+            .grant(id);
+        let (ended, entry) = match store.grant(id).await? {
+            Some(grant) => {
+                let ended = store.revoke_grant(id, now).await?;
+                (ended, entry.client(grant.client_id).user(grant.username))
+            }
+            None => {
+                // Another replica may have made it, by its own clock.
+                let latest = now + self.service.config.lifetimes.clock_skew;
+                let made_at = id.made_at().filter(|made_at| *made_at <= latest);
+                let expires_at = made_at.map(|made_at| made_at + store.longest_token());
+                let expires_at = expires_at.filter(|expires_at| now < *expires_at);
+                let extent = Extent {
+                    at: now,
+                    expires_at: expires_at.ok_or_else(not_found)?,
+                };
+                (store.announce(Revoked::Grant(id), extent).await?, entry)
+            }
+        };
+        if ended {
+            self.service.record(self.origin, entry);
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 use super::views::KeyView;
 use super::{AdminError, Administration};
 use crate::audit::Entry;
+use crate::clock::Timestamp;
+use crate::legacy::access_token;
 use crate::store::AuditAction;
 use crate::token::rotation::{KeyState, Policy, Signers};
 
@@ -13,6 +15,8 @@ pub enum Rotation {
     Announced,
     /// Now: gateways learn the key from its first token.
     Immediate,
+    /// Now, and every access token that was issued before ends: clients need one refresh.
+    ImmediateWithCutOff,
 }
 
 impl Administration<'_> {
@@ -36,9 +40,29 @@ impl Administration<'_> {
         let announced = rotation == Rotation::Announced;
         self.service.rotate_keys(announced).await?;
         let detail = if announced { "announced" } else { "immediate" };
+        if rotation == Rotation::ImmediateWithCutOff {
+            self.cut_off_earlier_keys().await?;
+        }
         let entry = Entry::new(AuditAction::KeysRotated).by_administrator();
         self.service.record(self.origin, entry.detail(detail));
         Ok(self.keys())
+    }
+
+    /// Ends every access token that was issued before the newest keys sign: first the rotation, so that clients get tokens
+    /// that last.
+    async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
+        let ring = self.service.keys();
+        let keys = ring.sealed().iter();
+        let Some(signs_from) = keys.map(|key| key.signs_from).max() else {
+            return Ok(());
+        };
+        let last = Timestamp::from_seconds(signs_from.seconds().saturating_sub(1));
+        self.cut_off_up_to(None, last).await?;
+        for instance in self.service.registry().legacy_instances() {
+            let issuer = access_token::issuer(&instance.hostname);
+            self.cut_off_up_to(Some(&issuer), last).await?;
+        }
+        Ok(())
     }
 
     /// Removes a key that does not sign: every token that it signed is worthless as soon as the gateways have fetched the

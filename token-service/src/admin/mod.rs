@@ -10,6 +10,7 @@ pub mod grants;
 pub mod keys;
 pub mod legacy_instances;
 pub mod registrations;
+pub mod revocations;
 pub mod service;
 pub mod users;
 pub mod views;

@@ -247,6 +247,22 @@ impl From<&store::Grant> for GrantView {
     }
 }
 
+/// The tokens that a cut-off ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CutOffView {
+    /// Their `iss`.
+    pub issuer: String,
+    /// The latest `iat` among them, RFC 3339.
+    pub issued_up_to: String,
+}
+
+/// The revocation feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeedView {
+    /// Its identity.
+    pub feed: String,
+}
+
 /// A signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyView {

@@ -19,7 +19,6 @@ use crate::sign_in::protection::AtRest;
 use crate::store::Store;
 use crate::store::postgres::PostgresStore;
 use crate::store::redb::RedbStore;
-use anyhow::Context as _;
 
 const DEVELOPMENT_BANNER: &str = "
   ************************************************************************
@@ -49,7 +48,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let service = prepare(config).await?;
-    let application = Application::bind(Arc::new(service)).context("the listeners")?;
+    let application = Application::bind(Arc::new(service))?;
     tracing::info!(
         public = %application.public_address(),
         internal = %application.internal_address(),

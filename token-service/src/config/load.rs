@@ -11,7 +11,7 @@ use claims::Algorithm;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::{Audit, Config, DAY, HOUR, Lifetimes, LogFormat, MINUTE, Signing, StoreUrl};
+use super::{Audit, Config, DAY, HOUR, Lifetimes, Limits, LogFormat, MINUTE, Signing, StoreUrl};
 use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
 use crate::registry::LegacyInstance;
 use crate::store::postgres::{PostgresSettings, PostgresUrl};
@@ -83,6 +83,7 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
         signing: signing(root.section("signing"), defaults.signing),
         lifetimes: lifetimes(root.section("lifetimes"), defaults.lifetimes),
         legacy_instances: legacy_instances(&mut root),
+        limits: limits(root.section("limits"), defaults.limits),
         audit: audit(root.section("audit"), defaults.audit),
         drain_for: duration(
             &mut root,
@@ -306,6 +307,16 @@ fn signing(mut section: Section<'_>, default: Signing) -> Signing {
     signing
 }
 
+fn limits(mut section: Section<'_>, default: Limits) -> Limits {
+    let mut read = |key, default| section.positive(key).map_or(default, |number| number.value);
+    let limits = Limits {
+        revocations_per_second: read("revocations_per_second", default.revocations_per_second),
+        revocations_burst: read("revocations_burst", default.revocations_burst),
+    };
+    section.finish();
+    limits
+}
+
 fn audit(mut section: Section<'_>, default: Audit) -> Audit {
     let audit = Audit {
         keep_for: duration(
@@ -405,6 +416,7 @@ fn log_format(text: &str) -> Result<LogFormat, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::path::PathBuf;
 
     use super::*;
@@ -441,6 +453,10 @@ admin_token_file = "data/admin-token"
 encryption_key_file = "/keys/encryption-key"
 drain_for = "1s"
 log_format = "text"
+
+[limits]
+revocations_per_second = 20
+revocations_burst = 1000
 
 [audit]
 keep_for = "90d"
@@ -568,6 +584,8 @@ enabled = false
             ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
             ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
             ("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "7m"),
+            ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
+            ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "3"),
             ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
             ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
             ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
@@ -605,6 +623,10 @@ enabled = false
                 algorithm: Algorithm::Rs256,
                 rotate_every: DAY,
                 announce_for: 7 * MINUTE,
+            },
+            limits: Limits {
+                revocations_per_second: NonZeroU32::new(2).unwrap(),
+                revocations_burst: NonZeroU32::new(3).unwrap(),
             },
             audit: Audit {
                 keep_for: 30 * DAY,
@@ -728,6 +750,18 @@ auth_server_hostname = "z.example"
         ] {
             assert!(issuer(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_limit_is_a_positive_number() {
+        let text = "[limits]\nrevocations_per_second = 0\nrevocations_burst = '3'\n";
+        assert_eq!(
+            load(text, &[]).unwrap_err(),
+            [
+                "config.toml:2: revocations_per_second: must be a whole number from 1 to 4294967295",
+                "config.toml:3: revocations_burst: expected an integer, found a string",
+            ]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod load;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use crate::store::postgres::PostgresSettings;
@@ -48,6 +49,8 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// Instances of the legacy flow that are registered at start.
     pub legacy_instances: Vec<LegacyInstance>,
+    /// How often clients may do what is expensive.
+    pub limits: Limits,
     /// The audit log.
     pub audit: Audit,
     /// How long the service goes on serving after it was told to stop.
@@ -56,6 +59,29 @@ pub struct Config {
     pub otlp_endpoint: Option<String>,
     /// How the log is written.
     pub log_format: LogFormat,
+}
+
+/// `[limits]`: for each client and replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Revocations per second at `/auth/revoke`, in the long run.
+    pub revocations_per_second: NonZeroU32,
+    /// Revocations at once, after a time without.
+    pub revocations_burst: NonZeroU32,
+}
+
+impl Limits {
+    /// As many as a person signs out, and a burst for an integrator that signs all its users out.
+    pub(super) const DEFAULT: Self = match (NonZeroU32::new(20), NonZeroU32::new(1000)) {
+        (Some(revocations_per_second), Some(revocations_burst)) => Self {
+            revocations_per_second,
+            revocations_burst,
+        },
+        _ => Self {
+            revocations_per_second: NonZeroU32::MIN,
+            revocations_burst: NonZeroU32::MIN,
+        },
+    };
 }
 
 /// `[audit]`.
@@ -130,6 +156,7 @@ impl Config {
                 clock_skew: Duration::from_secs(30),
             },
             legacy_instances: Vec::new(),
+            limits: Limits::DEFAULT,
             audit: Audit {
                 keep_for: 90 * DAY,
                 standard_output: true,

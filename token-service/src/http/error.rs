@@ -8,9 +8,6 @@ use serde::Serialize;
 use super::body::BodyError;
 use crate::oauth::error::{ErrorCode, TokenError};
 
-/// Seconds after which a client may try again when the service is busy.
-const RETRY_AFTER_SECONDS: u64 = 1;
-
 /// The body of every error that is not a page.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct ErrorBody {
@@ -42,8 +39,8 @@ pub(super) fn token_error(error: &TokenError) -> HttpResponse {
         let challenge = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
-    if code == ErrorCode::TemporarilyUnavailable {
-        headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    if let Some(seconds) = error.retry_after() {
+        headers.insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }

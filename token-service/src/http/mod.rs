@@ -20,6 +20,7 @@ mod revocation_feed;
 mod token;
 mod tokens;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Application {
     /// Binds both listeners; port 0 takes a free one.
     ///
     /// # Errors
-    /// When an address cannot be bound.
+    /// When an address cannot be bound: the message names it, and the key of the configuration that it stands in.
     pub fn bind(service: Arc<Service>) -> std::io::Result<Self> {
         let data = web::Data::from(Arc::clone(&service));
         let public_data = data.clone();
@@ -61,7 +62,8 @@ impl Application {
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .keep_alive(Duration::from_secs(75))
-        .bind(service.config.listen)?;
+        .bind(service.config.listen)
+        .map_err(cannot_listen("listen", service.config.listen))?;
         let internal = HttpServer::new(move || {
             App::new()
                 .app_data(data.clone())
@@ -71,7 +73,11 @@ impl Application {
         .workers(1)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
-        .bind(service.config.internal_listen)?;
+        .bind(service.config.internal_listen)
+        .map_err(cannot_listen(
+            "internal_listen",
+            service.config.internal_listen,
+        ))?;
         let bound = |addresses: Vec<SocketAddr>| {
             addresses
                 .first()
@@ -126,6 +132,23 @@ impl Application {
             tracing::error!(%error, "the last entries of the audit log are on standard output only");
         }
         outcome
+    }
+}
+
+/// Names the address that cannot be bound, and the key of the configuration that moves the listener.
+fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        let variable = key.to_uppercase();
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "stop the program that listens there, or set another address"
+            }
+            _ => "set another address",
+        };
+        let message = format!(
+            "cannot listen on {address}: {error}: {advice} as `{key}` (TOKEN_SERVICE__{variable})"
+        );
+        io::Error::new(error.kind(), message)
     }
 }
 

@@ -16,6 +16,10 @@ use crate::metrics::Route;
 use crate::random;
 use crate::service::Service;
 
+/// Marks a request whose answer may wait for something to happen: the time of it says nothing about the service.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waited;
+
 /// The middleware.
 pub(super) async fn observe<B: MessageBody>(
     request: ServiceRequest,
@@ -44,7 +48,9 @@ pub(super) async fn observe<B: MessageBody>(
     };
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::debug!(status, ?took, "answered"));
-    service.metrics.answered(route, status, took);
+    let waited = response.request().extensions().contains::<Waited>();
+    let took_for_itself = (!waited).then_some(took);
+    service.metrics.answered(route, status, took_for_itself);
     if let Ok(id) = HeaderValue::from_str(&id) {
         let name = HeaderName::from_static(REQUEST_ID);
         response.headers_mut().insert(name, id);

@@ -6,7 +6,8 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
 use super::{body, cors, error, origin, paths};
-use crate::audit::Entry;
+use crate::audit::{Entry, Origin};
+use crate::oauth::error::TokenError;
 use crate::oauth::revocation;
 use crate::service::Service;
 use crate::store::AuditAction;
@@ -35,22 +36,42 @@ async fn revoke(
     let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
     let form = endpoint_request(&request, &authorization, &body);
-    match revocation::revoke(&context, form).await {
+    let limit = &service.revocation_limit;
+    match revocation::revoke(&context, form, |client_id| limit.admit(client_id)).await {
         Ok(ended) => {
             if let Some(token) = ended {
-                let entry = Entry::new(AuditAction::TokenRevoked)
+                let mut entry = Entry::new(AuditAction::TokenRevoked)
                     .by_client(Some(token.client_id.as_str()))
-                    .user(token.username.as_str())
                     .grant(token.grant_id);
+                if let Some(username) = token.username {
+                    entry = entry.user(username);
+                }
                 service.record(&origin::of(&request), entry);
             }
             HttpResponse::Ok()
                 .insert_header((header::CACHE_CONTROL, "no-store"))
                 .finish()
         }
+        Err(error @ TokenError::TooManyRevocations { .. }) => {
+            limited(&service, &origin::of(&request), &error);
+            error::token_error(&error)
+        }
         Err(error) => {
             tracing::info!(reason = ?error, "revocation request refused");
             error::token_error(&error)
         }
+    }
+}
+
+/// Counts every refusal and tells of some: they must not fill log and audit log instead of the feed.
+fn limited(service: &Service, origin: &Origin, error: &TokenError) {
+    service.metrics.revocation_refused();
+    let TokenError::TooManyRevocations { client_id, .. } = error else {
+        return;
+    };
+    if service.revocation_limit.is_to_be_told(client_id) {
+        tracing::warn!(%client_id, "a client revokes more than limits.revocations_per_second allows");
+        let entry = Entry::new(AuditAction::RevocationsLimited).by_client(Some(client_id.as_str()));
+        service.record(origin, entry);
     }
 }

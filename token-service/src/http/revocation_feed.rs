@@ -1,15 +1,18 @@
-//! `GET /revocations?since=`, on the internal listener: what the filter polls.
+//! `GET /revocations`, on the internal listener: what gateways read (`claims::revocation`).
+
+use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Data};
-use actix_web::{HttpRequest, HttpResponse};
-use claims::revocation::{Feed, MAX_PAGE, Revocation, RevocationKind};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use claims::revocation::VERSION;
 
+use super::observe::Waited;
 use super::{error, paths};
+use crate::feed::Reader;
 use crate::oauth::error::ErrorCode;
 use crate::oauth::parameters::Parameters;
 use crate::service::Service;
-use crate::store::{self, Revoked, StoreError};
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
@@ -20,53 +23,107 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let Some(since) = since(request.query_string()) else {
-        return error::json(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::InvalidRequest.as_str(),
-            "since is the sequence of the last entry that was read, a whole number",
-        );
+    let query = match Query::parse(request.query_string()) {
+        Ok(query) => query,
+        Err(description) => {
+            let code = ErrorCode::InvalidRequest.as_str();
+            return error::json(StatusCode::BAD_REQUEST, code, description);
+        }
     };
-    match feed(&service, since).await {
-        Ok(feed) => HttpResponse::Ok()
-            .insert_header((header::CACHE_CONTROL, "no-store"))
-            .json(feed),
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::CACHE_CONTROL, "no-store"));
+    if query.version < VERSION {
+        return match service.feed.first_version(query.reader.since).await {
+            Ok(feed) => response.json(feed),
+            Err(error) => error::token_error(&error.into()),
+        };
+    }
+    request.extensions_mut().insert(Waited);
+    match service.feed.page(&query.reader).await {
+        Ok(page) => response
+            .insert_header((header::CONTENT_TYPE, "application/json"))
+            .body(page),
         Err(error) => error::token_error(&error.into()),
     }
 }
 
-/// The position of the reader: 0 when it has none.
-fn since(query: &str) -> Option<u64> {
-    match Parameters::parse(query.as_bytes()).ok()?.get("since") {
-        Some(since) => since.parse().ok(),
-        None => Some(0),
+/// The parameters.
+#[derive(Debug, PartialEq, Eq)]
+struct Query {
+    /// The version that the reader knows; a later one than [`VERSION`] is answered with that.
+    version: u64,
+    reader: Reader,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self, &'static str> {
+        let parameters = Parameters::parse(query.as_bytes())
+            .map_err(|_| "The parameters are repeated, or not percent-encoded UTF-8")?;
+        let number = |name, absent: u64, description| match parameters.get(name) {
+            None => Ok(absent),
+            Some(text) => text.parse().map_err(|_| description),
+        };
+        let version = number(
+            "version",
+            1,
+            "version is the version of the feed, a whole number: 1 or 2",
+        )?;
+        if version == 0 {
+            return Err("version is the version of the feed, a whole number: 1 or 2");
+        }
+        let since = number(
+            "since",
+            0,
+            "since is the position up to which the feed was read, a whole number",
+        )?;
+        let wait = number(
+            "wait",
+            0,
+            "wait is the time to wait for an entry in seconds, a whole number",
+        )?;
+        Ok(Self {
+            version,
+            reader: Reader {
+                feed: parameters.get("feed").map(str::to_owned),
+                since,
+                wait: Duration::from_secs(wait),
+            },
+        })
     }
 }
 
-async fn feed(service: &Service, since: u64) -> Result<Feed, StoreError> {
-    // Read first: an entry that is added meanwhile comes with the next page, and never seems to be lost.
-    let last = service.store.last_revocation().await?;
-    let entries = service.store.revocations_since(since, MAX_PAGE).await?;
-    Ok(Feed {
-        last: entries
-            .last()
-            .map_or(last, |entry| last.max(entry.sequence)),
-        revocations: entries.into_iter().map(published).collect(),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn published(entry: store::Revocation) -> Revocation {
-    let (kind, id) = match entry.revoked {
-        Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),
-        Revoked::Token(id) => (RevocationKind::Token, id.to_string()),
-        Revoked::Client(id) => (RevocationKind::Client, id.to_string()),
-        Revoked::User(name) => (RevocationKind::User, name.to_string()),
-    };
-    Revocation {
-        sequence: entry.sequence,
-        kind,
-        id,
-        at: entry.at.seconds(),
-        exp: entry.expires_at.seconds(),
+    #[test]
+    fn parameters_that_cannot_be_meant_are_refused() {
+        for query in [
+            "since=x",
+            "since=-1",
+            "since=1&since=2",
+            "version=two",
+            "version=0",
+            "version=2&wait=1.5",
+            "version=2&since=18446744073709551616",
+            "feed=%FF",
+        ] {
+            assert!(Query::parse(query).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_absent_or_unknown_is_version_1_from_the_start() {
+        for query in ["", "since=", "since=0&later=1"] {
+            let parsed = Query::parse(query).unwrap();
+            assert_eq!((parsed.version, parsed.reader), (1, Reader::default()));
+        }
+        let parsed = Query::parse("version=3&feed=abc&since=7&wait=5").unwrap();
+        let reader = Reader {
+            feed: Some("abc".to_owned()),
+            since: 7,
+            wait: Duration::from_secs(5),
+        };
+        assert_eq!((parsed.version, parsed.reader), (3, reader));
     }
 }

@@ -82,7 +82,9 @@ fn report(
             ErrorCode::InvalidClient | ErrorCode::InvalidGrant | ErrorCode::InvalidRequest => {
                 tracing::info!(client_id, grant_type, reason = ?error, "token request refused");
             }
-            ErrorCode::TemporarilyUnavailable | ErrorCode::ServerError => {
+            ErrorCode::TemporarilyUnavailable
+            | ErrorCode::TooManyRequests
+            | ErrorCode::ServerError => {
                 tracing::error!(client_id, grant_type, reason = ?error, "token request failed");
             }
         },

@@ -87,9 +87,6 @@ struct Claims<'a> {
     p: String,
 }
 
-/// Characters of `jti`: 64 random bits. It only has to differ from those of the grant's other tokens.
-const JTI_LENGTH: usize = 11;
-
 impl<'a> Claims<'a> {
     fn new(
         subject: Subject<'a>,
@@ -105,7 +102,7 @@ impl<'a> Claims<'a> {
             client_id: subject.client_id,
             iat: issued_at.seconds(),
             exp: expires_at.seconds(),
-            jti: id.to_string().chars().take(JTI_LENGTH).collect(),
+            jti: id.legacy(),
             grant_id: grant_id.to_string(),
             p: String::new(),
         }

@@ -1,6 +1,6 @@
 //! What every endpoint with client authentication does first: read the form, find the client.
 
-use super::client_authentication::{self, PresentedClient};
+use super::client_authentication::{self, ClientLookup, PresentedClient};
 use super::error::TokenError;
 use super::parameters::Parameters;
 use crate::registry::Registry;
@@ -35,7 +35,7 @@ const BODY_ONLY: [&str; 12] = [
 ];
 
 impl<'a> EndpointRequest<'a> {
-    /// The form and the client that sent it.
+    /// The form and the client of the current flows that sent it.
     ///
     /// # Errors
     /// A [`TokenError`]: the first that content type, URL, form or client authentication gives.
@@ -43,10 +43,28 @@ impl<'a> EndpointRequest<'a> {
         &self,
         registry: &Registry,
     ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        self.open_with(&|client_id| registry.client(client_id))
+    }
+
+    /// The form and the client that sent it, of the current flows or the legacy one.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_for_any_flow(
+        &self,
+        registry: &Registry,
+    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        self.open_with(&|client_id| registry.client_of_any_flow(client_id))
+    }
+
+    fn open_with(
+        &self,
+        lookup: ClientLookup<'_>,
+    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
         check_content_type(self.content_type)?;
         check_query(self.query)?;
         let form = Parameters::parse(self.body)?;
-        let client = client_authentication::authenticate(self.authorization, &form, registry)?;
+        let client = client_authentication::authenticate_with(self.authorization, &form, lookup)?;
         Ok((form, client))
     }
 }

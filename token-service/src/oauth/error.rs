@@ -1,11 +1,17 @@
 //! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
 
+use std::time::Duration;
+
 use super::account_selection::AccountError;
 use super::assertion::AssertionError;
 use super::parameters::ParameterError;
 use crate::random::RandomError;
+use crate::registry::ClientId;
 use crate::store::{CodeMismatch, GrantId, RotationRefusal, StoreError};
 use crate::token::KeyError;
+
+/// Seconds after which a client may try again when the service is busy.
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// The error codes of spec §7.1, and the two that say that the fault is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +24,8 @@ pub enum ErrorCode {
     InvalidRequest,
     /// The service cannot answer for a moment: HTTP 503.
     TemporarilyUnavailable,
+    /// The client asks too often: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that asks for another try.
+    TooManyRequests,
     /// The service failed: HTTP 500.
     ServerError,
 }
@@ -30,7 +38,7 @@ impl ErrorCode {
             Self::InvalidClient => "invalid_client",
             Self::InvalidGrant => "invalid_grant",
             Self::InvalidRequest => "invalid_request",
-            Self::TemporarilyUnavailable => "temporarily_unavailable",
+            Self::TemporarilyUnavailable | Self::TooManyRequests => "temporarily_unavailable",
             Self::ServerError => "server_error",
         }
     }
@@ -42,6 +50,7 @@ impl ErrorCode {
             Self::InvalidClient => 401,
             Self::InvalidGrant | Self::InvalidRequest => 400,
             Self::TemporarilyUnavailable => 503,
+            Self::TooManyRequests => 429,
             Self::ServerError => 500,
         }
     }
@@ -107,6 +116,13 @@ pub enum TokenError {
     Account(AccountError),
     /// The user-bound client's user is gone or disabled.
     BoundUserGone,
+    /// The client revokes more than it may.
+    TooManyRevocations {
+        /// The client, authenticated.
+        client_id: ClientId,
+        /// When it may revoke again.
+        wait: Duration,
+    },
     /// The store has no answer.
     Store(StoreError),
     /// No randomness.
@@ -148,6 +164,7 @@ impl TokenError {
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
+            Self::TooManyRevocations { .. } => ErrorCode::TooManyRequests,
             Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
         }
@@ -163,6 +180,22 @@ impl TokenError {
                 | Self::WrongSecret
                 | Self::PublicClientInHeader
         )
+    }
+
+    /// Seconds after which the client may try again (RFC 9110 §10.2.3), at least 1; `None` when another try is in vain.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooManyRevocations { wait, .. } => {
+                let whole = wait.as_secs();
+                Some(
+                    whole
+                        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+                        .max(1),
+                )
+            }
+            _ => (self.code() == ErrorCode::TemporarilyUnavailable).then_some(RETRY_AFTER_SECONDS),
+        }
     }
 
     /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2), never a
@@ -233,6 +266,9 @@ impl TokenError {
             Self::Assertion(error) => error.description(),
             Self::Account(error) => error.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
+            Self::TooManyRevocations { .. } => {
+                "This client revokes too many tokens at once; try again after the time of Retry-After"
+            }
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",
         }

@@ -19,6 +19,7 @@ use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::random::Random;
 use crate::registry::Registry;
+use crate::sealing::EncryptionKey;
 use crate::store::Store;
 use crate::token::{IdentityTokens, KeyRing, Mint};
 
@@ -35,6 +36,8 @@ pub struct Context<'a> {
     pub keys: &'a KeyRing,
     /// Identity tokens that were signed lately.
     pub identity_tokens: &'a IdentityTokens,
+    /// Makes and proves legacy refresh tokens.
+    pub encryption_key: &'a EncryptionKey,
     /// Random bytes.
     pub random: &'a dyn Random,
     /// The time of the request.

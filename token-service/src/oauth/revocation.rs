@@ -2,58 +2,113 @@
 //!
 //! Parameters: `token`; `token_type_hint` is not needed, the token says what it is.
 
+use std::time::Duration;
+
 use super::Context;
 use super::endpoint_request::EndpointRequest;
 use super::error::TokenError;
-use super::issued_token::IssuedToken;
+use super::issued_token::{IssuedToken, LegacyRefresh};
 use crate::clock::Timestamp;
-use crate::store::TokenReference;
+use crate::registry::{ClientId, Username};
+use crate::store::{Extent, GrantId, TokenSubject};
+
+/// What a request ended, for the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The client.
+    pub client_id: ClientId,
+    /// The user; `None` for a legacy access token, which does not name the user.
+    pub username: Option<Username>,
+    /// The authorization.
+    pub grant_id: GrantId,
+}
 
 /// Ends the token of the request. A refresh token takes its whole authorization with it (RFC 7009 §2.1: "the
 /// authorization server SHOULD also invalidate all access tokens based on the same authorization grant"); an
 /// access token goes alone.
 ///
-/// Unknown tokens and those of other clients are left as they are, and the answer is the same: RFC 7009 §2.2,
-/// "invalid tokens do not cause an error response".
+/// Unknown tokens, those of other clients and those that are revoked or expired are left as they are, and the answer is the
+/// same: RFC 7009 §2.2, "invalid tokens do not cause an error response". For those the answer is `None`.
 ///
-/// The answer names the token that was ended, for the audit log.
+/// `admit` is asked before something is written; it answers how long the client is to wait if it revokes too often.
 ///
 /// # Errors
-/// A [`TokenError`] when the request is malformed, the client is not authenticated, or the store failed: the
-/// token then lives, and the client must know.
+/// A [`TokenError`] when the request is malformed, the client is not authenticated or revokes too often, or the store
+/// failed: the token then lives, and the client must know.
 pub async fn revoke(
     context: &Context<'_>,
     request: EndpointRequest<'_>,
-) -> Result<Option<TokenReference>, TokenError> {
-    let (form, presented) = request.open(context.registry)?;
-    let client = presented.fully_authenticated()?;
-    let token = form.get("token").ok_or(TokenError::Missing("token"))?;
-    let Some(token) = IssuedToken::read(context, token) else {
-        return Ok(None);
+    admit: impl FnOnce(&ClientId) -> Result<(), Duration>,
+) -> Result<Option<Ended>, TokenError> {
+    let (form, presented) = request.open_for_any_flow(context.registry)?;
+    let client_id = &presented.fully_authenticated()?.client_id;
+    let admit = || {
+        admit(client_id).map_err(|wait| TokenError::TooManyRevocations {
+            client_id: client_id.clone(),
+            wait,
+        })
+    };
+    let text = form.get("token").ok_or(TokenError::Missing("token"))?;
+    let Some(token) = IssuedToken::read(context, text) else {
+        let legacy = LegacyRefresh::read(context, text).await?;
+        let grant = legacy.map(|token| token.grant);
+        let Some(grant) = grant.filter(|grant| grant.client_id == *client_id) else {
+            return Ok(None);
+        };
+        if grant.revoked_at.is_some() {
+            return Ok(None);
+        }
+        admit()?;
+        let ended = context
+            .store
+            .revoke_grant(grant.grant_id, context.now)
+            .await?;
+        return Ok(ended.then_some(Ended {
+            client_id: grant.client_id,
+            username: Some(grant.username),
+            grant_id: grant.grant_id,
+        }));
     };
     let reference = token.reference();
-    let Some(reference) = reference.filter(|token| token.client_id == client.client_id) else {
+    let Some(reference) = reference.filter(|token| token.client_id == *client_id) else {
         return Ok(None);
     };
-    match token {
+    let store = context.store;
+    let ended = match &token {
         IssuedToken::Refresh(_) => {
-            context
-                .store
-                .revoke_grant(reference.grant_id, context.now)
-                .await?;
-        }
-        IssuedToken::Access(claims) => {
-            let expires_at = Timestamp::from_seconds(claims.exp);
-            if context.now < expires_at {
-                context
-                    .store
-                    .revoke_token(reference.token_id, expires_at, context.now)
-                    .await?;
-                context
-                    .identity_tokens
-                    .forget(&reference.client_id, &reference.username);
+            let grant = store.grant(reference.grant_id).await?;
+            if grant.is_none_or(|grant| grant.revoked_at.is_some()) {
+                return Ok(None);
             }
+            admit()?;
+            store.revoke_grant(reference.grant_id, context.now).await?
         }
+        IssuedToken::Access(_) | IssuedToken::Legacy(_) => {
+            let expires_at = Timestamp::from_seconds(token.expires_at());
+            if expires_at <= context.now || store.is_revoked(reference.clone()).await? {
+                return Ok(None);
+            }
+            admit()?;
+            let extent = Extent {
+                at: context.now,
+                expires_at,
+            };
+            let [_, itself] = reference.ended_by();
+            store.announce(itself, extent).await?
+        }
+    };
+    let username = match reference.subject {
+        TokenSubject::User { username, .. } => Some(username),
+        TokenSubject::Legacy { .. } => None,
+    };
+    if let (IssuedToken::Access(_), Some(username)) = (&token, &username) {
+        context
+            .identity_tokens
+            .forget(&reference.client_id, username);
     }
-    Ok(Some(reference))
+    Ok(ended.then_some(Ended {
+        client_id: reference.client_id,
+        username,
+        grant_id: reference.grant_id,
+    }))
 }

@@ -116,6 +116,14 @@ impl Registry {
             })
     }
 
+    /// The enabled client with this id, of the current flows or the legacy one.
+    #[must_use]
+    pub fn client_of_any_flow(&self, client_id: &str) -> Option<&Arc<Client>> {
+        self.clients
+            .get(&ClientId::parse(client_id)?)
+            .filter(|client| client.enabled)
+    }
+
     /// The enabled client of the legacy flow with this id, on this instance (spec §4.5).
     #[must_use]
     pub fn legacy_client(&self, client_id: &str, instance: &str) -> Option<&Arc<Client>> {

@@ -105,6 +105,12 @@ pub struct User {
 }
 
 impl User {
+    /// Accounts that are linked to this user and no longer to `next`, the same user after a change.
+    pub fn unlinked_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a LinkedAccount> {
+        let accounts = self.accounts.iter();
+        accounts.filter(|account| !next.accounts.contains(account))
+    }
+
     /// Takes `stronger` as the hash of the password that `hash` is of; says whether `hash` was the current one.
     pub fn rehash(&mut self, hash: &str, stronger: String) -> bool {
         if self.password_hash.as_deref() != Some(hash) {

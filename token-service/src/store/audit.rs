@@ -75,6 +75,12 @@ pub enum AuditAction {
     SecondFactorSetUp,
     /// An administrator removed a user's second factor.
     SecondFactorRemoved,
+    /// A client revokes too often; one entry a minute for each client.
+    RevocationsLimited,
+    /// An administrator ended every token of an issuer that was issued before a time.
+    TokensCutOff,
+    /// An administrator gave the revocation feed another identity.
+    RevocationFeedRenewed,
     /// A password or second factor was not looked at, because too many had been wrong.
     SignInThrottled,
 }
@@ -111,6 +117,9 @@ impl AuditAction {
             Self::LegacyInstanceDeleted => "legacy_instance_deleted",
             Self::SecondFactorSetUp => "second_factor_set_up",
             Self::SecondFactorRemoved => "second_factor_removed",
+            Self::RevocationsLimited => "revocations_limited",
+            Self::TokensCutOff => "tokens_cut_off",
+            Self::RevocationFeedRenewed => "revocation_feed_renewed",
             Self::SignInThrottled => "sign_in_throttled",
         }
     }

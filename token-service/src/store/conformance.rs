@@ -60,6 +60,10 @@ macro_rules! conformance {
             rows_are_counted,
             the_revocation_feed_rises_and_pages,
             a_token_is_revoked_by_itself_its_grant_its_client_or_its_user,
+            an_account_and_an_issuer_end_their_own_tokens_up_to_a_time,
+            nothing_is_announced_twice,
+            a_user_that_ends_takes_legacy_grants_along_by_name,
+            the_feed_keeps_its_identity_until_it_is_renewed,
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,
             a_totp_step_is_claimed_once,
@@ -388,7 +392,7 @@ async fn has_session(store: &dyn Store, name: &str) -> bool {
 async fn ends_one_of_two_grants(
     subject: &mut impl Subject,
     change: RegistryChange,
-    announced: impl FnOnce(&Grant) -> Revoked,
+    announced: impl FnOnce(&Grant) -> Vec<Revoked>,
     ends_sessions: bool,
 ) {
     let (mine, theirs) = two_grants(&*subject.store()).await;
@@ -404,22 +408,25 @@ async fn ends_one_of_two_grants(
     assert!(!is_revoked(&*store, &theirs).await);
     assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
     assert!(has_session(&*store, "grace").await);
-    let announced = announced(&mine);
-    // Of a client or user, what others still issue by the registrations before is revoked too.
-    let revoked_at = match announced {
-        Revoked::Client(_) | Revoked::User(_) => issued_until(at(5)),
-        Revoked::Grant(_) | Revoked::Token(_) => at(5),
-    };
     let entries = store.revocations_since(0, 10).await.unwrap();
-    assert_eq!(
-        entries,
-        [Revocation {
-            sequence: 1,
-            revoked: announced,
-            at: revoked_at,
-            expires_at: revoked_at + ACCESS
-        }]
-    );
+    let expected: Vec<Revocation> = (1..)
+        .zip(announced(&mine))
+        .map(|(sequence, revoked)| {
+            // What others still issue by the registrations before is revoked too.
+            let at = if revoked.is_up_to_a_time() {
+                issued_until(at(5))
+            } else {
+                at(5)
+            };
+            Revocation {
+                sequence,
+                revoked,
+                at,
+                expires_at: at + ACCESS,
+            }
+        })
+        .collect();
+    assert_eq!(entries, expected);
     let rotation = use_of(&mine, mine.current.refresh_id, at(6));
     assert_eq!(
         store.rotate_refresh(rotation).await.unwrap(),
@@ -457,7 +464,7 @@ pub(super) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject
         remove_clients: vec![client_id("web")],
         ..RegistryChange::default()
     };
-    let announced = |_: &Grant| Revoked::Client(client_id("web"));
+    let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
     ends_one_of_two_grants(subject, change, announced, false).await;
 }
 
@@ -466,7 +473,7 @@ pub(super) async fn disabling_a_client_ends_its_grants(subject: &mut impl Subjec
         enabled: false,
         ..client("web")
     };
-    let announced = |_: &Grant| Revoked::Client(client_id("web"));
+    let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
     ends_one_of_two_grants(subject, put(vec![disabled], vec![]), announced, false).await;
 }
 
@@ -475,7 +482,7 @@ pub(super) async fn disabling_a_user_ends_grants_and_sessions(subject: &mut impl
         enabled: false,
         ..user("ada")
     };
-    let announced = |_: &Grant| Revoked::User(username("ada"));
+    let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
     ends_one_of_two_grants(subject, put(vec![], vec![disabled]), announced, true).await;
 }
 
@@ -484,7 +491,7 @@ pub(super) async fn removing_a_user_ends_grants_and_sessions(subject: &mut impl 
         remove_users: vec![username("ada")],
         ..RegistryChange::default()
     };
-    let announced = |_: &Grant| Revoked::User(username("ada"));
+    let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
     ends_one_of_two_grants(subject, change, announced, true).await;
 }
 
@@ -493,7 +500,7 @@ pub(super) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl S
         password_hash: Some("another".into()),
         ..user("ada")
     };
-    let announced = |grant: &Grant| Revoked::Grant(grant.grant_id);
+    let announced = |grant: &Grant| vec![Revoked::Grant(grant.grant_id)];
     ends_one_of_two_grants(subject, put(vec![], vec![changed]), announced, true).await;
 }
 
@@ -694,7 +701,10 @@ pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut imp
         ..code()
     };
     let kept = grant_of(&*subject.store(), kept).await;
-    let announced = |grant: &Grant| Revoked::Grant(grant.grant_id);
+    let announced = |grant: &Grant| {
+        let account = Revoked::account(&username("ada"), &account("1"));
+        vec![Revoked::Grant(grant.grant_id), account]
+    };
     ends_one_of_two_grants(subject, put(vec![], vec![unlinked]), announced, false).await;
     assert!(!is_revoked(&*subject.store(), &kept).await);
 }
@@ -1269,10 +1279,14 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
 ) {
     let (mine, theirs) = two_grants(&*subject.store()).await;
     let token_of = |grant: &Grant, issued_at| TokenReference {
+        issuer: "https://lobby.example".into(),
         token_id: grant.current.access_id,
         grant_id: grant.grant_id,
         client_id: grant.client_id.clone(),
-        username: grant.username.clone(),
+        subject: TokenSubject::User {
+            username: grant.username.clone(),
+            account: Some((grant.account.user_id.clone(), grant.account.site.clone())),
+        },
         issued_at,
     };
     let another = |token: &TokenReference| TokenReference {
@@ -1286,7 +1300,13 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     let store = subject.store();
     let expires_at = at(0) + ACCESS;
     store
-        .revoke_token(token.token_id, expires_at, at(5))
+        .announce(
+            Revoked::Token(token.token_id),
+            Extent {
+                at: at(5),
+                expires_at,
+            },
+        )
         .await
         .unwrap();
     drop(store);
@@ -1325,14 +1345,172 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     };
     store.change_registry(change, at(8)).await.unwrap();
     assert!(is_revoked(&*store, later.clone()).await);
-    assert_eq!(store.last_revocation().await.unwrap(), 4);
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
 
     store
         .sweep(issued_until(at(9)) + ACCESS, 100)
         .await
         .unwrap();
     assert!(!is_revoked(&*store, later).await, "it expired by itself");
-    assert_eq!(store.last_revocation().await.unwrap(), 4);
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
+}
+
+fn token(issued_at: Timestamp) -> TokenReference {
+    TokenReference {
+        issuer: "https://lobby.example".into(),
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        grant_id: GrantId::generate(&OsRandom, issued_at).unwrap(),
+        client_id: client_id("web"),
+        subject: TokenSubject::User {
+            username: username("1"),
+            account: Some(("1".into(), "https://us1.example.com".into())),
+        },
+        issued_at,
+    }
+}
+
+fn legacy_token(issued_at: Timestamp) -> TokenReference {
+    TokenReference {
+        issuer: "https://us1.legacy.example".into(),
+        subject: TokenSubject::Legacy {
+            user_id: "1".into(),
+        },
+        ..token(issued_at)
+    }
+}
+
+pub(super) async fn an_account_and_an_issuer_end_their_own_tokens_up_to_a_time(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let announce = async |revoked| {
+        let extent = Extent::of(at(5), ACCESS);
+        assert!(store.announce(revoked, extent).await.unwrap());
+    };
+    let is_revoked = async |token: &TokenReference| store.is_revoked(token.clone()).await.unwrap();
+    let (mine, later, legacy) = (token(at(5)), token(at(6)), legacy_token(at(5)));
+    let elsewhere = TokenReference {
+        subject: TokenSubject::User {
+            username: username("1"),
+            account: Some(("1".into(), "https://us2.example.com".into())),
+        },
+        ..mine.clone()
+    };
+    announce(Revoked::account(&username("1"), &account("1"))).await;
+    assert!(is_revoked(&mine).await);
+    assert!(!is_revoked(&later).await);
+    assert!(!is_revoked(&elsewhere).await);
+    announce(Revoked::User(username("1"))).await;
+    assert!(is_revoked(&elsewhere).await);
+    assert!(!is_revoked(&legacy).await, "a username is no user_id");
+    let another = TokenReference {
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        ..legacy.clone()
+    };
+    announce(Revoked::LegacyToken(legacy.token_id)).await;
+    assert!(is_revoked(&legacy).await);
+    assert!(!is_revoked(&another).await);
+    announce(Revoked::Issuer(legacy.issuer.clone())).await;
+    assert!(is_revoked(&another).await);
+    assert!(!is_revoked(&legacy_token(at(6))).await);
+}
+
+pub(super) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
+    let grant = Revoked::Grant(GrantId::generate(&OsRandom, at(0)).unwrap());
+    let issuer = Revoked::Issuer("https://lobby.example".into());
+    let extent = Extent::of(at(5), ACCESS);
+    for revoked in [&grant, &issuer] {
+        let announced = subject.store().announce(revoked.clone(), extent).await;
+        assert_eq!(announced, Ok(true));
+    }
+    subject.restart().await;
+    let store = subject.store();
+    for revoked in [&grant, &issuer] {
+        assert_eq!(store.announce(revoked.clone(), extent).await, Ok(false));
+    }
+    let later = Extent {
+        at: at(6),
+        ..extent
+    };
+    assert_eq!(store.announce(grant.clone(), later).await, Ok(false));
+    assert_eq!(store.announce(issuer.clone(), later).await, Ok(true));
+    let longer = Extent::of(at(5), ACCESS * 2);
+    assert_eq!(store.announce(grant.clone(), longer).await, Ok(true));
+    let entry = |sequence, revoked: &Revoked, at, expires_at| Revocation {
+        sequence,
+        revoked: revoked.clone(),
+        at,
+        expires_at,
+    };
+    assert_eq!(
+        store.revocations_since(0, 10).await.unwrap(),
+        [
+            entry(3, &issuer, at(6), at(5) + ACCESS),
+            entry(4, &grant, at(5), at(5) + ACCESS * 2),
+        ]
+    );
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
+    assert_eq!(store.counts().await.unwrap().revocations, 2);
+    // What took the place of another entry is swept in its own time, and nothing of it is left.
+    store.sweep(at(6) + ACCESS, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, [grant.clone()]);
+    store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, []);
+    assert_eq!(store.announce(grant, extent).await, Ok(true));
+
+    let racing = Revoked::Token(TokenId::generate(&OsRandom).unwrap());
+    let mut racers = JoinSet::new();
+    for _ in 0..PARALLEL {
+        let (store, racing) = (Arc::clone(&store), racing.clone());
+        racers.spawn(async move { store.announce(racing, extent).await.unwrap() });
+    }
+    let announced = racers.join_all().await;
+    assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
+}
+
+pub(super) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
+    let legacy = Client {
+        integration: IntegrationType::Legacy {
+            secrets: vec![],
+            redirect_templates: vec![],
+            hostname: None,
+        },
+        ..client("old")
+    };
+    let change = put(vec![client("web"), legacy], vec![user("ada")]);
+    let store = subject.store();
+    store.change_registry(change, at(0)).await.unwrap();
+    let current = grant_of(&*store, code()).await;
+    let old = CodeRecord {
+        client_id: client_id("old"),
+        ..code()
+    };
+    let old = grant_of(&*store, old).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let disabled = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let change = put(vec![], vec![disabled]);
+    store.change_registry(change, at(5)).await.unwrap();
+    assert!(is_revoked(&*store, &current).await && is_revoked(&*store, &old).await);
+    assert_eq!(
+        feed(&*store).await,
+        [Revoked::Grant(old.grant_id), Revoked::User(username("ada")),]
+    );
+}
+
+pub(super) async fn the_feed_keeps_its_identity_until_it_is_renewed(subject: &mut impl Subject) {
+    let before = subject.store().feed_state().await.unwrap();
+    assert_eq!(before.last, 0);
+    subject.restart().await;
+    assert_eq!(subject.store().feed_state().await.unwrap(), before);
+    let fresh = FeedId::generate(&OsRandom).unwrap();
+    subject.store().renew_feed(fresh).await.unwrap();
+    subject.restart().await;
+    assert_eq!(subject.store().feed_state().await.unwrap().feed, fresh);
 }
 
 async fn claim(store: &dyn Store, client: &str, jti: &str, now: Timestamp) -> Claim {

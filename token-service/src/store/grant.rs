@@ -39,6 +39,16 @@ impl GrantId {
         bytes.try_into().ok().map(Self::from_bytes)
     }
 
+    /// When the grant was made; `None` for bytes that are no UUIDv7 (RFC 9562 §5.7).
+    #[must_use]
+    pub fn made_at(&self) -> Option<Timestamp> {
+        if self.0.get_version() != Some(uuid::Version::SortRand) {
+            return None;
+        }
+        let (seconds, _) = self.0.get_timestamp()?.to_unix();
+        Some(Timestamp::from_seconds(seconds))
+    }
+
     /// The 16 bytes, big endian: byte order is time order.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
@@ -57,6 +67,13 @@ impl fmt::Display for GrantId {
         formatter.write_str(&URL_SAFE_NO_PAD.encode(self.as_bytes()))
     }
 }
+
+/// Characters of a `jti`.
+const JTI_LENGTH: usize = 22;
+
+/// Characters of the `jti` of a legacy access token: 66 random bits. It only has to differ from those of the other tokens
+/// that may be revoked.
+pub const LEGACY_JTI_LENGTH: usize = 11;
 
 /// The unique id of a token (`jti`): 128 random bits, written as 22 characters of base64url.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -88,6 +105,24 @@ impl TokenId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
+    /// The `jti` of a legacy access token with this id.
+    #[must_use]
+    pub fn legacy(&self) -> String {
+        let mut jti = self.to_string();
+        jti.truncate(LEGACY_JTI_LENGTH);
+        jti
+    }
+
+    /// Reads the `jti` of a legacy access token: the bits that it leaves out are zero. `None` when it is not one.
+    #[must_use]
+    pub fn parse_legacy(text: &str) -> Option<Self> {
+        if text.len() != LEGACY_JTI_LENGTH {
+            return None;
+        }
+        let rest = "A".repeat(JTI_LENGTH - LEGACY_JTI_LENGTH);
+        Self::parse(&format!("{text}{rest}"))
     }
 }
 
@@ -488,5 +523,25 @@ mod tests {
         assert_eq!(id.to_string().len(), 22);
         assert_eq!(GrantId::parse(&format!("{id}A")), None);
         assert_eq!(GrantId::parse(&format!("{id}==")), None);
+    }
+
+    #[test]
+    fn a_grant_id_tells_its_time() {
+        let random = crate::random::OsRandom;
+        let id = GrantId::generate(&random, at(5)).unwrap();
+        assert_eq!(id.made_at(), Some(at(5)));
+        assert_eq!(GrantId::from_bytes([0xab; 16]).made_at(), None);
+    }
+
+    #[test]
+    fn the_jti_of_a_legacy_token_is_the_beginning_of_its_id() {
+        let id = TokenId::from_bytes([0xab; 16]);
+        let legacy = id.legacy();
+        assert_eq!(legacy.len(), LEGACY_JTI_LENGTH);
+        let read = TokenId::parse_legacy(&legacy).unwrap();
+        assert_eq!(read.legacy(), legacy);
+        assert_ne!(read, id);
+        assert_eq!(TokenId::parse_legacy(&id.to_string()), None);
+        assert_eq!(TokenId::parse_legacy("ééééé+"), None);
     }
 }

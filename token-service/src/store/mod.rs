@@ -13,6 +13,7 @@ mod conformance;
 pub mod grant;
 pub mod postgres;
 pub mod redb;
+pub mod revocation;
 mod row;
 pub mod session;
 pub mod signing_key;
@@ -31,6 +32,9 @@ pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use grant::{Grant, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId};
+pub use revocation::{
+    Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,
+};
 pub use session::{Session, SessionStage};
 pub use signing_key::SealedSigningKey;
 
@@ -194,49 +198,6 @@ pub struct Swept {
     pub more: bool,
 }
 
-/// Something that is revoked, as the feed to the edge tells it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Revoked {
-    /// All tokens of one authorization.
-    Grant(GrantId),
-    /// One access token.
-    Token(TokenId),
-    /// All tokens of one client that were issued up to the entry's time.
-    Client(ClientId),
-    /// All tokens of one user that were issued up to the entry's time.
-    User(Username),
-}
-
-/// The ids under which a token may have been revoked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenReference {
-    /// The token itself.
-    pub token_id: TokenId,
-    /// Its authorization.
-    pub grant_id: GrantId,
-    /// Its client.
-    pub client_id: ClientId,
-    /// Its user.
-    pub username: Username,
-    /// When it was issued.
-    pub issued_at: Timestamp,
-}
-
-/// One entry of the revocation feed.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Revocation {
-    /// Position in the feed: strictly rising, never reused.
-    pub sequence: u64,
-    /// What is revoked.
-    pub revoked: Revoked,
-    /// The latest `iat` of tokens that are revoked with their client or user ([`issued_until`]); otherwise when it was
-    /// revoked.
-    pub at: Timestamp,
-    /// When every access token that it concerns has expired; the entry is swept after it.
-    pub expires_at: Timestamp,
-}
-
 /// The state of the service. Implementations are safe to share and to call concurrently.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
@@ -334,19 +295,26 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// when there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Ends one access token that expires at `expires_at`: it is in the feed when this returns.
-    async fn revoke_token(
-        &self,
-        token_id: TokenId,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError>;
+    /// Adds an entry to the feed: it is there when this returns. An entry for the same thing is replaced by one that says
+    /// as much as both; if it says as much already, nothing is written and the answer is `false`.
+    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
 
-    /// Whether the token, its grant, its client or its user is in the feed.
+    /// Whether the feed has an entry that concerns the token.
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
 
-    /// The highest position that the feed ever had; 0 before the first entry.
-    async fn last_revocation(&self) -> Result<u64, StoreError>;
+    /// How long the longest-lived access token lives that may exist: the configured lifetime, or a longer one that was
+    /// configured before until the last token of it has expired.
+    fn longest_token(&self) -> Duration;
+
+    /// The feed as it is now.
+    async fn feed_state(&self) -> Result<FeedState, StoreError>;
+
+    /// Gives the feed another identity: every reader starts over.
+    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError>;
+
+    /// Moves with every commit that may have added entries, if the store is this process's alone. `None` for a store that
+    /// others write to as well.
+    fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
 
     /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
     async fn revocations_since(

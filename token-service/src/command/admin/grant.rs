@@ -14,7 +14,8 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant: its refresh token is dead, and gateways refuse its access tokens.
+    /// Revoke a grant: its refresh token is dead, and gateways refuse its access tokens. An id that list does not show is
+    /// one of tokens without a refresh token: they end as well.
     Revoke(Connected<Named>),
 }
 

@@ -11,6 +11,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service key list
   token-service key rotate               # announced first: no request notices
   token-service key rotate --immediate   # for a key that got into wrong hands ...
+  token-service key rotate --immediate --cut-off   # ... and its tokens end within moments
   token-service key remove KID           # ... whose tokens shall be worthless";
 
 #[derive(Debug, clap::Subcommand)]
@@ -31,6 +32,10 @@ pub(in crate::command) struct Rotate {
     /// The new keys sign at once, without announcement.
     #[arg(long)]
     immediate: bool,
+    /// End every access token that was issued before, at once, of all issuers: every client needs one refresh. Otherwise
+    /// the tokens of a removed key end as each gateway fetches the keys anew.
+    #[arg(long, requires = "immediate")]
+    cut_off: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,6 +55,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             let (own, administration) = arguments.open()?;
             let request = RotationRequest {
                 immediate: own.immediate,
+                cut_off: own.cut_off,
             };
             let answer: Answer<Vec<KeyView>> =
                 administration.send(Method::POST, "/keys/rotate", &request)?;

@@ -10,6 +10,7 @@ mod explain;
 mod grant;
 mod key;
 mod legacy_instance;
+mod revocations;
 mod table;
 mod user;
 
@@ -40,6 +41,9 @@ pub(super) enum Command {
     /// What users authorized: list, show, revoke.
     #[command(subcommand, visible_alias = "grants", after_help = grant::EXAMPLES)]
     Grant(grant::Command),
+    /// Revocations beyond one grant: cut off all tokens of an issuer, renew the feed.
+    #[command(subcommand, after_help = revocations::EXAMPLES)]
+    Revocations(revocations::Command),
     /// The audit log: list or follow.
     #[command(after_help = audit::EXAMPLES)]
     Audit(Connected<audit::Arguments>),
@@ -77,6 +81,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Key(command) => key::run(command)?,
         Command::LegacyInstance(command) => legacy_instance::run(command)?,
         Command::Grant(command) => grant::run(command)?,
+        Command::Revocations(command) => revocations::run(command)?,
         Command::Audit(arguments) => audit::run(arguments)?,
         Command::Backup(arguments) => backup::take(arguments)?,
         Command::Restore(arguments) => backup::restore(arguments)?,

@@ -46,10 +46,14 @@ async fn rotate(
             Err(error) => return Err(AdminError::Malformed(error.to_string())),
         }
     };
-    let rotation = if request.immediate {
-        Rotation::Immediate
-    } else {
-        Rotation::Announced
+    let rotation = match (request.immediate, request.cut_off) {
+        (true, true) => Rotation::ImmediateWithCutOff,
+        (true, false) => Rotation::Immediate,
+        (false, false) => Rotation::Announced,
+        (false, true) => {
+            let message = "cut_off: only an immediate rotation cuts off what was issued before";
+            return Err(AdminError::Malformed(message.to_owned()));
+        }
     };
     let keys = administrator.administration().rotate_keys(rotation).await;
     Ok(answer::json(StatusCode::OK, keys?))

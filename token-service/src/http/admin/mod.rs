@@ -8,6 +8,7 @@ mod clients;
 mod grants;
 mod keys;
 mod legacy_instances;
+mod revocations;
 mod service;
 mod users;
 
@@ -57,6 +58,8 @@ use crate::admin::AdminError;
         legacy_instances::list,
         legacy_instances::put,
         legacy_instances::delete,
+        revocations::cut_off,
+        revocations::renew_feed,
         audit::list,
         service::apply,
         service::backup,
@@ -86,6 +89,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             .configure(grants::routes)
             .configure(keys::routes)
             .configure(legacy_instances::routes)
+            .configure(revocations::routes)
             .configure(audit::routes)
             .configure(service::routes)
             .default_service(web::to(error::not_found)),

@@ -15,7 +15,7 @@ use super::value::{rows, seconds, timestamp};
 use crate::clock::Timestamp;
 use crate::registry::User;
 use crate::store::row::{decode, decode_json, encode};
-use crate::store::{Grant, GrantFilter, GrantId, Revoked};
+use crate::store::{Extent, Grant, GrantFilter, GrantId, Revoked};
 
 /// Reads `body, revoked_at`.
 fn grant(row: &Row) -> Result<Grant, Fault> {
@@ -135,8 +135,7 @@ impl Operation for Revoke {
         if ended {
             let entry = Announce {
                 revoked: Revoked::Grant(self.grant_id),
-                at: self.now,
-                expires_at: self.now + self.access_token_lifetime,
+                extent: Extent::of(self.now, self.access_token_lifetime),
             };
             entry.run(client).await?;
         }

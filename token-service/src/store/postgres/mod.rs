@@ -27,6 +27,7 @@ mod value;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,13 +40,15 @@ use self::schema::SchemaError;
 use self::value::unsigned;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::random::{OsRandom, RandomError};
 use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::grant::RotationDecision;
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
-    Credentials, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation,
-    RefreshStep, RegistryChange, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey,
-    SecondFactor, Session, Store, StoreError, Swept, TokenId, TokenReference,
+    Credentials, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation,
+    RotationRefusal, SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept,
+    TokenReference,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
@@ -63,13 +66,20 @@ pub enum OpenError {
     /// No connection, or the tables cannot be made.
     #[error("the PostgreSQL store cannot be opened: {0}")]
     Database(String),
+    /// No randomness for the identity of the revocation feed.
+    #[error(transparent)]
+    Random(#[from] RandomError),
 }
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: Pool,
     sweep_cursor: Mutex<sweep::Cursor>,
-    access_token_lifetime: Duration,
+    /// Seconds that the tokens of this process live.
+    configured_lifetime: u64,
+    /// Seconds that the longest-lived token lives that may exist. Another replica with longer ones is noticed at the next
+    /// sweep.
+    longest_token: AtomicU64,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -99,10 +109,22 @@ impl PostgresStore {
             .map_err(|error| failed(Fault::from(error).into()))?;
         schema::migrate(&mut client).await.map_err(failed)?;
         drop(client);
+        let failed = |error: StoreError| OpenError::Database(error.to_string());
+        let fresh = FeedId::generate(&OsRandom)?;
+        statement(&pool, &revocations::Identify(fresh))
+            .await
+            .map_err(failed)?;
+        let configured_lifetime = access_token_lifetime.as_secs();
+        let note = revocations::NoteLifetime {
+            configured: configured_lifetime,
+            now: None,
+        };
+        let lifetime = transaction(&pool, &note).await.map_err(failed)?;
         Ok(Self {
             pool,
             sweep_cursor: Mutex::default(),
-            access_token_lifetime,
+            configured_lifetime,
+            longest_token: AtomicU64::new(lifetime.longest),
         })
     }
 
@@ -137,7 +159,7 @@ impl Store for PostgresStore {
         self.transaction(registry::Change {
             change,
             now,
-            access_token_lifetime: self.access_token_lifetime,
+            access_token_lifetime: self.longest_token(),
         })
         .await
     }
@@ -200,7 +222,7 @@ impl Store for PostgresStore {
             grant_id,
             first,
             now,
-            access_token_lifetime: self.access_token_lifetime,
+            access_token_lifetime: self.longest_token(),
         })
         .await
     }
@@ -220,7 +242,7 @@ impl Store for PostgresStore {
                     let replace = grants::Replace {
                         before: &before,
                         after: &grant,
-                        access_token_lifetime: self.access_token_lifetime,
+                        access_token_lifetime: self.longest_token(),
                     };
                     if self.statement(replace).await? {
                         return Ok(Rotation::Rotated(Box::new(grant)));
@@ -264,31 +286,34 @@ impl Store for PostgresStore {
         self.transaction(grants::Revoke {
             grant_id,
             now,
-            access_token_lifetime: self.access_token_lifetime,
+            access_token_lifetime: self.longest_token(),
         })
         .await
     }
 
-    async fn revoke_token(
-        &self,
-        token_id: TokenId,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.statement(revocations::Announce {
-            revoked: Revoked::Token(token_id),
-            at: now,
-            expires_at,
-        })
-        .await
+    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError> {
+        self.transaction(revocations::Announce { revoked, extent })
+            .await
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
         self.statement(revocations::IsRevoked(token)).await
     }
 
-    async fn last_revocation(&self) -> Result<u64, StoreError> {
-        self.statement(revocations::Last).await
+    fn longest_token(&self) -> Duration {
+        Duration::from_secs(self.longest_token.load(Ordering::Acquire))
+    }
+
+    async fn feed_state(&self) -> Result<FeedState, StoreError> {
+        self.statement(revocations::State).await
+    }
+
+    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError> {
+        self.statement(revocations::Renew(feed)).await
+    }
+
+    fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        None
     }
 
     async fn revocations_since(
@@ -339,7 +364,7 @@ impl Store for PostgresStore {
             second_factor,
             rests_on,
             now,
-            access_token_lifetime: self.access_token_lifetime,
+            access_token_lifetime: self.longest_token(),
         })
         .await
     }
@@ -419,6 +444,13 @@ impl Store for PostgresStore {
     }
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+        let note = revocations::NoteLifetime {
+            configured: self.configured_lifetime,
+            now: Some(now),
+        };
+        let lifetime = self.transaction(note).await?;
+        self.longest_token
+            .store(lifetime.longest, Ordering::Release);
         let cursor = *self
             .sweep_cursor
             .lock()

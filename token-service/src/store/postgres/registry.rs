@@ -12,9 +12,11 @@ use super::revocations::{Announce, counter};
 use super::value::rows;
 use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
-use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
+use crate::registry::{
+    Client, ClientId, CredentialsVersion, IntegrationType, LegacyInstance, User, Username,
+};
 use crate::store::row::{decode_json, encode_json};
-use crate::store::{RegistryChange, Revoked, issued_until};
+use crate::store::{Extent, RegistryChange, Revoked, issued_until};
 
 /// All clients and users, of one moment.
 pub(super) struct All;
@@ -122,14 +124,14 @@ impl Operation for Change {
             execute(client, sql, &[&instance.hostname, &encode_json(instance)?]).await?;
         }
         for revoked in changing.announced {
-            let at = match revoked {
-                Revoked::Client(_) | Revoked::User(_) => issued_until(self.now),
-                Revoked::Grant(_) | Revoked::Token(_) => self.now,
+            let at = if revoked.is_up_to_a_time() {
+                issued_until(self.now)
+            } else {
+                self.now
             };
             let entry = Announce {
                 revoked,
-                at,
-                expires_at: at + self.access_token_lifetime,
+                extent: Extent::of(at, self.access_token_lifetime),
             };
             entry.run(client).await?;
         }
@@ -227,6 +229,9 @@ impl<C: GenericClient> Changing<'_, C> {
                 self.end_grant(grant.grant_id).await?;
             }
         }
+        let unlinked = before.unlinked_by(user);
+        self.announced
+            .extend(unlinked.map(|account| Revoked::account(&user.username, account)));
         Ok(())
     }
 
@@ -266,8 +271,22 @@ impl<C: GenericClient> Changing<'_, C> {
         Ok(())
     }
 
+    /// Whether a client is one of the legacy flow, whose tokens do not name the user.
+    async fn is_legacy(&self, client_id: &ClientId) -> Result<bool, Fault> {
+        let sql = "SELECT body FROM clients WHERE client_id = $1";
+        let client: Option<Client> = self.stored(sql, client_id.as_str()).await?;
+        // Without its client the grant ended before, and with it all tokens of the client.
+        Ok(client
+            .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
+    }
+
     async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.client, username.as_str()).await?;
+        for grant in grants::live_of_user(self.client, username.as_str()).await? {
+            if self.is_legacy(&grant.client_id).await? {
+                self.announced.push(Revoked::Grant(grant.grant_id));
+            }
+        }
         grants::end_of_user(self.client, username.as_str(), self.now).await?;
         self.announced.push(Revoked::User(username.clone()));
         Ok(())

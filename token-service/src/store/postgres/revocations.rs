@@ -1,4 +1,4 @@
-//! The feed of revocations.
+//! The feed of revocations to the gateways.
 //!
 //! Sequences come from a counter that is raised in the same transaction as the entry is written. Its row stays locked
 //! until the commit, so entries become visible in the order of their sequences and without gaps: a reader that has
@@ -9,30 +9,70 @@ use deadpool_postgres::GenericClient;
 
 use super::fault::Fault;
 use super::operation::{Operation, execute, query, query_opt};
-use super::value::{rows, seconds, timestamp, unsigned};
+use super::value::{number, rows, seconds, timestamp, unsigned};
 use crate::clock::Timestamp;
-use crate::store::row::{decode, encode};
-use crate::store::{Revocation, Revoked, TokenReference};
+use crate::store::revocation::TokenLifetime;
+use crate::store::row::{RowError, decode, encode};
+use crate::store::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
 
-/// Adds an entry behind the last one. To be the last statement of its transaction: all other revocations wait for it.
+/// Adds an entry behind the last one, in the place of the one before for the same thing; `false` if that one says as much
+/// already. To be the last of its transaction: all other revocations wait for it.
 pub(super) struct Announce {
     pub(super) revoked: Revoked,
-    pub(super) at: Timestamp,
-    pub(super) expires_at: Timestamp,
+    pub(super) extent: Extent,
 }
 
 impl Operation for Announce {
-    type Outcome = ();
+    type Outcome = bool;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+    async fn run(&self, client: &impl GenericClient) -> Result<bool, Fault> {
+        let revoked = encode(&self.revoked)?;
+        // Without waiting for others, because what is revoked already is often revoked again.
+        if self.missing(client, &revoked).await?.is_none() {
+            return Ok(false);
+        }
+        let turn = "SELECT value FROM counters WHERE name = 'last_revocation' FOR UPDATE";
+        query_opt(client, turn, &[]).await?;
+        let Some(extent) = self.missing(client, &revoked).await? else {
+            return Ok(false);
+        };
+        execute(
+            client,
+            "DELETE FROM revocations WHERE revoked = $1",
+            &[&revoked],
+        )
+        .await?;
         let sql = "WITH next AS (
                 UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value
             )
             INSERT INTO revocations (sequence, revoked, at, expires_at) SELECT value, $1, $2, $3 FROM next";
-        let revoked = encode(&self.revoked)?;
-        let times = (seconds(self.at), seconds(self.expires_at));
+        let times = (seconds(extent.at), seconds(extent.expires_at));
         execute(client, sql, &[&revoked, &times.0, &times.1]).await?;
-        Ok(())
+        Ok(true)
+    }
+}
+
+impl Announce {
+    /// The extent of the entry to be written; `None` if there is one that says as much.
+    async fn missing(
+        &self,
+        client: &impl GenericClient,
+        revoked: &[u8],
+    ) -> Result<Option<Extent>, Fault> {
+        // Earlier versions wrote several entries for the same thing.
+        let sql = "SELECT max(at), max(expires_at) FROM revocations WHERE revoked = $1";
+        let row = query_opt(client, sql, &[&revoked]).await?;
+        let existing = match &row {
+            Some(row) => match (row.try_get(0)?, row.try_get(1)?) {
+                (Some(at), Some(expires_at)) => Some(Extent {
+                    at: timestamp(at),
+                    expires_at: timestamp(expires_at),
+                }),
+                _ => None,
+            },
+            None => None,
+        };
+        Ok(self.extent.after(existing, &self.revoked))
     }
 }
 
@@ -45,30 +85,90 @@ impl Operation for IsRevoked {
     async fn run(&self, client: &impl GenericClient) -> Result<bool, Fault> {
         let Self(token) = self;
         let sql = "SELECT 1 FROM revocations
-            WHERE revoked IN ($1, $2) OR (revoked IN ($3, $4) AND at >= $5) LIMIT 1";
-        let grant = encode(&Revoked::Grant(token.grant_id))?;
-        let itself = encode(&Revoked::Token(token.token_id))?;
-        let its_client = encode(&Revoked::Client(token.client_id.clone()))?;
-        let user = encode(&Revoked::User(token.username.clone()))?;
+            WHERE revoked = ANY($1) OR (revoked = ANY($2) AND at >= $3) LIMIT 1";
+        let encoded = |all: &[Revoked]| -> Result<Vec<Vec<u8>>, RowError> {
+            all.iter().map(|revoked| encode(revoked)).collect()
+        };
+        let ended_by = encoded(&token.ended_by())?;
+        let up_to_a_time = encoded(&token.ended_up_to_a_time_by())?;
         let issued_at = seconds(token.issued_at);
-        let found = query_opt(
-            client,
-            sql,
-            &[&grant, &itself, &its_client, &user, &issued_at],
-        )
-        .await?;
+        let found = query_opt(client, sql, &[&ended_by, &up_to_a_time, &issued_at]).await?;
         Ok(found.is_some())
     }
 }
 
-/// The highest sequence that was ever used.
-pub(super) struct Last;
+/// Identity and position of the feed.
+pub(super) struct State;
 
-impl Operation for Last {
-    type Outcome = u64;
+impl Operation for State {
+    type Outcome = FeedState;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<u64, Fault> {
-        counter(client, "last_revocation").await
+    async fn run(&self, client: &impl GenericClient) -> Result<FeedState, Fault> {
+        let sql =
+            "SELECT identity, value FROM feed, counters WHERE counters.name = 'last_revocation'";
+        let missing = || RowError("the feed has no identity".into());
+        let row = query_opt(client, sql, &[]).await?.ok_or_else(missing)?;
+        let identity: &[u8] = row.try_get(0)?;
+        Ok(FeedState {
+            feed: FeedId::from_bytes(identity.try_into().map_err(|_| missing())?),
+            last: unsigned(row.try_get(1)?),
+        })
+    }
+}
+
+/// Gives the feed another identity.
+pub(super) struct Renew(pub(super) FeedId);
+
+impl Operation for Renew {
+    type Outcome = ();
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+        let identity = self.0.as_bytes().as_slice();
+        execute(client, "UPDATE feed SET identity = $1", &[&identity]).await?;
+        Ok(())
+    }
+}
+
+/// Gives the feed an identity, unless it has one.
+pub(super) struct Identify(pub(super) FeedId);
+
+impl Operation for Identify {
+    type Outcome = ();
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
+        let sql = "INSERT INTO feed (name, identity) VALUES ('revocations', $1) ON CONFLICT (name) DO NOTHING";
+        let identity = self.0.as_bytes().as_slice();
+        execute(client, sql, &[&identity]).await?;
+        Ok(())
+    }
+}
+
+/// Notes the lifetime of the tokens that this process issues, at its start (`now` is `None`) or later; the answer is what
+/// the database remembers.
+pub(super) struct NoteLifetime {
+    pub(super) configured: u64,
+    pub(super) now: Option<Timestamp>,
+}
+
+impl Operation for NoteLifetime {
+    type Outcome = TokenLifetime;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<TokenLifetime, Fault> {
+        let remembered = TokenLifetime {
+            longest: counter(client, "token_lifetime").await?,
+            until: counter(client, "token_lifetime_until").await?,
+        };
+        let next = match self.now {
+            None => remembered.opened(self.configured),
+            Some(now) => remembered.at(self.configured, now),
+        };
+        if next != remembered {
+            let sql = "UPDATE counters SET value = CASE name WHEN 'token_lifetime' THEN $1::BIGINT ELSE $2::BIGINT END
+                WHERE name IN ('token_lifetime', 'token_lifetime_until')";
+            let (longest, until) = (number(next.longest), number(next.until));
+            execute(client, sql, &[&longest, &until]).await?;
+        }
+        Ok(next)
     }
 }
 
@@ -93,7 +193,7 @@ impl Operation for Since {
     async fn run(&self, client: &impl GenericClient) -> Result<Vec<Revocation>, Fault> {
         let sql = "SELECT sequence, revoked, at, expires_at FROM revocations
             WHERE sequence > $1 ORDER BY sequence LIMIT $2";
-        let since = super::value::number(self.since);
+        let since = number(self.since);
         let entries = query(client, sql, &[&since, &rows(self.limit)]).await?;
         entries
             .iter()

@@ -92,6 +92,13 @@ const MIGRATIONS: &[&str] = &["
     INSERT INTO counters (name, value)
         VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_version', 0), ('signing_keys', 0)
         ON CONFLICT (name) DO NOTHING;
+", "
+    CREATE TABLE IF NOT EXISTS feed (
+        name TEXT PRIMARY KEY,
+        identity BYTEA NOT NULL
+    );
+    INSERT INTO counters (name, value) VALUES ('token_lifetime', 0), ('token_lifetime_until', 0)
+        ON CONFLICT (name) DO NOTHING;
 "];
 
 /// What every version has. The schema's version is one of the counters.

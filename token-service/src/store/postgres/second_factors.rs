@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{CredentialsVersion, User, Username};
 use crate::store::row::{decode, encode};
-use crate::store::{Claim, Revoked, SecondFactor};
+use crate::store::{Claim, Extent, Revoked, SecondFactor};
 
 /// What a user has set up.
 pub(super) struct Get(pub(super) Username);
@@ -75,8 +75,7 @@ impl Operation for Set {
         for grant_id in ended {
             let entry = Announce {
                 revoked: Revoked::Grant(grant_id),
-                at: self.now,
-                expires_at: self.now + self.access_token_lifetime,
+                extent: Extent::of(self.now, self.access_token_lifetime),
             };
             entry.run(client).await?;
         }

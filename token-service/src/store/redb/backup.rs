@@ -56,7 +56,7 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Checks the copy at `from` and puts it at `to`, where nothing may be.
+/// Checks the copy at `from` and puts it at `to`, where nothing may be. The revocation feed gets another identity.
 ///
 /// # Errors
 /// A [`RestoreError`].
@@ -81,6 +81,8 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
         Ok(true) => {}
         Ok(false) | Err(_) => return Err(RestoreError::Damaged(from.to_owned())),
     }
+    // What was revoked since the copy has positions that are given out once more.
+    open::renew_feed(copy.path(), &database)?;
     drop(database);
     copy.as_file().sync_all().map_err(file_error(copy.path()))?;
     copy.persist_noclobber(to)

@@ -12,7 +12,7 @@ use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, en
 use crate::clock::Timestamp;
 use crate::store::grant::RotationDecision;
 use crate::store::{
-    Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
+    Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
 };
 
 /// Keeps a new grant.
@@ -88,13 +88,9 @@ pub(super) fn rotate(
         }),
         RotationDecision::Revoke => {
             put(tables, &grant)?;
-            let expires_at = rotation.now + access_token_lifetime;
-            announce(
-                tables,
-                Revoked::Grant(grant.grant_id),
-                rotation.now,
-                expires_at,
-            )?;
+            let revoked = Revoked::Grant(grant.grant_id);
+            let extent = Extent::of(rotation.now, access_token_lifetime);
+            announce(tables, revoked, extent)?;
             Ok(Rotation::Reused(grant.grant_id))
         }
         RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
@@ -110,7 +106,8 @@ pub(super) fn revoke(
 ) -> Result<bool, Fault> {
     let ended = end(tables, id, now)?;
     if ended {
-        announce(tables, Revoked::Grant(id), now, now + access_token_lifetime)?;
+        let extent = Extent::of(now, access_token_lifetime);
+        announce(tables, Revoked::Grant(id), extent)?;
     }
     Ok(ended)
 }

@@ -25,6 +25,7 @@ mod writer;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
     ReadableTableMetadata as _,
 };
+use tokio::sync::watch;
 
 use self::codes::Attempt;
 use self::fault::{Fault, readable};
@@ -46,9 +48,9 @@ use crate::digest::Digest;
 use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
-    Credentials, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption, RefreshRotation,
-    RefreshStep, RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
-    Session, Store, StoreError, Swept, TokenId, TokenReference,
+    Credentials, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation,
+    SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -59,7 +61,16 @@ pub struct RedbStore {
     writer: Writer,
     shared: Shared,
     sweep_cursor: Arc<Mutex<sweep::Cursor>>,
-    access_token_lifetime: Duration,
+    lifetime: Arc<Lifetime>,
+}
+
+/// The lifetime of tokens, in seconds.
+#[derive(Debug)]
+struct Lifetime {
+    /// Of those that this process issues.
+    configured: u64,
+    /// Of the longest-lived ones that may exist.
+    longest: AtomicU64,
 }
 
 impl fmt::Debug for RedbStore {
@@ -93,13 +104,20 @@ impl RedbStore {
     }
 
     fn open_with(opener: Opener, access_token_lifetime: Duration) -> Result<Self, OpenError> {
-        let shared: Shared = Arc::new(RwLock::new(Some(opener()?)));
+        let database = opener()?;
+        let configured = access_token_lifetime.as_secs();
+        let lifetime = open::note_lifetime(&database, configured)
+            .map_err(|fault| open::damaged(Path::new("the file"), &fault))?;
+        let shared: Shared = Arc::new(RwLock::new(Some(database)));
         let writer = Writer::start(Arc::clone(&shared), opener).map_err(OpenError::Thread)?;
         Ok(Self {
             writer,
             shared,
             sweep_cursor: Arc::default(),
-            access_token_lifetime,
+            lifetime: Arc::new(Lifetime {
+                configured,
+                longest: AtomicU64::new(lifetime.longest),
+            }),
         })
     }
 
@@ -127,7 +145,7 @@ impl RedbStore {
         T: Send + 'static,
         F: FnOnce(&mut Tables<'_>, Duration) -> Result<T, Fault> + Send + 'static,
     {
-        let lifetime = self.access_token_lifetime;
+        let lifetime = self.longest_token();
         self.writer
             .write(move |tables| operation(tables, lifetime))
             .await
@@ -256,24 +274,30 @@ impl Store for RedbStore {
             .await
     }
 
-    async fn revoke_token(
-        &self,
-        token_id: TokenId,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write(move |tables, _| {
-            revocations::announce(tables, Revoked::Token(token_id), now, expires_at)
-        })
-        .await
+    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError> {
+        self.write(move |tables, _| revocations::announce(tables, revoked, extent))
+            .await
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
-        self.read(|transaction| revocations::is_revoked(transaction, token))
+        self.read(|transaction| revocations::is_revoked(transaction, &token))
     }
 
-    async fn last_revocation(&self) -> Result<u64, StoreError> {
-        self.read(revocations::last)
+    fn longest_token(&self) -> Duration {
+        Duration::from_secs(self.lifetime.longest.load(Ordering::Acquire))
+    }
+
+    async fn feed_state(&self) -> Result<FeedState, StoreError> {
+        self.read(revocations::state)
+    }
+
+    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError> {
+        self.write(move |tables, _| revocations::set_feed(tables, feed))
+            .await
+    }
+
+    fn feed_changes(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.writer.feed_changes())
     }
 
     async fn revocations_since(
@@ -454,9 +478,17 @@ impl Store for RedbStore {
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
         let cursor = Arc::clone(&self.sweep_cursor);
-        self.write(move |tables, lifetime| {
+        let lifetime = Arc::clone(&self.lifetime);
+        self.write(move |tables, longest| {
+            let remembered = revocations::token_lifetime(tables)?;
+            let next = remembered.at(lifetime.configured, now);
+            if next != remembered {
+                revocations::set_token_lifetime(tables, next)?;
+            }
+            // Later than durable it may not be: a batch that fails leaves the longer one in the file, for the next sweep.
+            lifetime.longest.store(next.longest, Ordering::Release);
             let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            sweep::sweep(tables, &mut cursor, now, limit, lifetime)
+            sweep::sweep(tables, &mut cursor, now, limit, longest)
         })
         .await
     }

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
 
 use super::fault::Fault;
-use super::tables::{META, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
+use super::revocations;
+use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
+use crate::random::{OsRandom, RandomError};
+use crate::store::FeedId;
+use crate::store::revocation::TokenLifetime;
 
 /// Memory for cached pages, in bytes. Rotations touch few of them: what is hot fits well.
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
@@ -55,6 +59,9 @@ pub enum OpenError {
     /// The system has no thread for the writer.
     #[error("the store's writer cannot be started: {0}")]
     Thread(io::Error),
+    /// No randomness for the identity of the revocation feed.
+    #[error(transparent)]
+    Random(#[from] RandomError),
 }
 
 /// Opens or creates the file at `path` with all its tables.
@@ -148,14 +155,39 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
             });
         }
         // There is no older layout than the first: a lower number was not written by us.
-        if found < SCHEMA_VERSION {
+        if found < OLDEST_SCHEMA_VERSION {
             return Err(damaged(
                 path,
                 &Fault::Row(format!("schema version {found}")),
             ));
         }
     }
-    create(database).map_err(|fault| damaged(path, &fault))
+    let fresh = FeedId::generate(&OsRandom)?;
+    create(database, fresh).map_err(|fault| damaged(path, &fault))
+}
+
+/// Gives the revocation feed another identity: its positions mean something else from now on.
+pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenError> {
+    let fresh = FeedId::generate(&OsRandom)?;
+    let renew = || -> Result<(), Fault> {
+        let transaction = database.begin_write()?;
+        revocations::set_feed(&mut Tables::new(&transaction), fresh)?;
+        Ok(transaction.commit()?)
+    };
+    renew().map_err(|fault| damaged(path, &fault))
+}
+
+/// Remembers that tokens of `configured` seconds are issued.
+pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<TokenLifetime, Fault> {
+    let transaction = database.begin_write()?;
+    let lifetime = {
+        let mut tables = Tables::new(&transaction);
+        let lifetime = revocations::token_lifetime(&mut tables)?.opened(configured);
+        revocations::set_token_lifetime(&mut tables, lifetime)?;
+        lifetime
+    };
+    transaction.commit()?;
+    Ok(lifetime)
 }
 
 /// The file's version; `None` for an empty file.
@@ -171,7 +203,7 @@ fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     )
 }
 
-fn create(database: &Database) -> Result<(), Fault> {
+fn create(database: &Database, fresh: FeedId) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
     {
         let mut tables = Tables::new(&transaction);
@@ -180,12 +212,13 @@ fn create(database: &Database) -> Result<(), Fault> {
             .meta
             .open()?
             .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
+        revocations::ensure_feed(&mut tables, fresh)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn damaged(path: &Path, fault: &Fault) -> OpenError {
+pub(super) fn damaged(path: &Path, fault: &Fault) -> OpenError {
     OpenError::Damaged {
         path: path.to_owned(),
         reason: fault.to_string(),

@@ -9,8 +9,8 @@ use super::revocations::announce;
 use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
 use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
-use crate::registry::{Client, ClientId, User, Username};
-use crate::store::{RegistryChange, Revoked, issued_until};
+use crate::registry::{Client, ClientId, IntegrationType, User, Username};
+use crate::store::{Extent, GrantId, RegistryChange, Revoked, issued_until};
 
 /// Applies a change as a whole.
 pub(super) fn change(
@@ -152,6 +152,9 @@ impl Changing<'_, '_> {
                 grants::revoke(self.tables, grant_id, self.now, self.access_token_lifetime)?;
             }
         }
+        for account in before.unlinked_by(user) {
+            self.announce(Revoked::account(&user.username, account))?;
+        }
         Ok(())
     }
 
@@ -176,13 +179,36 @@ impl Changing<'_, '_> {
     fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.tables, username.as_str())?;
         for grant_id in grants::of_user(self.tables, username.as_str())? {
-            grants::end(self.tables, grant_id, self.now)?;
+            if grants::end(self.tables, grant_id, self.now)? && self.is_legacy(grant_id)? {
+                self.announce(Revoked::Grant(grant_id))?;
+            }
         }
         self.announce(Revoked::User(username.clone()))
     }
 
+    /// Whether a grant is one of the legacy flow, whose tokens do not name the user.
+    fn is_legacy(&mut self, grant_id: GrantId) -> Result<bool, Fault> {
+        let Some(grant) = grants::get(self.tables, grant_id)? else {
+            return Ok(false);
+        };
+        let client: Option<Client> =
+            match self.tables.clients.open()?.get(grant.client_id.as_str())? {
+                Some(row) => Some(decode_json(row.value())?),
+                None => None,
+            };
+        // Without its client the grant ended before, and with it all tokens of the client.
+        Ok(client
+            .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
+    }
+
     fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {
-        let at = issued_until(self.now);
-        announce(self.tables, revoked, at, at + self.access_token_lifetime)
+        let at = if revoked.is_up_to_a_time() {
+            issued_until(self.now)
+        } else {
+            self.now
+        };
+        let extent = Extent::of(at, self.access_token_lifetime);
+        announce(self.tables, revoked, extent)?;
+        Ok(())
     }
 }

@@ -11,7 +11,9 @@ use crate::clock::Timestamp;
 use crate::store::row;
 
 /// The version of this layout. A file with a higher one is refused.
-pub(super) const SCHEMA_VERSION: u64 = 1;
+pub(super) const SCHEMA_VERSION: u64 = 2;
+/// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations.
+pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -19,6 +21,16 @@ pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta")
 pub(super) const SCHEMA_VERSION_KEY: &str = "schema_version";
 /// The highest sequence that the revocation feed ever used.
 pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
+
+/// Bits 64 to 127 of the identity of the revocation feed.
+pub(super) const FEED_HIGH_KEY: &str = "feed_high";
+/// Bits 0 to 63 of the identity of the revocation feed.
+pub(super) const FEED_LOW_KEY: &str = "feed_low";
+
+/// Lifetime of the longest-lived access tokens that may exist, in seconds.
+pub(super) const TOKEN_LIFETIME_KEY: &str = "token_lifetime";
+/// When the last of those has expired, seconds since 1970; 0 while they are issued.
+pub(super) const TOKEN_LIFETIME_UNTIL_KEY: &str = "token_lifetime_until";
 
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
@@ -132,6 +144,11 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
             definition,
             table: None,
         }
+    }
+
+    /// Whether an operation of the transaction needed the table.
+    pub(super) const fn is_open(&self) -> bool {
+        self.table.is_some()
     }
 
     /// The table.

@@ -472,3 +472,109 @@ async fn a_full_queue_turns_operations_away() {
     assert_eq!(taken + turned_away, 20_000);
     assert!(taken > 0);
 }
+
+/// Makes a file what version 1 of the layout wrote: a feed without identity, with one entry more for every revocation of the
+/// same thing.
+fn turn_back_to_version_1(path: &Path, grant: GrantId) {
+    let database = builder().open(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut tables = Tables::new(&transaction);
+        let meta = tables.meta.open().unwrap();
+        for key in [
+            tables::FEED_HIGH_KEY,
+            tables::FEED_LOW_KEY,
+            tables::TOKEN_LIFETIME_KEY,
+            tables::TOKEN_LIFETIME_UNTIL_KEY,
+        ] {
+            meta.remove(key).unwrap();
+        }
+        meta.insert(tables::SCHEMA_VERSION_KEY, 1).unwrap();
+        meta.insert(tables::LAST_REVOCATION_KEY, 2).unwrap();
+        // Kind and id as version 1 wrote them: the number of the kind, and a length before the bytes.
+        let mut revoked = vec![0, 16];
+        revoked.extend(grant.as_bytes());
+        for sequence in [1, 2] {
+            let mut row = vec![sequence];
+            row.extend(&revoked);
+            for time in [at(0), at(0) + ACCESS] {
+                row.extend(tables::encode(&time.seconds()).unwrap());
+            }
+            let revocations = tables.revocations.open().unwrap();
+            revocations
+                .insert(u64::from(sequence), row.as_slice())
+                .unwrap();
+        }
+        let key = Revoked::Grant(grant).key();
+        let index = tables.revoked.open().unwrap();
+        index.insert(key.as_slice(), (at(0).seconds(), 2)).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_opens_and_goes_on() {
+    let mut file = File::new(true);
+    let grant = GrantId::generate(&crate::random::OsRandom, at(0)).unwrap();
+    file.store = None;
+    turn_back_to_version_1(&file.path(), grant);
+    file.open();
+    let state = file.store().feed_state().await.unwrap();
+    assert_eq!(state.last, 2);
+    file.restart().await;
+    let store = file.store();
+    assert_eq!(store.feed_state().await.unwrap(), state);
+    let sequences = async || -> Vec<u64> {
+        let entries = store.revocations_since(0, 10).await.unwrap();
+        assert!(
+            entries
+                .iter()
+                .all(|entry| entry.revoked == Revoked::Grant(grant))
+        );
+        entries.iter().map(|entry| entry.sequence).collect()
+    };
+    assert_eq!(sequences().await, [1, 2]);
+    let again = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS / 2));
+    assert_eq!(again.await, Ok(false));
+    let longer = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS));
+    assert_eq!(longer.await, Ok(true));
+    assert_eq!(sequences().await, [1, 3]);
+    store.sweep(at(2) + ACCESS, 10).await.unwrap();
+    assert_eq!(sequences().await, [0; 0]);
+}
+
+/// Positions that were given out after the copy are given out once more.
+#[tokio::test]
+async fn a_restored_copy_has_a_feed_of_its_own() {
+    let file = File::new(false);
+    let before = file.store().feed_state().await.unwrap();
+    let [copy, restored] = ["copy", "restored"].map(|name| file.folder.path().join(name));
+    file.store().backup(&copy).await.unwrap();
+    restore(&copy, &restored).unwrap();
+    let restored = RedbStore::open(&restored, ACCESS).unwrap();
+    let after = restored.feed_state().await.unwrap();
+    assert_ne!(after.feed, before.feed);
+    assert_eq!(after.last, before.last);
+}
+
+#[tokio::test]
+async fn a_shorter_lifetime_brings_no_revoked_token_back() {
+    let mut file = File::new(true);
+    file.store = None;
+    drop(RedbStore::open(&file.path(), ACCESS * 2).unwrap());
+    file.open();
+    let store = file.store();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
+    store.sweep(at(5), 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let margin = crate::store::revocation::LIFETIME_MARGIN;
+    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS);
+    drop(store);
+    file.restart().await;
+    assert_eq!(file.store().longest_token(), ACCESS);
+}

@@ -83,6 +83,7 @@ pub(super) struct Writer {
     metrics: WriterMetrics,
     /// Closed when the thread ends.
     running: watch::Receiver<()>,
+    feed_changes: watch::Receiver<u64>,
 }
 
 impl Writer {
@@ -95,11 +96,13 @@ impl Writer {
         let ready = Arc::new(AtomicBool::new(true));
         let metrics = WriterMetrics::default();
         let (running, until_end) = watch::channel(());
+        let (feed_changed, feed_changes) = watch::channel(0);
         let state = State {
             shared,
             opener,
             ready: Arc::clone(&ready),
             metrics: metrics.clone(),
+            feed_changed,
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
@@ -114,6 +117,7 @@ impl Writer {
             ready,
             metrics,
             running: until_end,
+            feed_changes,
         })
     }
 
@@ -154,6 +158,11 @@ impl Writer {
         &self.metrics
     }
 
+    /// Moves with every commit that wrote to the revocation feed, before its callers are answered.
+    pub(super) fn feed_changes(&self) -> watch::Receiver<u64> {
+        self.feed_changes.clone()
+    }
+
     /// Whether the last transaction succeeded, or the file has been opened again since.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
@@ -179,6 +188,7 @@ struct State {
     opener: Opener,
     ready: Arc<AtomicBool>,
     metrics: WriterMetrics,
+    feed_changed: watch::Sender<u64>,
 }
 
 impl State {
@@ -206,7 +216,10 @@ impl State {
         };
         drop(guard);
         match outcome {
-            Ok(()) => {
+            Ok(wrote_to_feed) => {
+                if wrote_to_feed {
+                    self.feed_changed.send_modify(|changes| *changes += 1);
+                }
                 self.metrics.batch.observe(operations as f64);
                 self.metrics.commit.observe(started.elapsed().as_secs_f64());
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
@@ -256,14 +269,16 @@ impl State {
     }
 }
 
-fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<(), Fault> {
+/// Runs a batch; whether it wrote to the revocation feed.
+fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
     let transaction = database.begin_write()?;
-    {
+    let wrote_to_feed = {
         let mut tables = Tables::new(&transaction);
         for job in batch {
             job.apply(&mut tables)?;
         }
-    }
+        tables.revocations.is_open()
+    };
     transaction.commit()?;
-    Ok(())
+    Ok(wrote_to_feed)
 }

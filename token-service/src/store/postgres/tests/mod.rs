@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use self::server::{Server, fresh_database, settings};
 use super::*;
+use crate::store::TokenId;
 use crate::store::conformance::{
     ACCESS, Subject, at, code, conformance, grant_of, issue, session, start, use_of,
 };
@@ -85,10 +86,10 @@ async fn without_a_free_connection_callers_are_told_to_come_back() {
     for _ in 0..database.store.pool.status().max_size {
         held.push(database.store.pool.get().await.unwrap());
     }
-    let outcome = database.store.last_revocation().await;
+    let outcome = database.store.feed_state().await;
     assert_eq!(outcome, Err(StoreError::Overloaded));
     held.clear();
-    assert_eq!(database.store.last_revocation().await, Ok(0));
+    assert_eq!(database.store.feed_state().await.unwrap().last, 0);
 }
 
 #[tokio::test]
@@ -116,7 +117,7 @@ async fn replicas_that_start_together_make_the_tables_once() {
         replicas.spawn(async move { open(&url).await });
     }
     for store in replicas.join_all().await {
-        assert_eq!(store.last_revocation().await, Ok(0));
+        assert_eq!(store.feed_state().await.unwrap().last, 0);
     }
 }
 
@@ -134,7 +135,9 @@ async fn a_follower_of_the_feed_misses_nothing() {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&number.to_be_bytes());
             let token = TokenId::from_bytes(bytes);
-            while store.revoke_token(token, at(100), at(0)).await.is_err() {}
+            let revoked = Revoked::Token(token);
+            let extent = Extent::of(at(0), ACCESS);
+            while store.announce(revoked.clone(), extent).await.is_err() {}
         });
     }
     let mut followed = Vec::new();
@@ -226,4 +229,35 @@ async fn no_table_holds_what_a_client_presents() {
             "{secret}"
         );
     }
+}
+
+#[tokio::test]
+async fn tables_of_version_1_get_an_identity_of_the_feed() {
+    let database = Database::new(false).await;
+    let client = database.store.pool.get().await.unwrap();
+    let back = "DROP TABLE feed;
+        DELETE FROM counters WHERE name IN ('token_lifetime', 'token_lifetime_until');
+        UPDATE counters SET value = 1 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let state = open(&database.url).await.feed_state().await.unwrap();
+    let again = open(&database.url).await.feed_state().await.unwrap();
+    assert_eq!(state, again);
+}
+
+#[tokio::test]
+async fn a_shorter_lifetime_brings_no_revoked_token_back() {
+    let url = fresh_database().await;
+    let longer = PostgresStore::open(&settings(&url), ACCESS * 2).await;
+    drop(longer.unwrap());
+    let store = open(&url).await;
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
+    store.sweep(at(5), 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let margin = crate::store::revocation::LIFETIME_MARGIN;
+    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS);
 }

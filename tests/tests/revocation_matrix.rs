@@ -1,0 +1,526 @@
+//! Every way of ending something, against every kind of token (D-28): refused at the API, inactive at introspection, refused
+//! at refresh, and nobody else touched.
+
+use std::cell::Cell;
+
+use serde_json::{Value, json};
+use ureq::http::Request;
+
+use crate::api::until;
+use crate::support::{
+    Assertion, Browser, Client, OwnPair, Reply, agent, answer, form_body, get, send,
+};
+use crate::token::claims;
+
+const SECRET: &str = "a-secret-that-only-these-tests-use";
+const PASSWORD: &str = "a-password-that-only-these-tests-use";
+const CALLBACK: &str = "https://app.example.com/callback";
+const SITE: &str = "https://us1.example.com";
+const LEGACY_HOST: &str = "us1.legacy.example";
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Code,
+    Refreshed,
+    JwtBearer,
+    ClientCredentials,
+    Legacy,
+    EarlyAccess,
+}
+
+/// A token and what belongs to it.
+#[derive(Debug, Clone)]
+struct Token {
+    kind: Kind,
+    user: &'static str,
+    client: Client,
+    access: String,
+    refresh: Option<String>,
+}
+
+impl Token {
+    fn grant_id(&self) -> String {
+        claims(&self.access)["grant_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+}
+
+const fn client(id: &'static str) -> Client {
+    Client {
+        id,
+        secret: Some(SECRET),
+        redirect_uri: CALLBACK,
+    }
+}
+
+/// The clients of one kind each; the other ones are for bystanders.
+const WEB: [Client; 2] = [client("web-1"), client("web-2")];
+const BATCH: [Client; 2] = [client("batch-1"), client("batch-2")];
+const BOUND: [Client; 2] = [client("bound-1"), client("bound-2")];
+const LEGACY: [Client; 2] = [client("old-1"), client("old-2")];
+
+/// The one that something happens to, and a bystander. The bystander's username is the subject's User ID, so that whoever
+/// takes one for the other ends the wrong tokens.
+const USERS: [&str; 2] = ["4712", "4711"];
+const USER_IDS: [&str; 2] = ["4711", "9999"];
+
+struct Trial {
+    pair: OwnPair,
+    tokens: Vec<Token>,
+}
+
+impl Trial {
+    fn start() -> Self {
+        let mut trial = Self {
+            pair: OwnPair::with_early_access(),
+            tokens: vec![],
+        };
+        let registrations = registrations().to_string();
+        let reply = trial
+            .pair
+            .administrate("PUT", "/registrations", &registrations);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let reply = trial
+            .pair
+            .administrate_early_access("PUT", "/registrations", &registrations);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        for (user, client) in [(0, 0), (0, 1), (1, 0)] {
+            trial.issue(user, client);
+        }
+        trial.issue_bound(0);
+        trial.issue_bound(1);
+        let early_access = trial.pair.pair.lobby_ea_url();
+        let reply = code(&early_access, USERS[0], &WEB[0]);
+        trial.keep(Kind::EarlyAccess, USERS[0], WEB[0], &reply);
+        for token in &trial.tokens {
+            trial.assert_lives(token);
+        }
+        trial
+    }
+
+    fn lobby(&self) -> String {
+        self.pair.pair.lobby_url()
+    }
+
+    fn keep(&mut self, kind: Kind, user: &'static str, client: Client, reply: &Reply) {
+        assert_eq!(reply.status, 200, "{kind:?} {user}: {}", reply.body);
+        let refresh = reply.json()["refresh_token"].as_str().map(str::to_owned);
+        self.tokens.push(Token {
+            kind,
+            user,
+            client,
+            access: reply.text("access_token"),
+            refresh,
+        });
+    }
+
+    /// A token of each kind that any user may have.
+    fn issue(&mut self, user: usize, client: usize) {
+        let (lobby, name) = (self.lobby(), USERS[user]);
+        let reply = code(&lobby, name, &WEB[client]);
+        self.keep(Kind::Code, name, WEB[client], &reply);
+        let first = code(&lobby, name, &WEB[client]).text("refresh_token");
+        let reply = WEB[client].refresh(&lobby, &first);
+        self.keep(Kind::Refreshed, name, WEB[client], &reply);
+        let reply = bearer(&lobby, name, &BATCH[client]);
+        self.keep(Kind::JwtBearer, name, BATCH[client], &reply);
+        let reply = self.legacy(name, &LEGACY[client]);
+        self.keep(Kind::Legacy, name, LEGACY[client], &reply);
+    }
+
+    fn issue_bound(&mut self, user: usize) {
+        let fields = [("grant_type", "client_credentials")];
+        let reply = BOUND[user].token(&self.lobby(), &fields);
+        self.keep(Kind::ClientCredentials, USERS[user], BOUND[user], &reply);
+    }
+
+    fn legacy(&self, user: &str, client: &Client) -> Reply {
+        let browser = Browser::on_host(&self.pair.pair.legacy_url(), LEGACY_HOST);
+        let page = browser.open(&format!(
+            "/Logon?{}",
+            form_body(&[
+                ("Action", "StartOAuth"),
+                ("client_id", client.id),
+                ("redirect_uri", CALLBACK),
+            ])
+        ));
+        let done = browser.sign_in(&page, user, PASSWORD);
+        let [(_, code)] = <[_; 1]>::try_from(answer(&done, CALLBACK)).unwrap();
+        self.legacy_token(
+            client,
+            &[
+                ("grant_type", "authorization_code"),
+                ("code", &code),
+                ("redirect_uri", CALLBACK),
+            ],
+        )
+    }
+
+    fn legacy_token(&self, client: &Client, fields: &[(&str, &str)]) -> Reply {
+        let url = format!("{}/as/token.oauth2", self.pair.pair.legacy_url());
+        let request = Request::post(url)
+            .header("host", format!("sso-{LEGACY_HOST}"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("authorization", client.basic());
+        send(&agent(), request.body(form_body(fields)).unwrap())
+    }
+
+    fn refresh(&self, token: &Token) -> Option<Reply> {
+        let refresh = token.refresh.as_deref()?;
+        Some(match token.kind {
+            Kind::Legacy => {
+                let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
+                self.legacy_token(&token.client, &fields)
+            }
+            Kind::EarlyAccess => token
+                .client
+                .refresh(&self.pair.pair.lobby_ea_url(), refresh),
+            _ => token.client.refresh(&self.lobby(), refresh),
+        })
+    }
+
+    fn call(&self, token: &Token) -> u16 {
+        let url = format!("{}/api/projects", self.pair.pair.api_url());
+        get(
+            &url,
+            &[("authorization", &format!("Bearer {}", token.access))],
+        )
+        .status
+    }
+
+    fn introspect(&self, token: &Token, text: &str) -> Value {
+        let lobby = match token.kind {
+            Kind::EarlyAccess => self.pair.pair.lobby_ea_url(),
+            _ => self.lobby(),
+        };
+        let fields = [("token", text)];
+        let reply = token.client.post(&lobby, "/auth/introspect", &fields);
+        // A client that was disabled or removed learns nothing.
+        if reply.status == 401 {
+            return json!({"active": false});
+        }
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        reply.json()
+    }
+
+    #[track_caller]
+    fn assert_lives(&self, token: &Token) {
+        assert_eq!(self.call(token), 200, "{token:?}");
+        let introspection = self.introspect(token, &token.access);
+        assert_eq!(introspection["active"], true, "{token:?}");
+        assert_eq!(introspection["username"], token.user, "{token:?}");
+        assert_eq!(introspection["client_id"], token.client.id, "{token:?}");
+        if let Some(refresh) = &token.refresh {
+            assert_eq!(self.introspect(token, refresh)["active"], true, "{token:?}");
+        }
+    }
+
+    #[track_caller]
+    fn assert_ended(&self, token: &Token) {
+        let introspection = self.introspect(token, &token.access);
+        assert_eq!(introspection, json!({"active": false}), "{token:?}");
+        until(&format!("{token:?}"), || self.call(token) == 401);
+    }
+
+    #[track_caller]
+    fn assert_no_refresh(&self, token: &Token) {
+        if let Some(refresh) = &token.refresh {
+            let introspection = self.introspect(token, refresh);
+            assert_eq!(introspection, json!({"active": false}), "{token:?}");
+        }
+        if let Some(reply) = self.refresh(token) {
+            assert!(
+                matches!(reply.status, 400 | 401),
+                "{token:?}: {}",
+                reply.body
+            );
+        }
+    }
+
+    /// Asserts that the tokens that `ends` names have ended, with their refresh tokens, and no others.
+    #[track_caller]
+    fn assert_ends(&self, ends: impl Fn(&Token) -> bool) {
+        let (ended, living): (Vec<_>, Vec<_>) = self.tokens.iter().partition(|token| ends(token));
+        assert!(!ended.is_empty() && !living.is_empty());
+        for token in ended {
+            self.assert_ended(token);
+            self.assert_no_refresh(token);
+        }
+        for token in living {
+            self.assert_lives(token);
+            if let Some(reply) = self.refresh(token) {
+                assert_eq!(reply.status, 200, "{token:?}: {}", reply.body);
+            }
+        }
+    }
+
+    fn operate(&self, arguments: &[&str], input: &str) {
+        self.pair.operate(arguments, input).done();
+    }
+}
+
+fn registrations() -> Value {
+    let certificate = "demo/non-interactive-demo.cert.pem";
+    let repository = tests::Artifacts::find().unwrap().repository;
+    let pem = std::fs::read_to_string(repository.join(certificate)).unwrap();
+    let users: Vec<Value> = USERS
+        .iter()
+        .zip(USER_IDS)
+        .map(|(name, id)| {
+            json!({
+                "username": name, "password": PASSWORD,
+                "accounts": [{"user_id": id, "username": "someone", "site": SITE}],
+            })
+        })
+        .collect();
+    let of = |clients: &[Client; 2], kind: &str, more: Value| -> Vec<Value> {
+        clients
+            .iter()
+            .map(|client| {
+                let mut registration = json!({
+                    "client_id": client.id, "name": client.id, "type": kind, "client_secret": SECRET,
+                });
+                for (key, value) in more.as_object().unwrap() {
+                    registration[key] = value.clone();
+                }
+                registration
+            })
+            .collect()
+    };
+    let redirects = json!([CALLBACK]);
+    let mut clients = of(
+        &WEB,
+        "web_server",
+        json!({"scopes": ["projects"], "redirect_uris": redirects}),
+    );
+    clients.extend(of(
+        &BATCH,
+        "non_interactive",
+        json!({"scopes": ["projects"], "certificates": [{"alias": "demo-2020", "pem": pem}]}),
+    ));
+    let mut bound = of(&BOUND, "user_bound", json!({"scopes": ["projects"]}));
+    for (client, user) in bound.iter_mut().zip(USERS) {
+        client["bound_user"] = json!(user);
+    }
+    clients.extend(bound);
+    clients.extend(of(&LEGACY, "legacy", json!({"redirect_uris": redirects})));
+    json!({"users": users, "clients": clients})
+}
+
+/// The tokens of a code.
+fn code(lobby: &str, user: &str, client: &Client) -> Reply {
+    let browser = Browser::new(lobby);
+    let page = browser.authorize(&[
+        ("response_type", "code"),
+        ("client_id", client.id),
+        ("redirect_uri", CALLBACK),
+    ]);
+    let done = browser.sign_in(&page, user, PASSWORD);
+    let parameters = answer(&done, CALLBACK);
+    let (_, code) = parameters.iter().find(|(name, _)| name == "code").unwrap();
+    client.exchange(lobby, code, None)
+}
+
+fn bearer(lobby: &str, user: &str, client: &Client) -> Reply {
+    let assertion = Assertion::of(user).with("iss", json!(client.id)).sign();
+    client.token(
+        lobby,
+        &[("grant_type", JWT_BEARER), ("assertion", &assertion)],
+    )
+}
+
+fn of_the_subject(token: &Token) -> bool {
+    token.user == USERS[0] && token.kind != Kind::EarlyAccess
+}
+
+#[test]
+fn disabling_a_user() {
+    let trial = Trial::start();
+    trial.operate(&["user", "update", USERS[0], "--disable"], "");
+    trial.assert_ends(of_the_subject);
+}
+
+/// The bystander of the other tests: its name is the subject's User ID, which the subject's legacy tokens have as `sub`.
+#[test]
+fn disabling_a_user_whose_name_is_a_user_id() {
+    let trial = Trial::start();
+    trial.operate(&["user", "update", USERS[1], "--disable"], "");
+    trial.assert_ends(|token| token.user == USERS[1]);
+}
+
+#[test]
+fn removing_a_user() {
+    let trial = Trial::start();
+    // A user to whom a client is bound stays.
+    trial.operate(&["client", "remove", BOUND[0].id], "");
+    trial.operate(&["user", "remove", USERS[0]], "");
+    trial.assert_ends(of_the_subject);
+}
+
+#[test]
+fn disabling_and_removing_clients() {
+    let trial = Trial::start();
+    for client in [WEB[0], BATCH[0], BOUND[0]] {
+        trial.operate(&["client", "update", client.id, "--disable"], "");
+    }
+    for client in [LEGACY[0], WEB[1], BATCH[1]] {
+        trial.operate(&["client", "remove", client.id], "");
+    }
+    trial.assert_ends(|token| {
+        let client = token.client.id;
+        token.kind != Kind::EarlyAccess && client != LEGACY[1].id && client != BOUND[1].id
+    });
+}
+
+#[test]
+fn unlinking_an_account() {
+    let mut trial = Trial::start();
+    let other = "5000,someone.else,https://eu1.example.com";
+    trial.operate(&["user", "link", USERS[0], "--account", other], "");
+    let lobby = trial.lobby();
+    let assertion = Assertion::of(USERS[0])
+        .with("iss", json!(BATCH[0].id))
+        .sign();
+    let account = [
+        ("user_id", "5000"),
+        ("user_site", "https://eu1.example.com"),
+    ];
+    let mut fields = vec![
+        ("grant_type", JWT_BEARER),
+        ("assertion", assertion.as_str()),
+    ];
+    fields.extend(account);
+    let reply = BATCH[0].token(&lobby, &fields);
+    trial.keep(Kind::JwtBearer, USERS[0], BATCH[0], &reply);
+    let mut fields = vec![("grant_type", "client_credentials")];
+    fields.extend(account);
+    let reply = BOUND[0].token(&lobby, &fields);
+    trial.keep(Kind::ClientCredentials, USERS[0], BOUND[0], &reply);
+    trial.operate(&["user", "unlink", USERS[0], USER_IDS[0], SITE], "");
+    trial.assert_ends(|token| of_the_subject(token) && claims(&token.access)["user_id"] != "5000");
+}
+
+/// It ends what people authorized, and not what a client got by its own credentials.
+#[test]
+fn a_new_password() {
+    let trial = Trial::start();
+    let change = ["user", "update", USERS[0], "--password-file", "-"];
+    trial.operate(&change, "another-password\n");
+    trial.assert_ends(|token| {
+        of_the_subject(token) && matches!(token.kind, Kind::Code | Kind::Refreshed | Kind::Legacy)
+    });
+}
+
+#[test]
+fn revoking_a_grant_by_the_id_in_its_tokens() {
+    let trial = Trial::start();
+    let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
+    for token in trial.tokens.iter().filter(|token| ends(token)) {
+        for _ in 0..2 {
+            trial.operate(&["grant", "revoke", &token.grant_id()], "");
+        }
+    }
+    let refusal = trial
+        .pair
+        .operate(&["grant", "revoke", "q6urq6urq6urq6urq6urqw"], "");
+    assert!(refusal.failed(1).contains("there is no grant"));
+    trial.assert_ends(ends);
+}
+
+#[test]
+fn revoking_a_token_as_its_client() {
+    let trial = Trial::start();
+    let lobby = trial.lobby();
+    let revoke = |token: &Token, text: &str| {
+        let reply = token
+            .client
+            .post(&lobby, "/auth/revoke", &[("token", text)]);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    };
+    let ends = |token: &Token| of_the_subject(token) && token.client.id.ends_with('1');
+    for token in trial.tokens.iter().filter(|token| ends(token)) {
+        revoke(token, &token.access);
+        trial.assert_ended(token);
+        // The access token went alone.
+        let refreshed = trial.refresh(token);
+        if let Some(reply) = &refreshed {
+            assert_eq!(reply.status, 200, "{token:?}: {}", reply.body);
+        }
+        let Some(refreshed) = refreshed else { continue };
+        let token = Token {
+            access: refreshed.text("access_token"),
+            refresh: Some(refreshed.text("refresh_token")),
+            ..token.clone()
+        };
+        trial.assert_lives(&token);
+        revoke(&token, token.refresh.as_deref().unwrap());
+        trial.assert_ended(&token);
+        trial.assert_no_refresh(&token);
+    }
+    for token in trial.tokens.iter().filter(|token| !ends(token)) {
+        trial.assert_lives(token);
+    }
+}
+
+#[test]
+fn cutting_off_what_was_issued_until_now() {
+    let trial = Trial::start();
+    let of_the_issuer = |token: &&Token| !matches!(token.kind, Kind::Legacy | Kind::EarlyAccess);
+    trial.operate(&["revocations", "cut-off"], "");
+    let ahead = ["revocations", "cut-off", "--before", "2999-01-01T00:00:00Z"];
+    let refusal = trial.pair.operate(&ahead, "").failed(1);
+    assert!(refusal.contains("lies ahead"), "{refusal}");
+    let unknown = [
+        "revocations",
+        "cut-off",
+        "--issuer",
+        "https://nobody.example",
+    ];
+    let refusal = trial.pair.operate(&unknown, "").failed(1);
+    assert!(refusal.contains("is none of"), "{refusal}");
+    for token in trial.tokens.iter().filter(of_the_issuer) {
+        trial.assert_ended(token);
+        // Innocent clients need one refresh; tokens of the same second are among those that ended.
+        let Some(refresh) = &token.refresh else {
+            continue;
+        };
+        let last = Cell::new(refresh.clone());
+        until("a refresh gives a token that lasts", || {
+            let refresh = last.take();
+            let reply = token.client.refresh(&trial.lobby(), &refresh);
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            last.set(reply.text("refresh_token"));
+            let access = reply.text("access_token");
+            trial.introspect(token, &access)["active"] == true
+        });
+    }
+    for token in trial.tokens.iter().filter(|token| !of_the_issuer(token)) {
+        trial.assert_lives(token);
+    }
+}
+
+#[test]
+fn rotating_the_keys_with_a_cut_off() {
+    let trial = Trial::start();
+    trial.operate(&["key", "rotate", "--immediate", "--cut-off"], "");
+    for token in &trial.tokens {
+        if token.kind == Kind::EarlyAccess {
+            trial.assert_lives(token);
+        } else {
+            trial.assert_ended(token);
+        }
+    }
+    until("new tokens last", || {
+        let reply = bearer(&trial.lobby(), USERS[0], &BATCH[0]);
+        let token = Token {
+            access: reply.text("access_token"),
+            ..trial.tokens[0].clone()
+        };
+        trial.call(&token) == 200
+    });
+    let audit = trial.pair.operate(&["audit"], "").done();
+    assert!(audit.contains("tokens_cut_off"), "{audit}");
+}

@@ -1,0 +1,36 @@
+//! An authenticator app (RFC 6238): codes of six digits, each of a step of 30 seconds. The service takes those of the
+//! step before and the step after, too.
+
+use super::now;
+
+const STEP: u64 = 30;
+
+/// The code that an app with this secret (BASE32) shows at `seconds` since 1970.
+pub(crate) fn code_at(secret: &str, seconds: u64) -> String {
+    let secret = totp_rs::Secret::try_from_base32(secret).unwrap();
+    let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
+    totp.generate(seconds).to_string()
+}
+
+/// A code that is good for a minute at least: the current one may be refused in 30 seconds, which is little on a busy
+/// machine.
+pub(crate) fn lasting_code(secret: &str) -> String {
+    code_at(secret, now() + STEP - 1)
+}
+
+/// Whether the code that an app showed at `seconds` is still accepted.
+pub(crate) fn is_accepted(seconds: u64) -> bool {
+    now() / STEP <= seconds / STEP + 1
+}
+
+/// A code that is none of this secret's for some minutes.
+pub(crate) fn wrong_code(secret: &str) -> String {
+    let now = now();
+    let near: Vec<String> = (0..20)
+        .map(|step| code_at(secret, now - 2 * STEP + step * STEP))
+        .collect();
+    (0..=near.len())
+        .map(|number| format!("{number:06}"))
+        .find(|code| !near.contains(code))
+        .unwrap()
+}

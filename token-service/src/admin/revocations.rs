@@ -1,0 +1,106 @@
+//! Revocations beyond one grant: all tokens of an issuer up to a time, and the identity of the feed.
+
+use std::time::UNIX_EPOCH;
+
+use super::views::{CutOffView, FeedView, rfc3339};
+use super::{AdminError, Administration};
+use crate::audit::Entry;
+use crate::clock::Timestamp;
+use crate::legacy::access_token;
+use crate::store::{AuditAction, Extent, FeedId, Revoked};
+
+impl Administration<'_> {
+    /// Ends every access token of `issuer` (`None`: of the current flows) that was issued before `before`, RFC 3339; without
+    /// it, those issued up to this second. Refresh tokens go on.
+    ///
+    /// # Errors
+    /// [`AdminError::Malformed`] for an issuer that is none of this service's, and for a time that lies ahead or so far back
+    /// that every such token has expired.
+    pub async fn cut_off(
+        &self,
+        issuer: Option<&str>,
+        before: Option<&str>,
+    ) -> Result<CutOffView, AdminError> {
+        let now = self.service.clock.now();
+        let at = match before {
+            None => now,
+            Some(text) => {
+                let before = moment(text).ok_or_else(|| {
+                    let message =
+                        format!("before: {text} is not a time such as 2026-01-31T12:00:00Z");
+                    AdminError::Malformed(message)
+                })?;
+                if now < before {
+                    let message = format!("before: {text} lies ahead; it is {}", rfc3339(now));
+                    return Err(AdminError::Malformed(message));
+                }
+                Timestamp::from_seconds(before.seconds().saturating_sub(1))
+            }
+        };
+        self.cut_off_up_to(issuer, at).await
+    }
+
+    /// Ends every access token of `issuer` with an `iat` up to `at`.
+    pub(super) async fn cut_off_up_to(
+        &self,
+        issuer: Option<&str>,
+        at: Timestamp,
+    ) -> Result<CutOffView, AdminError> {
+        let issuer = self.known_issuer(issuer)?;
+        let store = &self.service.store;
+        let extent = Extent::of(at, store.longest_token());
+        if extent.expires_at <= self.service.clock.now() {
+            let message = format!("every token issued up to {} has expired", rfc3339(at));
+            return Err(AdminError::Malformed(message));
+        }
+        let revoked = Revoked::Issuer(issuer.clone());
+        let issued_up_to = rfc3339(at);
+        if store.announce(revoked, extent).await? {
+            let detail = format!("{issuer}, issued up to {issued_up_to}");
+            let entry = Entry::new(AuditAction::TokensCutOff).by_administrator();
+            self.service.record(self.origin, entry.detail(detail));
+        }
+        Ok(CutOffView {
+            issuer,
+            issued_up_to,
+        })
+    }
+
+    fn known_issuer(&self, issuer: Option<&str>) -> Result<String, AdminError> {
+        let own = &self.service.config.issuer;
+        let Some(issuer) = issuer else {
+            return Ok(own.clone());
+        };
+        let registry = self.service.registry();
+        let instances = registry.legacy_instances().iter();
+        let mut known = vec![own.clone()];
+        known.extend(instances.map(|instance| access_token::issuer(&instance.hostname)));
+        if known.iter().any(|known| known == issuer) {
+            return Ok(issuer.to_owned());
+        }
+        let message = format!("issuer: {issuer} is none of {}", known.join(", "));
+        Err(AdminError::Malformed(message))
+    }
+
+    /// Gives the revocation feed another identity, so that every gateway reads it from its start: after the database was
+    /// restored from a copy.
+    ///
+    /// # Errors
+    /// No randomness, or the store's.
+    pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {
+        let feed = FeedId::generate(&*self.service.random)?;
+        self.service.store.renew_feed(feed).await?;
+        let entry = Entry::new(AuditAction::RevocationFeedRenewed).by_administrator();
+        self.service.record(self.origin, entry);
+        Ok(FeedView {
+            feed: feed.to_string(),
+        })
+    }
+}
+
+/// Reads a time of RFC 3339.
+fn moment(text: &str) -> Option<Timestamp> {
+    let time = humantime::parse_rfc3339(text).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_seconds(since.as_secs()))
+}

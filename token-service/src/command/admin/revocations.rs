@@ -1,0 +1,65 @@
+//! `token-service revocations`.
+
+use ureq::http::Method;
+
+use super::connection::Answer;
+use super::{Connected, table};
+use crate::admin::forms::CutOffRequest;
+use crate::admin::views::{CutOffView, FeedView};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  token-service revocations cut-off      # every access token that was issued until now
+  token-service revocations cut-off --issuer https://us1.legacy.example --before 2026-01-31T12:00:00Z
+  token-service revocations renew-feed   # after a PostgreSQL database was restored from a copy";
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::command) enum Command {
+    /// End every access token of an issuer that was issued before a time. Gateways refuse them and introspection answers
+    /// inactive. Refresh tokens go on: every client needs one refresh, no person has to sign in. Clients without a refresh
+    /// token request a new access token.
+    CutOff(Connected<CutOff>),
+    /// Give the revocation feed another identity, so that every gateway reads it from its start. Run it after a PostgreSQL
+    /// database was restored from a copy; the command restore does the same for a redb file.
+    RenewFeed(Connected<RenewFeed>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct CutOff {
+    /// The claim iss of the tokens: the issuer of the configuration when absent, or https:// and the hostname of a legacy
+    /// instance.
+    #[arg(long, value_name = "ISSUER")]
+    issuer: Option<String>,
+    /// End tokens that were issued before this time (RFC 3339), which may not lie ahead. When absent: those issued until
+    /// now, with this second.
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct RenewFeed {}
+
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::CutOff(arguments) => {
+            let (own, administration) = arguments.open()?;
+            let request = CutOffRequest {
+                issuer: own.issuer.clone(),
+                before: own.before.clone(),
+            };
+            let answer: Answer<CutOffView> =
+                administration.send(Method::POST, "/revocations/cut-off", &request)?;
+            answer.print(|cut_off| {
+                table::card([
+                    ("Issuer", Some(cut_off.issuer.clone())),
+                    ("Issued up to", Some(cut_off.issued_up_to.clone())),
+                ])
+            })
+        }
+        Command::RenewFeed(arguments) => {
+            let (_, administration) = arguments.open()?;
+            let answer: Answer<FeedView> =
+                administration.act(Method::POST, "/revocations/renew-feed")?;
+            answer.print(|feed| table::card([("Feed", Some(feed.feed.clone()))]))
+        }
+    }
+}

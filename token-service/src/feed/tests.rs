@@ -1,0 +1,297 @@
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::Timestamp;
+use crate::random::OsRandom;
+use crate::registry::{ClientId, Username};
+use crate::store::redb::RedbStore;
+use crate::store::{Extent, FeedId, GrantId, TokenId};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const ISSUER: &str = "https://lobby.example";
+
+struct Subject {
+    _folder: TempDir,
+    store: Arc<dyn Store>,
+    feed: Arc<RevocationFeed>,
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000 + seconds)
+}
+
+fn extent(seconds: u64) -> Extent {
+    Extent::of(at(seconds), HOUR)
+}
+
+fn store_in(folder: &Path) -> Arc<dyn Store> {
+    Arc::new(RedbStore::open(&folder.join("store.redb"), HOUR).unwrap())
+}
+
+impl Subject {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = store_in(folder.path());
+        let feed = RevocationFeed::new(
+            Arc::clone(&store),
+            ISSUER.to_owned(),
+            FeedMetrics::default(),
+        );
+        let feed = Arc::new(feed);
+        let following = Arc::clone(&feed);
+        tokio::spawn(async move { following.follow().await });
+        Self {
+            _folder: folder,
+            store,
+            feed,
+        }
+    }
+
+    async fn revoke(&self) -> String {
+        let id = TokenId::generate(&OsRandom).unwrap();
+        let revoked = Revoked::Token(id);
+        assert!(self.store.announce(revoked, extent(0)).await.unwrap());
+        id.to_string()
+    }
+
+    async fn page(&self, feed: Option<&str>, since: u64, wait: u64) -> Page {
+        let reader = Reader {
+            feed: feed.map(str::to_owned),
+            since,
+            wait: Duration::from_secs(wait),
+        };
+        serde_json::from_slice(&self.feed.page(&reader).await.unwrap()).unwrap()
+    }
+
+    /// A request that is held.
+    async fn held(&self, since: u64) -> tokio::task::JoinHandle<Page> {
+        let before = self.feed.metrics.held.get();
+        let feed = Arc::clone(&self.feed);
+        let held = tokio::spawn(async move {
+            let reader = Reader {
+                feed: None,
+                since,
+                wait: Duration::from_secs(MAX_WAIT_SECONDS),
+            };
+            serde_json::from_slice(&feed.page(&reader).await.unwrap()).unwrap()
+        });
+        while self.feed.metrics.held.get() == before {
+            tokio::task::yield_now().await;
+        }
+        held
+    }
+}
+
+fn ids(page: &Page) -> Vec<&str> {
+    page.revocations
+        .iter()
+        .map(|entry| entry.id.as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_reader_gets_what_is_behind_its_position() {
+    let subject = Subject::new();
+    let empty = subject.page(None, 0, 0).await;
+    assert_eq!((empty.since, empty.position), (0, 0));
+    assert!(!empty.more && empty.holds && empty.revocations.is_empty());
+    let (first, second) = (subject.revoke().await, subject.revoke().await);
+    let both = subject.page(Some(&empty.feed), 0, 0).await;
+    assert_eq!(ids(&both), [&first, &second]);
+    assert_eq!((both.since, both.position, both.more), (0, 2, false));
+    let one = subject.page(Some(&both.feed), 1, 20).await;
+    assert_eq!((one.since, one.position), (1, 2));
+    assert_eq!(ids(&one), [&second]);
+    let none = subject.page(Some(&both.feed), 2, 0).await;
+    assert_eq!((none.since, none.position), (2, 2));
+    assert_eq!(ids(&none), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_reader_of_another_feed_or_of_a_position_that_never_was_starts_over_at_once() {
+    let subject = Subject::new();
+    let id = subject.revoke().await;
+    let feed = subject.page(None, 0, 0).await.feed;
+    for (named, since) in [(Some("another"), 1), (Some(feed.as_str()), 7), (None, 7)] {
+        let page = subject.page(named, since, 20).await;
+        assert_eq!((page.since, page.position), (0, 1));
+        assert_eq!(ids(&page), [&id]);
+    }
+    // The same for an empty feed: nothing to tell but its identity.
+    let empty = Subject::new();
+    let page = empty.page(Some("another"), 0, 20).await;
+    assert_eq!((page.since, page.position), (0, 0));
+}
+
+#[tokio::test]
+async fn held_requests_are_answered_together_when_something_is_revoked() {
+    let subject = Subject::new();
+    let first = subject.revoke().await;
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        held.push(subject.held(1).await);
+    }
+    let late = subject.page(None, 0, 20).await;
+    assert_eq!(ids(&late), [&first], "who is behind does not wait");
+    let id = subject.revoke().await;
+    for held in held {
+        let page = held.await.unwrap();
+        assert_eq!((page.since, page.position), (1, 2));
+        assert_eq!(ids(&page), [&id]);
+    }
+    assert_eq!(subject.feed.metrics.held.get(), 0);
+    assert_eq!(subject.feed.metrics.wake_ups.get(), 1);
+}
+
+#[tokio::test]
+async fn a_request_is_held_no_longer_than_it_waits() {
+    let subject = Subject::new();
+    subject.revoke().await;
+    let page = subject.page(None, 1, 1).await;
+    assert_eq!((page.since, page.position, page.holds), (1, 1, true));
+}
+
+#[tokio::test]
+async fn a_service_that_stops_lets_readers_go() {
+    let subject = Subject::new();
+    subject.revoke().await;
+    let held = subject.held(1).await;
+    subject.feed.end();
+    let page = held.await.unwrap();
+    assert!(!page.holds && page.revocations.is_empty());
+    let page = subject.page(None, 1, 20).await;
+    assert!(!page.holds, "nor does it hold others");
+}
+
+#[tokio::test]
+async fn another_identity_of_the_feed_reaches_held_readers() {
+    let subject = Subject::new();
+    let id = subject.revoke().await;
+    let before = subject.page(None, 0, 0).await.feed;
+    let reader = Reader {
+        feed: Some(before.clone()),
+        since: 1,
+        wait: Duration::from_secs(MAX_WAIT_SECONDS),
+    };
+    let feed = Arc::clone(&subject.feed);
+    let held = tokio::spawn(async move { feed.page(&reader).await.unwrap() });
+    while subject.feed.metrics.held.get() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let fresh = FeedId::generate(&OsRandom).unwrap();
+    subject.store.renew_feed(fresh).await.unwrap();
+    let page: Page = serde_json::from_slice(&held.await.unwrap()).unwrap();
+    assert_eq!(page.feed, fresh.to_string());
+    assert_ne!(page.feed, before);
+    assert_eq!((page.since, ids(&page)), (0, vec![id.as_str()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() {
+    let subject = Subject::new();
+    let number = MAX_PAGE_ENTRIES + 10;
+    let mut announced = tokio::task::JoinSet::new();
+    for entry in 0..number {
+        let store = Arc::clone(&subject.store);
+        announced.spawn(async move {
+            let revoked = Revoked::Issuer(format!("https://{entry}.example"));
+            while store.announce(revoked.clone(), extent(0)).await.is_err() {}
+        });
+    }
+    announced.join_all().await;
+    let grant = GrantId::generate(&OsRandom, at(0)).unwrap();
+    let last = Revoked::Grant(grant);
+    subject.store.announce(last, extent(0)).await.unwrap();
+
+    let first = subject.page(None, 0, 0).await;
+    assert_eq!(first.revocations.len(), MAX_PAGE_ENTRIES);
+    assert_eq!(
+        (first.position, first.more),
+        (MAX_PAGE_ENTRIES as u64, true)
+    );
+    assert!(
+        first.revocations.iter().all(|entry| {
+            entry.kind == EntryKind::Issuer && entry.iss.as_ref() == Some(&entry.id)
+        })
+    );
+    let rest = subject.page(Some(&first.feed), first.position, 0).await;
+    assert_eq!((rest.revocations.len(), rest.more), (11, false));
+    assert_eq!(rest.position, number as u64 + 1);
+
+    // Version 1 knows no issuers: whole pages of them do not end the feed.
+    let old = subject.feed.first_version(0).await.unwrap();
+    let [entry] = old.revocations.as_slice() else {
+        panic!("{old:?}")
+    };
+    assert_eq!(
+        (entry.kind, &entry.id),
+        (RevocationKind::Grant, &grant.to_string())
+    );
+    assert_eq!(old.last, number as u64 + 1);
+}
+
+#[tokio::test]
+async fn every_kind_says_whose_tokens_it_ends() {
+    let subject = Subject::new();
+    let username = Username::parse("ada").unwrap();
+    let token = TokenId::generate(&OsRandom).unwrap();
+    let account = Revoked::Account {
+        username: username.clone(),
+        user_id: "1".into(),
+        site: "https://us1.example".into(),
+    };
+    let all = [
+        Revoked::LegacyToken(token),
+        Revoked::Client(ClientId::parse("web").unwrap()),
+        Revoked::User(username),
+        account,
+        Revoked::Issuer("https://us1.legacy.example".into()),
+    ];
+    for revoked in all {
+        subject.store.announce(revoked, extent(5)).await.unwrap();
+    }
+    let page = subject.page(None, 0, 0).await;
+    let entry = |kind, id: &str, iss: Option<&str>| Entry {
+        kind,
+        id: id.to_owned(),
+        iss: iss.map(str::to_owned),
+        user_id: None,
+        user_site: None,
+        at: at(5).seconds(),
+        exp: (at(5) + HOUR).seconds(),
+    };
+    let account = Entry {
+        user_id: Some("1".into()),
+        user_site: Some("https://us1.example".into()),
+        ..entry(EntryKind::Account, "ada", Some(ISSUER))
+    };
+    let legacy = "https://us1.legacy.example";
+    assert_eq!(
+        page.revocations,
+        [
+            entry(EntryKind::Token, &token.legacy(), None),
+            entry(EntryKind::Client, "web", None),
+            entry(EntryKind::User, "ada", Some(ISSUER)),
+            account,
+            entry(EntryKind::Issuer, legacy, Some(legacy)),
+        ]
+    );
+    let old = subject.feed.first_version(0).await.unwrap();
+    let kinds: Vec<_> = old
+        .revocations
+        .iter()
+        .map(|entry| (entry.kind, entry.id.clone()))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (RevocationKind::Token, token.legacy()),
+            (RevocationKind::Client, "web".into()),
+            (RevocationKind::User, "ada".into()),
+            (RevocationKind::User, "ada".into()),
+        ]
+    );
+    assert_eq!(old.last, 5);
+}

@@ -1,0 +1,106 @@
+//! What a client may do how often, in one process.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock as _, MonotonicClock};
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+
+use crate::config::Limits;
+use crate::registry::ClientId;
+
+type Limiter = RateLimiter<
+    ClientId,
+    DashMapStateStore<ClientId>,
+    MonotonicClock,
+    NoOpMiddleware<std::time::Instant>,
+>;
+
+/// How often a refused client is written to log and audit log.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Revocations at `/auth/revoke` (RFC 7009), per client. Only registered clients that authenticated are counted, and
+/// [`RevocationLimit::forget_idle`] forgets those whose allowance is whole again.
+pub struct RevocationLimit {
+    limiter: Limiter,
+    told: Limiter,
+}
+
+impl std::fmt::Debug for RevocationLimit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("RevocationLimit")
+            .finish_non_exhaustive()
+    }
+}
+
+impl RevocationLimit {
+    /// A limit as configured.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        let quota =
+            Quota::per_second(limits.revocations_per_second).allow_burst(limits.revocations_burst);
+        let once = Quota::with_period(TELL_EVERY)
+            .unwrap_or(Quota::per_minute(NonZeroU32::MIN))
+            .allow_burst(NonZeroU32::MIN);
+        Self {
+            limiter: RateLimiter::dashmap_with_clock(quota, MonotonicClock),
+            told: RateLimiter::dashmap_with_clock(once, MonotonicClock),
+        }
+    }
+
+    /// Counts a revocation by this client.
+    ///
+    /// # Errors
+    /// How long the client is to wait for its next one; nothing was counted.
+    pub fn admit(&self, client_id: &ClientId) -> Result<(), Duration> {
+        let admitted = self.limiter.check_key(client_id);
+        admitted.map_err(|refused| refused.wait_time_from(MonotonicClock.now()))
+    }
+
+    /// Whether a refusal of this client is to be told: the first within a minute is.
+    #[must_use]
+    pub fn is_to_be_told(&self, client_id: &ClientId) -> bool {
+        self.told.check_key(client_id).is_ok()
+    }
+
+    /// Forgets clients that revoked nothing lately.
+    pub fn forget_idle(&self) {
+        for limiter in [&self.limiter, &self.told] {
+            limiter.retain_recent();
+            limiter.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_an_allowance_of_its_own() {
+        let limit = RevocationLimit::new(&Limits {
+            revocations_per_second: NonZeroU32::MIN,
+            revocations_burst: NonZeroU32::new(3).unwrap(),
+        });
+        let [one, other] = ["one", "other"].map(|id| ClientId::parse(id).unwrap());
+        for _ in 0..3 {
+            assert_eq!(limit.admit(&one), Ok(()));
+        }
+        let wait = limit.admit(&one).unwrap_err();
+        assert!(
+            !wait.is_zero() && wait <= Duration::from_secs(1),
+            "{wait:?}"
+        );
+        assert_eq!(limit.admit(&other), Ok(()));
+        assert!(limit.is_to_be_told(&one));
+        assert!(!limit.is_to_be_told(&one));
+        limit.forget_idle();
+        assert!(
+            limit.admit(&one).is_err(),
+            "who revoked lately is not forgotten"
+        );
+    }
+}
