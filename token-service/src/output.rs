@@ -5,17 +5,14 @@
 
 use std::io::{self, Write};
 use std::sync::LazyLock;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 
 /// Lines that wait at most.
 const QUEUE: usize = 2048;
-
-/// How long [`Lines::finish`] waits between two looks at a full queue.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 static STANDARD_OUTPUT: LazyLock<Lines> = LazyLock::new(|| Lines::to("stdout", io::stdout()));
 
@@ -73,23 +70,13 @@ impl Lines {
 
     /// Waits until what was taken is written, no longer than `within`.
     pub fn finish(&self, within: Duration) {
-        let until = Instant::now() + within;
-        let left = || until.saturating_duration_since(Instant::now());
+        let queue = self.queue.clone();
         let (done, written) = sync_channel(1);
-        let mut message = Message::Done(done);
-        loop {
-            match self.queue.try_send(message) {
-                Ok(()) => {
-                    // Written, or too late.
-                    let _ = written.recv_timeout(left());
-                    return;
-                }
-                Err(TrySendError::Full(unsent)) if !left().is_zero() => {
-                    message = unsent;
-                    thread::sleep(LOOK_AGAIN_AFTER);
-                }
-                Err(_) => return,
-            }
+        // A full queue takes the message when the reader goes on; this thread does not wait for that.
+        let sending = thread::Builder::new().spawn(move || queue.send(Message::Done(done)));
+        if sending.is_ok() {
+            // Written, or too late.
+            let _ = written.recv_timeout(within);
         }
     }
 

@@ -36,7 +36,6 @@ pub struct Failures {
 /// Decides on an attempt at `now`, for keys with these failures, in the order of the keys. The answer has what is counted
 /// for the first ones. An attempt that has to wait counts for the keys before the first that makes it wait, so that whoever
 /// goes on trying is slowed down by the narrower keys and the wider ones stay free for others; it waits for the longest.
-#[must_use]
 pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
     let waits = |(pace, before): &(Pace, Option<Failures>)| pace.wait(*before, now);
     let counted = keys
