@@ -1334,7 +1334,7 @@ pub(super) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         ..theirs.clone()
     };
     assert!(
-        is_revoked(&*store, issued_at(issued_until(at(7)))).await,
+        is_revoked(&*store, issued_at(at(7) + REGISTRATIONS_MAX_AGE)).await,
         "issued by a replica that did not know yet"
     );
     let later = issued_at(issued_until(at(8)));
