@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | held | the guard wants a fetch first: [`hold`](Waiting::hold). With [`MAX_WAITING`] requests held or released, it is refused instead | released or gone |
 //! | released | its fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or it was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)) | resumed or gone |
-//! | resumed | its turn came, earliest arrival first: [`next`](Waiting::next) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
+//! | resumed | its turn came, earliest arrival first: [`next_turn`](Waiting::next_turn) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
 //! | gone | the client reset it, or its stream ended, in whatever state: [`forget`](Waiting::forget) | never |
 //!
 //! Releasing answers nobody. Envoy ends the stream of a request inside the call that answers it, so each answer of one
@@ -178,7 +178,7 @@ impl<R> Waiting<R> {
     }
 
     /// The released request that arrived first, which waits no longer.
-    pub fn next(&mut self) -> Option<Turn<R>> {
+    pub fn next_turn(&mut self) -> Option<Turn<R>> {
         loop {
             let (_, context) = self.released.pop_first()?;
             let Some(place) = self.places.remove(&context) else {
@@ -224,7 +224,7 @@ mod tests {
 
     /// The contexts whose turn has come, in order.
     fn turns(waiting: &mut Waiting<()>) -> Vec<(u32, Patience)> {
-        std::iter::from_fn(|| waiting.next())
+        std::iter::from_fn(|| waiting.next_turn())
             .map(|turn| (turn.context, turn.patience))
             .collect()
     }
@@ -258,8 +258,8 @@ mod tests {
         waiting.fetch_started(KEYS);
         waiting.hold(2, KEYS, NOW, ());
         waiting.fetch_ended(KEYS);
-        assert_eq!(waiting.next().unwrap().patience, Patience::Over);
-        let late = waiting.next().unwrap();
+        assert_eq!(waiting.next_turn().unwrap().patience, Patience::Over);
+        let late = waiting.next_turn().unwrap();
         assert_eq!(late.patience, Patience::Left);
         waiting.hold_again(late, KEYS);
         waiting.fetch_started(KEYS);
@@ -273,7 +273,7 @@ mod tests {
         let mut waiting = waiting([1, 2]);
         waiting.fetch_ended(KEYS);
         waiting.fetch_started(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         assert_eq!(turn.patience, Patience::Left);
         waiting.hold_again(turn, KEYS);
         waiting.fetch_ended(KEYS);
@@ -286,7 +286,7 @@ mod tests {
         let mut waiting = waiting([1]);
         waiting.fetch_started(KEYS);
         waiting.fetch_ended(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         waiting.hold_again(turn, FEED);
         waiting.fetch_ended(FEED);
         assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
@@ -296,7 +296,7 @@ mod tests {
     fn nobody_waits_longer_than_allowed_however_often() {
         let mut waiting = waiting([1]);
         waiting.fetch_ended(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         waiting.hold_again(turn, KEYS);
         waiting.expire(NOW + MAX_SECONDS - 1);
         assert!(!waiting.has_released());
@@ -332,7 +332,7 @@ mod tests {
         assert!(waiting.is_full());
         waiting.fetch_failed(KEYS);
         assert!(waiting.is_full(), "released requests take memory too");
-        drop(waiting.next());
+        drop(waiting.next_turn());
         assert!(!waiting.is_full());
     }
 
@@ -354,7 +354,7 @@ mod tests {
                     2 => waiting.fetch_started(source),
                     3 => waiting.fetch_ended(source),
                     4 => {
-                        if let Some(turn) = waiting.next() {
+                        if let Some(turn) = waiting.next_turn() {
                             prop_assert!(present.contains(&turn.context));
                             if turn.patience == Patience::Left {
                                 waiting.hold_again(turn, source);

@@ -185,7 +185,7 @@ impl Root {
         }
         for _ in 0..BATCH {
             // One by one: an answer may end other requests, which must not be answered any more.
-            let turn = self.shared.waiting.borrow_mut().next();
+            let turn = self.shared.waiting.borrow_mut().next_turn();
             let Some(turn) = turn else {
                 break;
             };
