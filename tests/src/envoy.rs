@@ -11,10 +11,12 @@ use crate::ports::Ports;
 use crate::process::Process;
 
 /// Starts Envoy with `envoy/envoy.yaml`, moved to `ports`, in `directory`; before two token services with `replica`.
+/// Each text in `changes` must be in the file, and gives way to the one beside it.
 pub(crate) fn start(
     artifacts: &Artifacts,
     ports: Ports,
     replica: bool,
+    changes: &[(String, String)],
     directory: &Path,
 ) -> Result<Process> {
     let source = artifacts.repository.join("envoy/envoy.yaml");
@@ -30,6 +32,12 @@ pub(crate) fn start(
             ports.internal,
             ports.internal_replica,
         )?;
+    }
+    for (from, to) in changes {
+        if !text.contains(from) {
+            bail!("envoy.yaml does not contain {from}");
+        }
+        text = text.replace(from, to);
     }
     fs::write(&config, text)?;
 

@@ -28,6 +28,8 @@ pub struct Setup {
     pub replica: bool,
     /// A module that takes the place of the filter.
     pub filter: Option<PathBuf>,
+    /// Texts of `envoy.yaml`, and what takes their place.
+    pub gateway: Vec<(String, String)>,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -60,7 +62,13 @@ impl Pair {
         }
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
-        let envoy = envoy::start(&artifacts, setup.ports, setup.replica, logs.path())?;
+        let envoy = envoy::start(
+            &artifacts,
+            setup.ports,
+            setup.replica,
+            &setup.gateway,
+            logs.path(),
+        )?;
         let mut pair = Self {
             setup,
             artifacts,
@@ -221,6 +229,7 @@ impl Pair {
             &self.artifacts,
             self.setup.ports,
             self.setup.replica,
+            &self.setup.gateway,
             self.logs.path(),
         )?);
         self.wait_for_guard()

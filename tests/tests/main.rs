@@ -15,6 +15,7 @@ mod discovery;
 mod early_access;
 mod faults;
 mod filter;
+mod flood;
 mod k6;
 mod legacy;
 mod make_up;

@@ -103,11 +103,15 @@ fn d_18_large_headers_are_refused() {
         assert_eq!(reply.status, 431, "{url}");
     }
     let long_token = format!("Bearer {}", "a".repeat(40 * 1024));
-    get(
+    let description = get(
         &format!("{}/api/projects", api()),
         &[("authorization", &long_token)],
     )
     .assert_error(401, "invalid_token");
+    assert!(
+        description.ends_with("longer than 16384 bytes"),
+        "{description}"
+    );
 }
 
 #[test]

@@ -252,6 +252,216 @@ fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
     assert_eq!(host.fate(late), passed());
 }
 
+/// Requests that one callback may answer: Envoy nests the answers, and V8's stack holds some 315.
+const BATCH: usize = 32;
+
+/// Runs what lets waiting requests go on: it, and each tick after it, decides about a few, until none is left.
+fn assert_in_batches(host: &mut WasmHost, waiting: &[u32], release: impl FnOnce(&mut WasmHost)) {
+    let mut decided = host.decided().len();
+    let first = decided;
+    release(host);
+    loop {
+        let now = host.decided().len();
+        assert!(now - decided <= BATCH, "{} in one callback", now - decided);
+        if now - first == waiting.len() {
+            break;
+        }
+        assert_eq!(now - decided, BATCH, "nobody waits without need");
+        assert_eq!(host.tick_milliseconds(), 1, "the next ones are due at once");
+        decided = now;
+        host.tick_after(0);
+    }
+    assert_eq!(
+        host.decided()[first..],
+        *waiting,
+        "first come, first served"
+    );
+    assert_eq!(
+        host.tick_milliseconds(),
+        1000,
+        "nobody is in a hurry any more"
+    );
+}
+
+/// Requests that wait, in the order in which they came.
+fn send_many(host: &mut WasmHost, token: &str) -> Vec<u32> {
+    let requests = (0..200).map(|_| {
+        let (context, fate) = send(host, token);
+        assert_eq!(fate, Fate::Held);
+        context
+    });
+    requests.collect()
+}
+
+#[test]
+fn no_callback_answers_more_requests_than_the_stack_holds() {
+    let issuer = Issuer::new();
+    let good = issuer.token("EdDSA", "one");
+    let nothing_revoked = r#"{"revocations":[],"last":0}"#;
+
+    // The keys arrive.
+    let mut arriving = host();
+    let feed = arriving.take_call(FEED, "/revocations?since=0");
+    arriving.answer_call(&feed, nothing_revoked);
+    let waiting = send_many(&mut arriving, &good);
+    assert_in_batches(&mut arriving, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &issuer.jwks());
+    });
+    assert_eq!(arriving.fate(waiting[199]), passed());
+
+    // The keys are there, then the feed arrives.
+    let mut arriving = host();
+    let keys = arriving.take_call(KEYS.0, KEYS.1);
+    arriving.answer_call(&keys, &issuer.jwks());
+    let waiting = send_many(&mut arriving, &good);
+    assert_in_batches(&mut arriving, &waiting, |host| {
+        let feed = host.take_call(FEED, "/revocations?since=0");
+        host.answer_call(&feed, nothing_revoked);
+    });
+    assert_eq!(arriving.fate(waiting[199]), passed());
+
+    // Nothing arrives in time.
+    let mut late = host();
+    let waiting = send_many(&mut late, &good);
+    assert_in_batches(&mut late, &waiting, |host| host.tick_after(5));
+    assert!(matches!(late.fate(waiting[199]), Fate::Answered(503, _)));
+
+    // The fetch for an unknown key brings no such key.
+    let mut jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    jwks["keys"].as_array_mut().unwrap().remove(0);
+    let mut unknown = ready_host_with(&jwks.to_string());
+    let waiting = send_many(&mut unknown, &good);
+    unknown.tick_after(0);
+    assert_in_batches(&mut unknown, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &jwks.to_string());
+    });
+    assert!(matches!(unknown.fate(waiting[199]), Fate::Answered(401, _)));
+
+    // The fetch for an unknown key fails.
+    let mut failing = ready_host_with(&jwks.to_string());
+    let waiting = send_many(&mut failing, &good);
+    failing.tick_after(0);
+    assert_in_batches(&mut failing, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, "<html>");
+    });
+    assert!(matches!(failing.fate(waiting[199]), Fate::Answered(503, _)));
+}
+
+#[test]
+fn a_request_that_ends_while_it_waits_for_its_turn_is_not_answered() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let waiting = send_many(&mut host, &issuer.token("EdDSA", "one"));
+    host.tick_after(5);
+    assert_eq!(host.decided(), &waiting[..BATCH]);
+    let (reset, others): (Vec<u32>, Vec<u32>) = waiting[BATCH..]
+        .iter()
+        .partition(|context| **context % 2 == 0);
+    for context in reset {
+        host.end(context);
+    }
+    for _ in 0..10 {
+        host.tick_after(0);
+    }
+    assert_eq!(host.decided()[BATCH..], others);
+}
+
+/// One gauge of a name, and a VM in each worker: the one that is in trouble must show. Two roots take the place of two VMs.
+#[test]
+fn the_worst_of_all_workers_shows_in_gauges() {
+    let issuer = Issuer::new();
+    let mut host = ready_host(&issuer);
+    assert!(host.configure_root(OTHER_ROOT, &configuration()));
+    let both = |host: &mut WasmHost, seconds| {
+        for root in [OTHER_ROOT, ROOT] {
+            host.pass(if root == OTHER_ROOT { seconds } else { 0 });
+            host.tick_root(root);
+        }
+    };
+    both(&mut host, 0);
+    assert_eq!(
+        host.metric("filter.keys_missing"),
+        1,
+        "one of the two has none"
+    );
+    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    // Its keys come, and never anew.
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call_of(OTHER_ROOT, &keys, &issuer.jwks());
+    both(&mut host, 1);
+    assert_eq!(host.metric("filter.keys_missing"), 0);
+    for _ in 0..400 {
+        both(&mut host, 1);
+        while host.has_call(KEYS.0, KEYS.1) {
+            let keys = host.take_call(KEYS.0, KEYS.1);
+            host.answer_call_of(ROOT, &keys, &issuer.jwks());
+        }
+    }
+    assert_eq!(host.metric("filter.keys_age_seconds"), 401);
+    // What a root has contributed goes with it.
+    let (_, fate) = host.request_under(
+        OTHER_ROOT,
+        &[
+            (":method", "GET"),
+            (":path", "/api/x"),
+            (
+                "authorization",
+                &format!("Bearer {}", issuer.token("EdDSA", "one")),
+            ),
+        ],
+    );
+    assert_eq!(fate, Fate::Held, "its feed never came");
+    both(&mut host, 1);
+    assert_eq!(host.metric("filter.waiting"), 1);
+    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    host.end(OTHER_ROOT);
+    assert_eq!(host.metric("filter.waiting"), 0);
+    assert_eq!(host.metric("filter.revocations_missing"), 0);
+}
+
+/// In report-only mode a refused request goes on, but its token does not go where no token may go.
+#[test]
+fn a_filter_that_only_reports_withholds_the_token_too() {
+    let issuer = Issuer::new();
+    for (forwards, expected) in [(false, None), (true, Some("Bearer nonsense"))] {
+        let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
+        reporting["report_only"] = json!(true);
+        reporting["forward_authorization"] = json!(forwards);
+        let mut host = WasmHost::load(NOW);
+        assert!(host.configure(&reporting.to_string()));
+        host.tick_after(0);
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &issuer.jwks());
+        let Fate::Passed(headers) = decide(&mut host, "nonsense") else {
+            panic!("it passes");
+        };
+        assert_eq!(headers.get("authorization").map(String::as_str), expected);
+        // A request that has waited before it would have been refused.
+        let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
+        assert_eq!(fate, Fate::Held);
+        host.tick_after(5);
+        let Fate::Passed(headers) = host.fate(context) else {
+            panic!("it passes");
+        };
+        assert_eq!(headers.contains_key("authorization"), forwards);
+    }
+    // Where it cannot be withheld, nothing passes.
+    let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
+    reporting["report_only"] = json!(true);
+    let mut host = WasmHost::load_refusing(NOW, Some("proxy_remove_header_map_value"));
+    assert!(host.configure(&reporting.to_string()));
+    let authorization = [
+        (":method", "GET"),
+        (":path", "/api/x"),
+        ("authorization", "Bearer nonsense"),
+    ];
+    let (_, fate) = host.request(&authorization);
+    assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+}
+
 #[test]
 fn a_bad_configuration_is_refused_with_every_problem() {
     let mut host = WasmHost::load(NOW);

@@ -61,6 +61,7 @@ fn run() -> Result<()> {
     let mut pair = Pair::start(Setup {
         replica: false,
         filter: None,
+        gateway: Vec::new(),
         ports,
         config: Some(config),
         early_access: Some((early_access, early_environment)),

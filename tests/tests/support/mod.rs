@@ -41,6 +41,14 @@ impl OwnPair {
         Self::start_with(&[], true)
     }
 
+    /// A pair whose gateway has these texts of `envoy.yaml` replaced.
+    pub(crate) fn with_gateway(changes: &[(&str, &str)]) -> Self {
+        Self::start_setup(&[], |setup, _| {
+            let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
+            setup.gateway = changes.iter().map(owned).collect();
+        })
+    }
+
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [
@@ -84,6 +92,7 @@ impl OwnPair {
             early_access: None,
             replica: false,
             filter: None,
+            gateway: Vec::new(),
             directory: repository,
         };
         arrange(&mut setup, state.path());

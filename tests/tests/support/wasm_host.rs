@@ -55,6 +55,8 @@ struct State {
     requests: BTreeMap<u32, Headers>,
     answers: BTreeMap<u32, (u32, String)>,
     resumed: Vec<u32>,
+    /// Requests in the order in which they were answered or went on.
+    decided: Vec<u32>,
     calls: Vec<HttpCall>,
     calls_made: u32,
     call_response: (Headers, Vec<u8>),
@@ -144,9 +146,14 @@ impl WasmHost {
 
     /// Lets time pass and ticks.
     pub(crate) fn tick_after(&mut self, seconds: u64) {
-        self.store.data_mut().seconds += seconds;
-        self.enter(ROOT);
-        self.call::<_, ()>("proxy_on_tick", ROOT);
+        self.pass(seconds);
+        self.tick_root(ROOT);
+    }
+
+    /// Ticks a root of one's choice.
+    pub(crate) fn tick_root(&mut self, root: u32) {
+        self.enter(root);
+        self.call::<_, ()>("proxy_on_tick", root);
     }
 
     /// Whether a fetch that goes there has been asked for.
@@ -166,13 +173,23 @@ impl WasmHost {
         calls.remove(place)
     }
 
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        self.store.data_mut().seconds += seconds;
+    }
+
     /// Answers a fetch with status 200.
     pub(crate) fn answer_call(&mut self, call: &HttpCall, body: &str) {
+        self.answer_call_of(ROOT, call, body);
+    }
+
+    /// The same under a root of one's choice.
+    pub(crate) fn answer_call_of(&mut self, root: u32, call: &HttpCall, body: &str) {
         let headers = vec![(":status".to_owned(), b"200".to_vec())];
         self.store.data_mut().call_response = (headers, body.as_bytes().to_vec());
-        self.enter(ROOT);
+        self.enter(root);
         let size = u32::try_from(body.len()).unwrap();
-        let arguments = (ROOT, call.token, 1_u32, size, 0_u32);
+        let arguments = (root, call.token, 1_u32, size, 0_u32);
         self.call::<_, ()>("proxy_on_http_call_response", arguments);
     }
 
@@ -218,6 +235,11 @@ impl WasmHost {
                 .or_insert_with(|| text(value));
         }
         Fate::Passed(headers)
+    }
+
+    /// Requests that the filter has answered, or let go on after they had waited, in this order.
+    pub(crate) fn decided(&self) -> &[u32] {
+        &self.store.data().decided
     }
 
     /// How soon the next tick was asked for, in milliseconds.
@@ -417,9 +439,14 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "proxy_define_metric",
             |mut host: C, _: u32, at: u32, size: u32, id: u32| {
                 let name = host.text(at, size);
-                let number = u32::try_from(host.data().metrics.len()).unwrap();
-                host.data_mut().metrics.push((name, 0));
-                host.put(id, &number.to_le_bytes());
+                // One of a name, whoever defines it.
+                let metrics = &mut host.data_mut().metrics;
+                let known = metrics.iter().position(|(known, _)| *known == name);
+                let number = known.unwrap_or(metrics.len());
+                if known.is_none() {
+                    metrics.push((name, 0));
+                }
+                host.put(id, &u32::try_from(number).unwrap().to_le_bytes());
                 OK
             },
         )?
@@ -427,7 +454,17 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "env",
             "proxy_increment_metric",
             |mut host: C, id: u32, by: i64| {
-                host.data_mut().metrics[id as usize].1 += by.cast_unsigned();
+                let value = &mut host.data_mut().metrics[id as usize].1;
+                *value = value.checked_add_signed(by).unwrap();
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_get_metric",
+            |mut host: C, id: u32, at: u32| {
+                let value = host.data().metrics[id as usize].1;
+                host.put(at, &value.to_le_bytes());
                 OK
             },
         )?
@@ -448,6 +485,7 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
         "proxy_set_tick_period_milliseconds",
         "proxy_define_metric",
         "proxy_increment_metric",
+        "proxy_get_metric",
         "proxy_record_metric",
     ])
 }
@@ -583,12 +621,14 @@ fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErr
                 let state = host.data_mut();
                 let earlier = state.answers.insert(state.context, (status, body));
                 assert_eq!(earlier, None, "answered twice");
+                state.decided.push(state.context);
                 OK
             },
         )?
         .func_wrap("env", "proxy_continue_stream", |mut host: C, _: u32| {
             let state = host.data_mut();
             state.resumed.push(state.context);
+            state.decided.push(state.context);
             OK
         })?
         .func_wrap(
