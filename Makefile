@@ -13,11 +13,11 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: export BUILDS := $(TARGET)/release/up
+up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
-	cargo build --release --locked --package token-service --package tests
+	cargo build --profile demo --locked --package token-service --package tests --bin token-service --bin up
 	cargo build-filter
-	@exec $(TARGET)/release/up
+	@exec $(TARGET)/demo/up
 
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
