@@ -484,7 +484,10 @@ fn rfc9700_s4_12_credentials_are_never_posted_on() {
 #[test]
 fn the_endpoint_takes_no_other_method() {
     let reply = WEB.post(&lobby(), "/auth/authorize", &[]);
-    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET")));
+    assert_eq!(
+        (reply.status, reply.header("allow")),
+        (405, Some("GET, HEAD"))
+    );
 }
 
 /// PKCE for a web server application is optional, and binds when it is used (D-25).

@@ -293,14 +293,14 @@ fn user_assertion(context: &Context<'_>, token: &str, claims: &Value) -> Vec<Che
     );
     checks.extend(found.into_iter().map(|check| match check.outcome {
         Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(error, client)),
+        Err(error) => failed(check.name, refusal(&error, client)),
     }));
     checks.extend(subject(context.registry, claims, organization.as_deref()));
     checks
 }
 
 /// The description that the client gets, and what the client cannot know.
-fn refusal(error: AssertionError, client: &Client) -> String {
+fn refusal(error: &AssertionError, client: &Client) -> String {
     let description = error.description();
     match error {
         AssertionError::UnknownThumbprint | AssertionError::UnknownAlias => {
@@ -310,7 +310,7 @@ fn refusal(error: AssertionError, client: &Client) -> String {
                 .collect();
             format!("{description}; registered: {}", known.join(", "))
         }
-        _ => description.to_owned(),
+        _ => description.into_owned(),
     }
 }
 

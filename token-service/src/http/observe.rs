@@ -20,9 +20,9 @@ use crate::service::Service;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waited;
 
-/// The middleware.
+/// The middleware. It serves HEAD as GET (RFC 9110 §9.3.2): the connection leaves the body out.
 pub(super) async fn observe<B: MessageBody>(
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let Some(service) = request.app_data::<Data<Service>>().cloned() else {
@@ -38,13 +38,17 @@ pub(super) async fn observe<B: MessageBody>(
         method = %request.method(),
         path = request.path(),
     );
+    let method = method(request.method());
+    if request.method() == Method::HEAD {
+        request.head_mut().method = Method::GET;
+    }
     let mut response = next.call(request).instrument(span.clone()).await?;
     let route = Route {
         route: response
             .request()
             .match_pattern()
             .unwrap_or_else(|| "unknown".to_owned()),
-        method: method(response.request().method()),
+        method,
     };
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::debug!(status, ?took, "answered"));
@@ -72,8 +76,8 @@ fn request_id(request: &ServiceRequest, service: &Service) -> String {
         .unwrap_or_default()
 }
 
-/// Clients may invent methods; metrics do not repeat them.
-fn method(method: &Method) -> &'static str {
+/// The method's name. Clients may invent methods; metrics and answers do not repeat them.
+pub(super) fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",

@@ -24,6 +24,8 @@ pub const INTROSPECT: &str = "/auth/introspect";
 pub const JWKS: &str = "/auth/jwks";
 /// `GET`: authorization server metadata (RFC 8414 §3). An issuer with a path appends it.
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
+/// `GET`: the same, where clients of OpenID Connect look (D-30); ID tokens are not issued.
+pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
 /// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (spec §4.4).
 pub const LEGACY_STATUS: &str = "/OAuthStatus";
 /// `GET`, on a legacy host: logon with a browser (spec §4.5).

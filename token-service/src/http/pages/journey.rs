@@ -55,7 +55,7 @@ impl Journey {
                 AuthorizeError::Unsafe(reason) => PageFailure::Request(reason),
                 AuthorizeError::Redirect(destination, error) => PageFailure::ErrorAtClient(
                     status,
-                    destination.with_error(error, &service.config.issuer),
+                    destination.with_error(&error, &service.config.issuer),
                 ),
             })
     }
@@ -119,7 +119,7 @@ impl Journey {
         match self {
             Self::Current(request) => request
                 .destination()
-                .with_error(RedirectError::Cancelled, issuer),
+                .with_error(&RedirectError::Cancelled, issuer),
             Self::Legacy(request) => request.with_error(LogonError::Cancelled),
         }
     }
@@ -170,7 +170,7 @@ impl Journey {
     /// The answer when nothing that the person could do helps.
     pub(super) fn refuse(&self, error: RedirectError, issuer: &str) -> PageFailure {
         let location = match self {
-            Self::Current(request) => request.destination().with_error(error, issuer),
+            Self::Current(request) => request.destination().with_error(&error, issuer),
             Self::Legacy(request) => request.with_error(LogonError::NoLinkedAccount),
         };
         PageFailure::ErrorAtClient(StatusCode::FOUND, location)

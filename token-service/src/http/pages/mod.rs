@@ -25,6 +25,7 @@ use actix_web::{HttpResponse, Resource};
 
 use super::paths;
 use failure::PageFailure;
+pub(super) use texts::LANGUAGES;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
     routes
@@ -38,14 +39,14 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
             web::resource(paths::AUTHENTICATOR)
                 .route(web::get().to(authenticator::offer))
                 .route(web::post().to(authenticator::accept))
-                .default_service(web::to(|| async { method_not_allowed("GET, POST") })),
+                .default_service(web::to(|| async { method_not_allowed("GET, HEAD, POST") })),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
         .service(only_get(&stylesheet::PATH).route(web::get().to(stylesheet::stylesheet)));
 }
 
 fn only_get(path: &str) -> Resource {
-    web::resource(path).default_service(web::to(|| async { method_not_allowed("GET") }))
+    web::resource(path).default_service(web::to(|| async { method_not_allowed("GET, HEAD") }))
 }
 
 fn only_post(path: &str) -> Resource {

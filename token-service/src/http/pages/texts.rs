@@ -158,6 +158,9 @@ static GERMAN: Texts = Texts {
     app_that_opens: "die App auf diesem Gerät, die {scheme}:-Links öffnet",
 };
 
+/// The tags of the languages.
+pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
+
 impl Texts {
     /// The language that the browser prefers among ours; English when it names none of them.
     pub(super) fn of(http: &HttpRequest) -> &'static Self {

@@ -1,6 +1,9 @@
 //! Why an authorization request is refused: one variant per reason.
 
+use std::borrow::Cow;
+
 use super::destination::Destination;
+use crate::oauth::error::repeated;
 use crate::oauth::parameters::ParameterError;
 
 /// Why an authorization request is refused, and where that may be said.
@@ -90,10 +93,10 @@ impl UnsafeRequest {
 }
 
 /// Why the client gets an error at its redirect URI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedirectError {
     /// A parameter other than `client_id` and `redirect_uri` more than once (D-17).
-    ParameterRepeated,
+    ParameterRepeated(String),
     /// No `response_type`.
     ResponseTypeMissing,
     /// Another `response_type` than `code`.
@@ -127,9 +130,9 @@ pub enum RedirectError {
 impl RedirectError {
     /// The value of `error` (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
     #[must_use]
-    pub const fn code(self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
-            Self::ParameterRepeated
+            Self::ParameterRepeated(_)
             | Self::ResponseTypeMissing
             | Self::ChallengeRequired
             | Self::ChallengeMalformed
@@ -146,12 +149,12 @@ impl RedirectError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1), never a
-    /// value from the request.
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Of the request it
+    /// repeats names of parameters alone.
     #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::ParameterRepeated => "A parameter is repeated",
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::ParameterRepeated(name) => return repeated(name).into(),
             Self::ResponseTypeMissing => "response_type is missing; it must be code",
             Self::ResponseTypeUnsupported => "response_type must be code",
             Self::ChallengeRequired => {
@@ -177,6 +180,6 @@ impl RedirectError {
             }
             Self::NoLinkedAccount => "The user has no linked account",
             Self::Cancelled => "The user cancelled the sign-in",
-        }
+        })
     }
 }

@@ -199,7 +199,7 @@ fn with_a_safe_destination_the_client_is_told() {
     for (query, error, code) in [
         (
             format!("{WEB}&response_type=code&scope=projects&scope=projects"),
-            RedirectError::ParameterRepeated,
+            RedirectError::ParameterRepeated("scope".to_owned()),
             "invalid_request",
         ),
         (
@@ -283,7 +283,7 @@ fn answers_echo_the_state_and_name_the_issuer() {
         request.destination().with_code("abc", ISSUER),
         request
             .destination()
-            .with_error(RedirectError::Cancelled, ISSUER),
+            .with_error(&RedirectError::Cancelled, ISSUER),
     ] {
         assert!(location.starts_with("https://app.example.com/cb?"));
         assert!(location.is_ascii());
@@ -300,14 +300,14 @@ fn answers_echo_the_state_and_name_the_issuer() {
     else {
         panic!("a repeated state is refused");
     };
-    assert!(!destination.with_error(error, ISSUER).contains("state="));
+    assert!(!destination.with_error(&error, ISSUER).contains("state="));
 }
 
 /// Checklist row 20.
 #[test]
 fn descriptions_keep_to_the_allowed_characters() {
     for error in [
-        RedirectError::ParameterRepeated,
+        RedirectError::ParameterRepeated("sta\"te\\\n".to_owned()),
         RedirectError::ResponseTypeMissing,
         RedirectError::ResponseTypeUnsupported,
         RedirectError::ChallengeRequired,
