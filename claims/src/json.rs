@@ -222,7 +222,14 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused_without_a_stack_overflow() {
         let text = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(parse_object(text.as_bytes()), Err(JsonError::NotAnObject));
+        assert_eq!(parse_object(text.as_bytes()), Err(JsonError::TooDeep));
+        let nested =
+            |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse_object(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
+        assert_eq!(
+            parse_object(nested(MAX_DEPTH).as_bytes()),
+            Err(JsonError::TooDeep)
+        );
     }
 
     #[test]

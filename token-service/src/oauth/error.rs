@@ -147,6 +147,7 @@ impl TokenError {
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
             | Self::ScopeNotPermitted
+            | Self::Code(CodeMismatch::ScopeExceeded)
             | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
             Self::NoClient
             | Self::BasicMalformed
@@ -253,6 +254,9 @@ impl TokenError {
             }
             Self::Code(CodeMismatch::VerifierWrong) => {
                 "code_verifier does not match the code_challenge"
+            }
+            Self::Code(CodeMismatch::ScopeExceeded) => {
+                "scope exceeds what was authorized; leave it out to get all of that"
             }
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
