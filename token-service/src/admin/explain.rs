@@ -20,7 +20,7 @@ use crate::oauth::grants::{jwt_bearer, refresh_token};
 use crate::oauth::issued_token::IssuedToken;
 use crate::registry::{Client, IntegrationType, Registry};
 use crate::store::grant::RotationDecision;
-use crate::store::{GrantId, RefreshRotation, RotationRefusal, StoreError, TokenReference};
+use crate::store::{RefreshRotation, RotationRefusal, StoreError};
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -1,5 +1,7 @@
 //! Which linked account a token request without a browser means (spec §4.2 rule 2, D-6, D-7).
 
+use unicode_normalization::UnicodeNormalization as _;
+
 use super::error::ErrorCode;
 use crate::registry::LinkedAccount;
 
@@ -95,10 +97,14 @@ pub fn select<'a>(
         (Some(_), None) | (None, Some(_)) => Err(AccountError::HalfNamed),
         (Some(user_id), Some(user_site)) => match linked {
             [] => Err(AccountError::NoneLinked),
-            _ => linked
-                .iter()
-                .find(|account| account.user_id == user_id && account.site == user_site)
-                .ok_or_else(|| not_linked(linked, user_id, user_site)),
+            _ => {
+                // As it was registered (D-33).
+                let user_id: String = user_id.trim().nfc().collect();
+                linked
+                    .iter()
+                    .find(|account| account.user_id == user_id && account.site == user_site)
+                    .ok_or_else(|| not_linked(linked, &user_id, user_site))
+            }
         },
         (None, None) => match linked {
             [] => Err(AccountError::NoneLinked),

@@ -13,6 +13,7 @@ use super::journey::Journey;
 use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
 use super::{form, response};
 use crate::audit::Entry;
+use crate::registry::Username;
 use crate::service::Service;
 use crate::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
 use crate::store::{AuditAction, SessionStage};
@@ -134,6 +135,8 @@ fn again<'a, Page: askama::Template>(
 }
 
 fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
         PasswordOutcome::Begun(_, SessionStage::SignedIn) => {
             Entry::new(AuditAction::SignIn).by_user(username)
