@@ -4,8 +4,6 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, EntityTag, IfNoneMatch};
 use actix_web::web::{self, Data};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 
 use super::{cors, error, pages, paths};
@@ -44,7 +42,7 @@ async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
 /// An answer with `content`, or 304 if the client has that content already (RFC 9110 §13.1.2).
 fn cacheable(request: &HttpRequest, content_type: &'static str, content: String) -> HttpResponse {
     let digest = Digest::of(content.as_bytes());
-    let tag = EntityTag::new_strong(URL_SAFE_NO_PAD.encode(digest.as_bytes()));
+    let tag = EntityTag::new_strong(digest.to_base64url());
     let is_known = match request.get_header::<IfNoneMatch>() {
         Some(IfNoneMatch::Any) => true,
         Some(IfNoneMatch::Items(known)) => known.iter().any(|known| known.weak_eq(&tag)),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actix_web::body::MessageBody;
+use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderName, HeaderValue};
@@ -12,6 +12,7 @@ use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 
 use super::origin::{self, REQUEST_ID, RequestId};
+use super::pages;
 use crate::metrics::Route;
 use crate::random;
 use crate::service::Service;
@@ -21,10 +22,10 @@ use crate::service::Service;
 pub(super) struct Waited;
 
 /// The middleware. It serves HEAD as GET (RFC 9110 §9.3.2): the connection leaves the body out.
-pub(super) async fn observe<B: MessageBody>(
+pub(super) async fn observe(
     mut request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(service) = request.app_data::<Data<Service>>().cloned() else {
         return next.call(request).await;
     };
@@ -42,7 +43,8 @@ pub(super) async fn observe<B: MessageBody>(
     if request.method() == Method::HEAD {
         request.head_mut().method = Method::GET;
     }
-    let mut response = next.call(request).instrument(span.clone()).await?;
+    let response = next.call(request).instrument(span.clone()).await?;
+    let mut response = pages::explain(response);
     let route = Route {
         route: response
             .request()

@@ -10,6 +10,8 @@ pub const SECOND_FACTOR: &str = "/auth/second-factor";
 pub const AUTHENTICATOR: &str = "/auth/authenticator";
 /// `POST`: the choice of a linked account.
 pub const SELECT_ACCOUNT: &str = "/auth/select-account";
+/// `POST`: the person confirms that a public native client may go on (D-34).
+pub const CONTINUE: &str = "/auth/continue";
 /// `POST`: ends the session of this browser.
 pub const SIGN_OUT: &str = "/auth/sign-out";
 /// `GET`: who is signed in with this browser.

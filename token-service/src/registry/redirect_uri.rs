@@ -83,6 +83,13 @@ impl RedirectUri {
         &self.0
     }
 
+    /// Whether any app on the person's device may get what is sent here: a loopback address or a private-use scheme
+    /// (RFC 8252 §8.6).
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        !self.0.starts_with("https://")
+    }
+
     /// The URI with `parameters` appended to its query in the form that form decoding and plain percent-decoding
     /// read alike: a space is `%20`. The registered text stays as it is.
     #[must_use]
