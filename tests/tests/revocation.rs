@@ -52,9 +52,20 @@ fn rfc7009_s2_1_a_revoked_access_token_goes_alone() {
 #[test]
 fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     let (access, refresh) = tokens();
+    for token in [access.as_str(), &refresh] {
+        // RFC 7009 §2.1: "the request is refused and the client is informed of the error".
+        revoke(&USER_BOUND, token).assert_error(400, "invalid_grant");
+        revoke(&INSTALLED, token).assert_error(400, "invalid_grant");
+    }
+    for token in ["x", "a.b.c"] {
+        let reply = revoke(&USER_BOUND, token);
+        assert_eq!(
+            (reply.status, reply.json()),
+            (200, json!({})),
+            "as JSON (D-32)"
+        );
+    }
     for token in [access.as_str(), &refresh, "x", "a.b.c"] {
-        assert_eq!(revoke(&USER_BOUND, token).status, 200);
-        assert_eq!(revoke(&INSTALLED, token).status, 200);
         assert_eq!(introspect(&USER_BOUND, token), json!({"active": false}));
     }
     assert_eq!(introspect(&WEB, &access)["active"], true);

@@ -391,9 +391,14 @@ fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
                 object.problem(&name, why);
             }
             let form = match object.take(&name) {
-                Some(Value::String(claim)) if !claim.is_empty() => Some((claim, ListForm::Comma)),
+                Some(value @ (Value::String(_) | Value::Array(_))) => {
+                    claim_names(object, &name, value).map(|claims| (claims, ListForm::Comma))
+                }
                 Some(Value::Object(members)) => object.within(&name, members, |object| {
-                    let claim = object.required_text("claim");
+                    object.require("claim");
+                    let claims = object
+                        .take("claim")
+                        .and_then(|value| claim_names(object, "claim", value));
                     let form = match object.text("lists").as_deref() {
                         None | Some("comma") => ListForm::Comma,
                         Some("json") => ListForm::Json,
@@ -402,20 +407,48 @@ fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
                             ListForm::Comma
                         }
                     };
-                    claim.map(|claim| (claim, form))
+                    claims.map(|claims| (claims, form))
                 }),
                 _ => {
                     object.problem(
                         &name,
-                        "is the name of a claim, or an object with claim and lists",
+                        "is the name of a claim, a list of names, or an object with claim and lists",
                     );
                     None
                 }
             };
-            headers.extend(form.map(|(claim, lists)| ForwardedHeader { name, claim, lists }));
+            headers.extend(form.map(|(claims, lists)| ForwardedHeader {
+                name,
+                claims,
+                lists,
+            }));
         }
     });
     headers
+}
+
+/// The name of one claim, or a list of names of which the first present claim counts.
+fn claim_names(object: &mut Object<'_>, key: &str, value: Value) -> Option<Vec<String>> {
+    let names = match value {
+        Value::Array(names) => names,
+        name => vec![name],
+    };
+    let names: Option<Vec<String>> = names
+        .into_iter()
+        .map(|name| {
+            name.as_str()
+                .filter(|name| !name.is_empty())
+                .map(ToOwned::to_owned)
+        })
+        .collect();
+    let names = names.filter(|names| !names.is_empty());
+    if names.is_none() {
+        object.problem(
+            key,
+            "is the name of a claim, or a list of at least one name",
+        );
+    }
+    names
 }
 
 /// Headers that a claim must never replace: the gateway or the filter itself gives them meaning.

@@ -38,6 +38,33 @@ fn a_loopback_address_of_version_6_is_followed() {
     assert!(window.address().as_str().starts_with(&app.callback()));
 }
 
+/// D-34, RFC 8252 §8.6: an app that starts by itself gets nothing from a session that is live.
+#[test]
+fn a_live_session_is_confirmed_by_the_person() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    let other = App::serving("[::1]", vec![]);
+    let request = authorize("ipv6-demo", &other.callback(), &[]);
+    window.visit(&request);
+    window.expect_heading("Continue as ada@example.com to Site Plans?");
+    window.expect_text("alovelace");
+    window.press("Continue");
+    window.expect_heading("Back in the app");
+    assert!(window.address().as_str().starts_with(&other.callback()));
+    assert!(
+        window
+            .address()
+            .query()
+            .unwrap_or_default()
+            .contains("code=")
+    );
+    // Once per session and client.
+    window.visit(&request);
+    window.expect_heading("Back in the app");
+}
+
 /// A single-page app of the demo's Installed Application.
 fn single_page_app() -> App {
     let settings = format!("const lobby = {};\n", Value::from(lobby()));

@@ -71,6 +71,12 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
     }
 
     let config = Config {
+        name: root
+            .parsed("name", name)
+            .map_or(defaults.name, |name| name.value),
+        service_documentation: root
+            .parsed("service_documentation", service_documentation)
+            .map(|address| address.value),
         trusted_proxies: trusted_proxies(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations"),
         admin_token_file: root
@@ -110,6 +116,31 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
 
 fn or_default<T>(read: Option<Located<T>>, default: T) -> Located<T> {
     read.unwrap_or_else(|| Located::default_value(default))
+}
+
+/// Authenticator apps split issuer and account at a colon.
+fn name(text: &str) -> Result<String, &'static str> {
+    let legal = (1..=64).contains(&text.chars().count())
+        && text.trim() == text
+        && !text
+            .chars()
+            .any(|character| character.is_control() || character == ':');
+    if legal {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "must be one line of 1 to 64 characters without a colon and without white space at its ends",
+        )
+    }
+}
+
+fn service_documentation(text: &str) -> Result<String, &'static str> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "https" | "http") && url.host().is_some() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected an https or http URL"),
+    }
 }
 
 /// RFC 8414 §2: a URL without query and fragment. Clients compare it as text, so only the normal form will do.
@@ -567,6 +598,11 @@ enabled = false
     #[test]
     fn every_key_of_the_example_is_also_a_variable() {
         let environment = [
+            ("TOKEN_SERVICE__NAME", "Building Site Login"),
+            (
+                "TOKEN_SERVICE__SERVICE_DOCUMENTATION",
+                "https://docs.example.com/",
+            ),
             ("TOKEN_SERVICE__ISSUER", "https://lobby.example.com/ea"),
             ("TOKEN_SERVICE__API_AUDIENCE", "https://api.example.com"),
             (
@@ -608,6 +644,8 @@ enabled = false
         ];
         let seconds = Duration::from_secs;
         let expected = Config {
+            name: "Building Site Login".into(),
+            service_documentation: Some("https://docs.example.com/".into()),
             issuer: "https://lobby.example.com/ea".into(),
             api_audience: "https://api.example.com".into(),
             identity_audience: "https://identity.example.com".into(),

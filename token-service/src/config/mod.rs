@@ -21,6 +21,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// The name of the service, which people see on pages and in their authenticator app.
+    pub name: String,
+    /// Address of the documentation for integrators; part of the metadata (RFC 8414 §2).
+    pub service_documentation: Option<String>,
     /// {lobby_url}: the base address of this authorization server, without a trailing slash.
     pub issuer: String,
     /// {api_url}: the audience of access tokens.
@@ -128,6 +132,8 @@ impl Config {
     pub fn development() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
+            name: "Gatepass".to_owned(),
+            service_documentation: None,
             issuer: "http://127.0.0.1:8081".to_owned(),
             api_audience: "http://127.0.0.1:8080".to_owned(),
             identity_audience: "https://identity.example.com/".to_owned(),

@@ -10,8 +10,16 @@ use crate::store::StoreError;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .route(paths::HEALTHZ, web::get().to(healthz))
-        .route(paths::READYZ, web::get().to(readyz));
+        .service(
+            web::resource(paths::HEALTHZ)
+                .route(web::get().to(healthz))
+                .default_service(error::other_methods("GET, HEAD")),
+        )
+        .service(
+            web::resource(paths::READYZ)
+                .route(web::get().to(readyz))
+                .default_service(error::other_methods("GET, HEAD")),
+        );
 }
 
 async fn healthz() -> HttpResponse {

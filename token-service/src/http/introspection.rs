@@ -13,7 +13,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::resource(paths::INTROSPECT)
             .route(web::post().to(introspect))
-            .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+            .default_service(error::other_methods("POST")),
     );
 }
 

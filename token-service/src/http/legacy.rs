@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
-use super::{body, error, host, origin, paths, tokens};
+use super::{body, error, host, lost, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
 use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
@@ -19,18 +19,22 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         .service(
             web::resource(paths::LEGACY_STATUS)
                 .route(web::get().to(status))
-                .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+                .default_service(error::other_methods("GET, HEAD")),
         )
         .service(
             web::resource(paths::LEGACY_TOKEN)
                 .route(web::post().to(token))
-                .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+                .default_service(error::other_methods("POST")),
         );
 }
 
 async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     match service.registry().legacy_instance(host::of(&request)) {
-        None => error::not_found().await,
+        None => lost::wrong_legacy_host(
+            paths::LEGACY_STATUS,
+            host::of(&request),
+            &service.registry(),
+        ),
         Some(instance) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(json!({"uri": instance.auth_server_hostname, "enabled": instance.enabled})),
@@ -47,8 +51,9 @@ async fn token(
         Err(error) => return error::unreadable_body(error),
     };
     let (registry, keys) = (service.registry(), service.keys());
-    let Some(instance) = registry.legacy_auth_server(host::of(&request)) else {
-        return error::not_found().await;
+    let host = host::of(&request);
+    let Some(first) = registry.legacy_auth_servers(host).next() else {
+        return lost::wrong_legacy_host(paths::LEGACY_TOKEN, host, &registry);
     };
     let authorization = authorization(&request);
     let context = service.context(&registry, &keys);
@@ -58,8 +63,12 @@ async fn token(
         body: &body,
     };
     let key = &service.encryption_key;
-    let answer = token_endpoint::answer(&context, instance, key, legacy_request).await;
-    report(&service, &origin::of(&request), &instance.hostname, &answer);
+    let instances = registry.legacy_auth_servers(host);
+    let answer = token_endpoint::answer(&context, instances, key, legacy_request).await;
+    let hostname = answer
+        .as_ref()
+        .map_or(&first.hostname, |response| &response.hostname);
+    report(&service, &origin::of(&request), hostname, &answer);
     match answer {
         Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
@@ -100,7 +109,7 @@ fn report(
 fn refuse(error: &LegacyTokenError) -> HttpResponse {
     let (code, status) = error.code();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = error::json(status, code, error.description());
+    let mut response = error::json(status, code, &error.description());
     let headers = response.headers_mut();
     if error.challenges_basic() {
         headers.insert(

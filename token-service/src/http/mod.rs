@@ -10,6 +10,7 @@ mod health;
 mod host;
 mod introspection;
 mod legacy;
+mod lost;
 mod metrics;
 mod observe;
 mod origin;
@@ -204,7 +205,7 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .configure(|routes| discovery::routes(routes, service))
         .configure(legacy::routes)
         .configure(pages::routes)
-        .default_service(web::to(error::not_found));
+        .default_service(web::to(lost::not_found));
 }
 
 /// The routes of the internal listener.

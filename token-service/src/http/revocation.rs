@@ -3,6 +3,7 @@
 use actix_web::http::header;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
+use serde_json::json;
 
 use super::endpoint_request::{authorization, endpoint_request};
 use super::{body, cors, error, origin, paths};
@@ -17,9 +18,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
         web::resource(paths::REVOKE)
             .wrap(cors::registered_apps(service.clone()))
             .route(web::post().to(revoke))
-            .default_service(web::to(|| async {
-                error::method_not_allowed("POST, OPTIONS")
-            })),
+            .default_service(error::other_methods("POST, OPTIONS")),
     );
 }
 
@@ -50,7 +49,7 @@ async fn revoke(
             }
             HttpResponse::Ok()
                 .insert_header((header::CACHE_CONTROL, "no-store"))
-                .finish()
+                .json(json!({}))
         }
         Err(error @ TokenError::TooManyRevocations { .. }) => {
             limited(&service, &origin::of(&request), &error);

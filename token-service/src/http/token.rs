@@ -18,9 +18,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
         web::resource(paths::TOKEN)
             .wrap(cors::registered_apps(service.clone()))
             .route(web::post().to(token))
-            .default_service(web::to(|| async {
-                error::method_not_allowed("POST, OPTIONS")
-            })),
+            .default_service(error::other_methods("POST, OPTIONS")),
     );
 }
 

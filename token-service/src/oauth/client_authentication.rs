@@ -262,6 +262,16 @@ mod tests {
         );
     }
 
+    /// D-31.
+    #[test]
+    fn rfc6749_s3_2_an_empty_secret_was_not_sent() {
+        let named = Ok(("app".to_owned(), false));
+        assert_eq!(outcome(&[], "client_id=app&client_secret="), named);
+        let web = Ok(("web".to_owned(), true));
+        let header = basic("web:second");
+        assert_eq!(outcome(&[&header], "client_id=&client_secret="), web);
+    }
+
     #[test]
     fn everything_else_is_refused_for_its_own_reason() {
         let good = basic("web:second");
@@ -292,11 +302,6 @@ mod tests {
             (
                 vec![good.clone()],
                 "client_secret=second",
-                TokenError::SeveralAuthentications,
-            ),
-            (
-                vec![good.clone()],
-                "client_secret=",
                 TokenError::SeveralAuthentications,
             ),
             (

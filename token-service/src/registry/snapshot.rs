@@ -1,6 +1,6 @@
 //! The registry as requests see it: an immutable value that is replaced as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::client::{Client, ClientId, IntegrationType};
@@ -16,6 +16,7 @@ pub struct Registry {
     single_sign_on: HashMap<String, Vec<Username>>,
     app_origins: HashSet<String>,
     app_loopbacks: Vec<RedirectUriPattern>,
+    scopes: BTreeSet<String>,
     legacy_instances: Vec<LegacyInstance>,
 }
 
@@ -56,6 +57,12 @@ impl Registry {
                 .filter(|uri| uri.is_any_port())
                 .cloned()
                 .collect(),
+            scopes: clients
+                .values()
+                .filter(|client| client.enabled)
+                .flat_map(|client| client.scopes.tokens())
+                .map(str::to_owned)
+                .collect(),
             clients,
             users,
             single_sign_on,
@@ -86,12 +93,19 @@ impl Registry {
             .find(|instance| instance.is_at(host))
     }
 
-    /// The instance whose authorization server a `Host` header names.
-    #[must_use]
-    pub fn legacy_auth_server(&self, host: &str) -> Option<&LegacyInstance> {
+    /// The instances whose authorization server a `Host` header names: several may share one.
+    pub fn legacy_auth_servers<'a>(
+        &'a self,
+        host: &'a str,
+    ) -> impl Iterator<Item = &'a LegacyInstance> {
         self.legacy_instances
             .iter()
-            .find(|instance| instance.has_auth_server_at(host))
+            .filter(move |instance| instance.has_auth_server_at(host))
+    }
+
+    /// Every scope that an enabled client is registered for, in alphabetical order.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.scopes.iter().map(String::as_str)
     }
 
     /// The enabled client of the current flows with this id; legacy clients are unknown here.

@@ -82,6 +82,9 @@ pub async fn with_password(
 ) -> Result<PasswordOutcome, SignInError> {
     let registry = service.registry();
     let user = registry.user(username);
+    // However the name is typed, its guesses count together.
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
     let stored = user.and_then(|user| user.password_hash.clone());
     let turn = Turn::queue()?;
     let attempt = match Attempt::admit(service, Guess::Password(username), address, now).await? {

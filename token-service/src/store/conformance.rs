@@ -596,22 +596,42 @@ pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
         ..fitting()
     };
     let store = subject.store();
-    assert_eq!(
-        redeem(&*store, "c", stranger, at(2)).await,
-        Redemption::Mismatch(CodeMismatch::Client)
-    );
-    assert!(
-        !is_revoked(&*store, &grant).await,
-        "a stranger ends nothing"
-    );
-    let replayed = redeem(&*store, "c", fitting(), at(3)).await;
+    // Whoever read the code somewhere has neither verifier nor redirect URI. Its expiry does not matter any more.
+    let without_verifier = PresentedCode {
+        verifier_digest: None,
+        ..fitting()
+    };
+    let wrong_verifier = PresentedCode {
+        verifier_digest: Some(Digest::of(b"wrong")),
+        ..fitting()
+    };
+    let elsewhere = PresentedCode {
+        redirect_uri: "https://app.example.com/".into(),
+        ..fitting()
+    };
+    for (presented, mismatch) in [
+        (stranger, CodeMismatch::Client),
+        (without_verifier, CodeMismatch::VerifierMissing),
+        (wrong_verifier, CodeMismatch::VerifierWrong),
+        (elsewhere, CodeMismatch::RedirectUri),
+    ] {
+        assert_eq!(
+            redeem(&*store, "c", presented, at(2)).await,
+            Redemption::Mismatch(mismatch)
+        );
+        assert!(
+            !is_revoked(&*store, &grant).await,
+            "a stranger ends nothing"
+        );
+    }
+    let replayed = redeem(&*store, "c", fitting(), at(300)).await;
     assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
     drop(store);
     subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &grant).await);
     assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
-    let again = redeem(&*store, "c", fitting(), at(4)).await;
+    let again = redeem(&*store, "c", fitting(), at(301)).await;
     assert_eq!(again, Redemption::Replayed(grant.grant_id));
     assert_eq!(feed(&*store).await.len(), 1, "announced once");
 }
@@ -1318,6 +1338,19 @@ pub(super) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut imp
         Claim::Claimed
     );
     subject.restart().await;
+    for (client, jti, now, claimed) in [
+        ("a", "1", at(0), true),
+        ("a", "1", at(59), true),
+        ("a", "1", at(60), false),
+        ("a", "2", at(0), false),
+        ("b", "1", at(0), false),
+    ] {
+        let asked = subject
+            .store()
+            .is_jti_claimed(client_id(client), jti.into(), now)
+            .await;
+        assert_eq!(asked.unwrap(), claimed, "{client} {jti} {now}");
+    }
     let store = subject.store();
     assert_eq!(
         claim(&*store, "a", "1", at(59)).await,

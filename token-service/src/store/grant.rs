@@ -267,7 +267,12 @@ impl Grant {
             username: code.username,
             account: code.account,
             current: RefreshStep {
-                scope: code.scope.clone(),
+                // Without a scope of its own the first access token has all that was authorized.
+                scope: if first.scope.is_empty() {
+                    code.scope.clone()
+                } else {
+                    first.scope
+                },
                 ..first
             },
             scope: code.scope,

@@ -277,6 +277,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
 
+    /// Whether an assertion's `jti` is claimed at `now`.
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
     /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
     /// last claimed one are `AlreadyClaimed`.
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;

@@ -11,8 +11,9 @@ use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
 use super::journey::Journey;
 use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
-use super::{form, response};
+use super::{confirm, form, response};
 use crate::audit::Entry;
+use crate::registry::Username;
 use crate::service::Service;
 use crate::sign_in::{self, PasswordOutcome, SecondFactorOutcome, SessionId};
 use crate::store::{AuditAction, SessionStage};
@@ -28,10 +29,10 @@ pub(super) async fn password(
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
     // Where the request names the person, nobody else can sign in, whatever the form says.
-    let username = journey
-        .expected_user()
-        .or(fields.get("username"))
-        .unwrap_or_default();
+    let username = match journey.expected_user() {
+        Some(expected) => expected.username.as_str(),
+        None => fields.get("username").unwrap_or_default(),
+    };
     let password = fields.get("password").unwrap_or_default().to_owned().into();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
@@ -47,7 +48,7 @@ pub(super) async fn password(
     .await?;
     record(&service, &http, username, &outcome);
     let problem = match outcome {
-        PasswordOutcome::Begun(id, _) => return Ok(go_on(&journey.continuation(), cookies, &id)),
+        PasswordOutcome::Begun(id, _) => return Ok(go_on(&http, &service, &journey, &id)),
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
     };
@@ -89,7 +90,7 @@ pub(super) async fn second_factor(
                 "password, one-time code"
             };
             service.record(&origin::of(&http), entry.detail(how));
-            return Ok(go_on(&journey.continuation(), cookies, &id));
+            return Ok(go_on(&http, &service, &journey, &id));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
         SecondFactorOutcome::NotOwed => {
@@ -118,7 +119,7 @@ pub(super) async fn second_factor(
 /// The same form again, with what was wrong.
 fn again<'a, Page: askama::Template>(
     http: &HttpRequest,
-    service: &Service,
+    service: &'a Service,
     journey: &'a Journey,
     problem: Problem,
     page: impl FnOnce(Flow<'a>, Option<Problem>) -> Page,
@@ -134,6 +135,8 @@ fn again<'a, Page: askama::Template>(
 }
 
 fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
         PasswordOutcome::Begun(_, SessionStage::SignedIn) => {
             Entry::new(AuditAction::SignIn).by_user(username)
@@ -154,9 +157,10 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
     service.record(&origin::of(http), entry);
 }
 
-fn go_on(location: &str, cookies: Cookies, id: &SessionId) -> HttpResponse {
-    with_cookie(
-        response::redirect(StatusCode::SEE_OTHER, location),
-        &cookies.set_session(id),
-    )
+/// Goes on with the request. Who signs in for a client has confirmed it.
+fn go_on(http: &HttpRequest, service: &Service, journey: &Journey, id: &SessionId) -> HttpResponse {
+    let cookies = Cookies::of(&service.config.issuer);
+    let next = response::redirect(StatusCode::SEE_OTHER, &journey.continuation());
+    let response = with_cookie(next, &cookies.set_session(id));
+    confirm::remember(response, http, service, journey, id)
 }

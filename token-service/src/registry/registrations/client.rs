@@ -115,6 +115,10 @@ impl Reader<'_> {
             let message = "client_id: must have 1 to 128 printable ASCII characters and no space";
             section.report(&text.place, message);
         }
+        if text.value.contains(':') {
+            let message = "client_id: must not have a colon, at which Basic splits client_id and client_secret";
+            section.report(&text.place, message);
+        }
         client_id
     }
 
@@ -149,8 +153,11 @@ impl Reader<'_> {
             }
             Kind::UserBound => {
                 let secrets = self.required_secret(section);
-                let bound_user = section.required_text("bound_user")?;
+                let mut bound_user = section.required_text("bound_user")?;
                 let username = Username::parse(&bound_user.value);
+                if let Some(username) = &username {
+                    bound_user.value = username.to_string();
+                }
                 self.names.bound_users.push(bound_user);
                 IntegrationType::UserBound {
                     secrets: secrets?,

@@ -271,7 +271,7 @@ certificates = []
             "r.toml:26: single_sign_on: needs an email, by which the user is found",
             "r.toml:28: username: must have 1 to 255 bytes, no control characters, and no white space at its ends",
             "r.toml:29: user_id is missing",
-            "r.toml:30: username: must be at most 255 characters of printable ASCII without spaces at its ends",
+            "r.toml:30: username: must be one line of at most 255 bytes without white space at its ends",
             "r.toml:31: site: expected an http or https URL of at most 255 characters of printable ASCII",
             "r.toml:37: client_secret_sha256: client_secret is there too; keep one of the two",
             "r.toml:38: redirect_uris: com.example:/cb: a web_server client redirects to https, or to http on 127.0.0.1 or [::1]",
@@ -417,5 +417,40 @@ fn a_missing_file_is_one_problem() {
         error
             .to_string()
             .starts_with("/nowhere/r.toml: cannot be read: ")
+    );
+}
+
+/// D-33: what differs in its bytes alone is one name, and names of accounts need not be ASCII.
+#[test]
+fn names_are_unicode_in_one_normal_form() {
+    let text = "[[users]]\nusername = 'zoe\u{308}'\n\
+        [[users.accounts]]\nuser_id = '\u{f6}1'\nusername = 'Zo\u{eb} \u{5d0}'\nsite = 'https://us1.example.com'\n\
+        [[clients]]\nclient_id = 'c'\ntype = 'user_bound'\nclient_secret = '0123456789abcdef0123456789abcdef'\n\
+        bound_user = 'zo\u{eb}'\n";
+    let registrations = load(text).unwrap();
+    let [user] = registrations.users.as_slice() else {
+        panic!("one user");
+    };
+    assert_eq!(user.user.username.as_str(), "zo\u{eb}");
+    assert_eq!(user.user.accounts[0].username, "Zo\u{eb} \u{5d0}");
+    let twice = "[[users]]\nusername = 'zoe\u{308}'\n[[users]]\nusername = 'zo\u{eb}'\n";
+    assert_eq!(
+        problems(twice),
+        ["r.toml:4: username: zo\u{eb} is already at r.toml:2"]
+    );
+}
+
+/// What could be registered, but never be used as the protocol wants it.
+#[test]
+fn names_and_wildcards_that_cannot_work_are_refused() {
+    let text = "[[clients]]\nclient_id = 'a:b'\ntype = 'web_server'\n\
+        client_secret = '0123456789abcdef0123456789abcdef'\nredirect_uris = ['http://127.0.0.1:*/callback']\n";
+    assert_eq!(
+        problems(text),
+        [
+            "r.toml:2: client_id: must not have a colon, at which Basic splits client_id and client_secret",
+            "r.toml:5: redirect_uris: http://127.0.0.1:*/callback: a wildcard port is for installed clients; a \
+             web_server client registers each redirect URI in full",
+        ]
     );
 }

@@ -334,6 +334,20 @@ impl Store for PostgresStore {
         .await
     }
 
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.statement(once::IsJtiClaimed {
+            client_id,
+            jti,
+            now,
+        })
+        .await
+    }
+
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
         self.statement(once::ClaimTotpStep { username, step }).await
     }

@@ -318,6 +318,15 @@ impl Store for RedbStore {
             .await
     }
 
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.read(|transaction| once::is_jti_claimed(transaction, &client_id, &jti, now))
+    }
+
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {
         self.write(move |tables, _| once::claim_totp_step(tables, &username, step))
             .await
