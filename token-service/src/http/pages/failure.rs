@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{ConnectionType, StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 
 use super::response;
@@ -34,6 +34,8 @@ pub(super) enum PageFailure {
     ContentType,
     /// A form beyond 64 KiB (D-18).
     TooLarge,
+    /// A form that did not arrive in time.
+    TooSlow,
     /// The connection broke while the form was read.
     Interrupted,
     /// A form that cannot be read.
@@ -61,6 +63,7 @@ impl PageFailure {
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -77,6 +80,7 @@ impl PageFailure {
             Self::Forgery => "This form could not be matched to your browser.",
             Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
             Self::TooLarge => "The form is too large.",
+            Self::TooSlow => "The form did not arrive in time.",
             Self::Account => "The chosen account is not linked to your sign-in.",
             Self::Method => "This address cannot be opened in this way.",
             Self::Unavailable(_) => "Signing in is not possible at the moment.",
@@ -127,6 +131,10 @@ pub(super) fn page(failure: &PageFailure) -> HttpResponse {
         details: failure.details(),
     };
     let mut response = response::page(status, &page, None);
+    if status == StatusCode::REQUEST_TIMEOUT {
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response
             .headers_mut()
@@ -186,6 +194,7 @@ impl From<BodyError> for PageFailure {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
+            BodyError::TooSlow => Self::TooSlow,
             BodyError::Broken => Self::Interrupted,
         }
     }
