@@ -56,6 +56,12 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SE
 faults: tools build ## kill the token service 500 times under load, on each store
 	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
 
+ATTACK_SECONDS ?= 60
+
+.PHONY: attack
+attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
+	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
+
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked

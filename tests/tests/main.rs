@@ -13,6 +13,7 @@ mod browser;
 mod client_libraries;
 mod discovery;
 mod early_access;
+mod edge;
 mod faults;
 mod filter;
 mod flood;

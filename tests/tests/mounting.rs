@@ -205,3 +205,65 @@ fn envoy_gateway_hands_the_filter_a_configuration_and_clusters() {
     assert_eq!(read_configuration(&configuration), names(&clusters));
     validate(&gateway(&configuration, &clusters));
 }
+
+/// The lists of a CORS policy: origins, methods, headers of requests, headers that the page may read.
+fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
+    names.map(|name| match &policy[name] {
+        Value::String(list) => list.split(", ").map(str::to_owned).collect(),
+        Value::Array(list) => list
+            .iter()
+            .map(|entry| {
+                entry["exact"]
+                    .as_str()
+                    .or(entry.as_str())
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect(),
+        other => panic!("{name}: {other}"),
+    })
+}
+
+/// Each guide lets the same pages in, before the token filter sees their preflights.
+#[test]
+fn every_guide_lets_single_page_apps_in() {
+    let repository = Artifacts::find().unwrap().repository;
+    let plain = documents(&repository.join("envoy/plain/envoy.yaml")).remove(0);
+    let manager = &plain["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
+    let manager = &manager["typed_config"];
+    let filters = names(manager["http_filters"].as_array().unwrap());
+    assert!(filters.contains("envoy.filters.http.cors"));
+    assert_eq!(
+        manager["http_filters"][0]["name"],
+        "envoy.filters.http.cors"
+    );
+    let hosts = &manager["route_config"]["virtual_hosts"];
+    let policy = &hosts[0]["typed_per_filter_config"]["envoy.filters.http.cors"];
+    let expected = lists(
+        policy,
+        [
+            "allow_origin_string_match",
+            "allow_methods",
+            "allow_headers",
+            "expose_headers",
+        ],
+    );
+    let camel_case = [
+        "allowOrigins",
+        "allowMethods",
+        "allowHeaders",
+        "exposeHeaders",
+    ];
+
+    let filter = document("envoy/istio/cors.yaml", "EnvoyFilter");
+    let patch = &filter["spec"]["configPatches"][0];
+    assert_eq!(patch["patch"]["operation"], "INSERT_FIRST");
+    assert_eq!(patch["patch"]["value"], manager["http_filters"][0]);
+    let routes = document("envoy/istio/cors.yaml", "VirtualService");
+    let policy = &routes["spec"]["http"][0]["corsPolicy"];
+    assert_eq!(lists(policy, camel_case), expected);
+
+    let file = "envoy/envoy-gateway/extension-policy.yaml";
+    let policy = &document(file, "SecurityPolicy")["spec"]["cors"];
+    assert_eq!(lists(policy, camel_case), expected);
+}

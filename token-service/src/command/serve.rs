@@ -47,6 +47,11 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    // Each connection is a file descriptor, and the usual soft limit of 1,024 is for programs of another age.
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) => tracing::debug!(limit, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
     let service = prepare(config).await?;
     let application = Application::bind(Arc::new(service))?;
     tracing::info!(

@@ -1,7 +1,7 @@
 //! Error bodies (spec §2.4).
 
 use actix_web::http::header::{self, HeaderValue};
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::web;
 use actix_web::{HttpRequest, HttpResponse, Route};
 use serde::Serialize;
@@ -50,9 +50,19 @@ pub(super) fn unreadable_body(error: BodyError) -> HttpResponse {
             StatusCode::PAYLOAD_TOO_LARGE,
             "The body is larger than 64 KiB",
         ),
+        BodyError::TooSlow => (
+            StatusCode::REQUEST_TIMEOUT,
+            "The body did not arrive in time",
+        ),
         BodyError::Broken => (StatusCode::BAD_REQUEST, "The body cannot be read"),
     };
-    json(status, ErrorCode::InvalidRequest.as_str(), description)
+    let mut response = json(status, ErrorCode::InvalidRequest.as_str(), description);
+    if error == BodyError::TooSlow {
+        // The rest of the body is in the way of the next request (RFC 9110 section 15.5.9).
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 /// No such path.

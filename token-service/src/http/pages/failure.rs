@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{ConnectionType, StatusCode, header};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
 
 use super::journey::Journey;
@@ -42,6 +42,8 @@ pub(super) enum PageFailure {
     ContentType,
     /// A form beyond 64 KiB (D-18).
     TooLarge,
+    /// A form that did not arrive in time.
+    TooSlow,
     /// The connection broke while the form was read.
     Interrupted,
     /// A form that cannot be read.
@@ -69,6 +71,7 @@ impl PageFailure {
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -78,6 +81,7 @@ impl PageFailure {
     /// What happened, in the words of the page.
     const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
+<<<<<<< HEAD
             Self::Request(reason) => texts.unsafe_request(reason),
             Self::ErrorAtClient(..) => texts.sent_back,
             Self::Logon(LogonRefusal::TooLarge) => texts.request_too_large,
@@ -90,6 +94,20 @@ impl PageFailure {
             Self::Method => texts.wrong_method,
             Self::Unavailable(_) => texts.unavailable,
             Self::Internal(_) => texts.internal,
+=======
+            Self::Request(reason) => reason.problem(),
+            Self::ErrorAtClient(..) => "You are being sent back to the application.",
+            Self::Logon(_) => "The request to sign in is not right.",
+            Self::UnknownHost => "There is nothing at this address.",
+            Self::Forgery => "This form could not be matched to your browser.",
+            Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
+            Self::TooLarge => "The form is too large.",
+            Self::TooSlow => "The form did not arrive in time.",
+            Self::Account => "The chosen account is not linked to your sign-in.",
+            Self::Method => "This address cannot be opened in this way.",
+            Self::Unavailable(_) => "Signing in is not possible at the moment.",
+            Self::Internal(_) => "Something went wrong on our side.",
+>>>>>>> envoy-edge
         }
     }
 
@@ -152,6 +170,10 @@ pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service)
         back: journey.map(|journey| journey.cancel(&service.config.issuer)),
     };
     let mut response = response::page(status, &page, None);
+    if status == StatusCode::REQUEST_TIMEOUT {
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response
             .headers_mut()
@@ -215,6 +237,7 @@ impl From<BodyError> for PageFailure {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
+            BodyError::TooSlow => Self::TooSlow,
             BodyError::Broken => Self::Interrupted,
         }
     }
