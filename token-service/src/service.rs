@@ -209,7 +209,7 @@ impl Service {
 /// What a store has registered.
 #[derive(Debug)]
 pub struct StoredRegistry {
-    /// How often it had changed.
+    /// How often it had changed; [`Registry::version`] says the same.
     version: u64,
     /// What there is.
     pub registry: Registry,
@@ -225,7 +225,9 @@ impl StoredRegistry {
         let version = store.registry_version().await?;
         let (clients, users) = store.registry().await?;
         let legacy_instances = store.legacy_instances().await?;
-        let registry = Registry::new(clients, users).with_legacy_instances(legacy_instances);
+        let registry = Registry::new(clients, users)
+            .with_legacy_instances(legacy_instances)
+            .with_version(version);
         Ok(Self { version, registry })
     }
 }

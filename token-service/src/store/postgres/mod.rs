@@ -40,16 +40,23 @@ use self::value::unsigned;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{OsRandom, RandomError};
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, Remembered, User, Username};
 use crate::store::grant::RotationDecision;
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Extent,
     FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation, RotationRefusal,
-    SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept, TokenReference,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Revocation, Revoked, Rotation,
+    RotationRefusal, SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept,
+    TokenReference,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
+
+/// A new, empty database on a real server.
+#[cfg(test)]
+pub(crate) async fn fresh_database() -> PostgresSettings {
+    tests::settings(&tests::fresh_database().await)
+}
 
 /// How often a rotation looks again at a grant that others changed in between. Each loser of a race finds a spent
 /// token at its second look, so more than two are rare.
@@ -153,13 +160,17 @@ impl Store for PostgresStore {
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<RegistryOutcome, StoreError> {
         self.transaction(registry::Change {
             change,
             now,
             access_token_lifetime: self.longest_token(),
         })
         .await
+    }
+
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
+        snapshot(&self.pool, &registry::AllRemembered).await
     }
 
     async fn rehash_password(
