@@ -4,6 +4,7 @@
 //! [`oauth`] knows neither actix nor redb nor the wall clock.
 
 pub mod admin;
+pub mod admin_tokens;
 pub mod audit;
 pub mod clock;
 pub mod command;

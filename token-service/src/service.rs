@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::admin_tokens::AdminTokens;
 use crate::audit::{AuditLog, Entry, Origin};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::digest::Digest;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
@@ -42,7 +42,7 @@ pub struct Service {
     pub revocation_limit: RevocationLimit,
     /// What gateways read of revocations.
     pub feed: RevocationFeed,
-    admin_token: Digest,
+    admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
     registry_turn: Mutex<()>,
@@ -63,7 +63,7 @@ impl Service {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
-        admin_token: Digest,
+        admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
@@ -80,7 +80,7 @@ impl Service {
             feed,
             audit,
             metrics,
-            admin_token,
+            admin_tokens,
             registry_turn: Mutex::default(),
             draining: AtomicBool::new(false),
             store,
@@ -138,10 +138,10 @@ impl Service {
         self.registry.load_full()
     }
 
-    /// Whether this is the bearer token of the administration, as its file holds it; compared in constant time.
+    /// Whether this is a bearer token of the administration, as its file holds it now; compared in constant time.
     #[must_use]
     pub fn is_admin_token(&self, presented: &[u8]) -> bool {
-        self.admin_token == Digest::of(presented)
+        self.admin_tokens.contain(presented)
     }
 
     /// Takes an entry for the audit log.

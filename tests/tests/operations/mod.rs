@@ -8,6 +8,7 @@ mod keys;
 mod legacy_instances;
 mod life_cycle;
 mod metrics;
+mod openapi;
 mod secrets;
 mod telemetry;
 mod users;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Administration;
 use super::views::rfc3339;
+use super::{Administration, Object};
 use crate::clock::Timestamp;
 use crate::oauth::Context;
 use crate::oauth::account_selection;
@@ -76,6 +76,10 @@ impl Administration<'_> {
     /// The store's.
     pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
         let token = token.trim();
+        let token = match token.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
+            _ => token,
+        };
         let (registry, keys) = (self.service.registry(), self.service.keys());
         let context = self.service.context(&registry, &keys);
         let Ok(jws) = CompactJws::parse(token) else {
@@ -90,9 +94,17 @@ impl Administration<'_> {
                 accepted: false,
             });
         };
-        let header = json!({
-            "alg": jws.header.alg, "typ": jws.header.typ, "kid": jws.header.kid, "x5t": jws.header.x5t,
-        });
+        let mut header = Object::from_iter([("alg".to_owned(), json!(jws.header.alg))]);
+        for (name, value) in [
+            ("typ", &jws.header.typ),
+            ("kid", &jws.header.kid),
+            ("x5t", &jws.header.x5t),
+        ] {
+            if let Some(value) = value {
+                header.insert(name.to_owned(), json!(value));
+            }
+        }
+        let header = Value::Object(header);
         let claims = jws.claims().map_or(Value::Null, Value::Object);
         let (kind, checks) = match jws.header.typ.as_deref() {
             Some(ACCESS_TOKEN_TYPE) => {
@@ -131,13 +143,22 @@ async fn issued(
             "one of this service's",
             "kid names no key of this service: the token is of another issuer, or its key is forgotten",
         ),
-        judged(
-            "signature",
-            context.keys.verify(token, typ).is_some(),
-            "the key's",
-            "is not the key's, or alg is not the key's",
-        ),
     ];
+    if !known {
+        // Without its key nothing else can be said.
+        return Ok(checks);
+    }
+    let signed = context.keys.verify(token, typ).is_some();
+    checks.push(judged(
+        "signature",
+        signed,
+        "the key's",
+        "is not the key's, or alg is not the key's",
+    ));
+    if !signed {
+        // The claims are anybody's.
+        return Ok(checks);
+    }
     let Some(token) = IssuedToken::read(context, token) else {
         let config = context.config;
         let expected = if typ == ACCESS_TOKEN_TYPE {

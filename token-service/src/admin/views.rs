@@ -263,6 +263,13 @@ pub struct FeedView {
     pub feed: String,
 }
 
+/// What revoking several grants did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokedGrants {
+    /// Grants that were live and are revoked now.
+    pub revoked: usize,
+}
+
 /// A signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyView {

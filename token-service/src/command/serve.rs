@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::ConfigFile;
 use super::telemetry::Telemetry;
 use crate::admin::registrations::{self, MOST_PLANS};
+use crate::admin_tokens::AdminTokens;
 use crate::audit::{Entry, Origin};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
 use crate::random::OsRandom;
@@ -44,6 +44,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             "the issuer is plain http: for development only"
         );
     }
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let served = actix_web::rt::System::new().block_on(serve(config));
     telemetry.finish();
     served?;
@@ -66,8 +69,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// Everything but the listeners: keys, store and registrations.
 async fn prepare(config: Config) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
-    let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
-    let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
+    let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
     let store = open_store(&config).await?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
@@ -85,7 +87,7 @@ async fn prepare(config: Config) -> anyhow::Result<Service> {
         clock,
         random,
         encryption_key,
-        admin_token,
+        admin_tokens,
     );
     let service = service.await?;
     for entry in entries {

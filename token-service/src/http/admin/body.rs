@@ -13,6 +13,7 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Which part of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
     /// The `next` of the page before.
     after: Option<String>,

@@ -26,6 +26,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// How to apply registrations.
 #[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ApplyQuery {
     /// Only say what would change.
     #[serde(default)]

@@ -69,8 +69,13 @@ pub enum OpenError {
     #[error("store.ca_file: {0}")]
     Tls(String),
     /// No connection, or the tables cannot be made.
-    #[error("the PostgreSQL store cannot be opened: {0}")]
-    Database(String),
+    #[error("the PostgreSQL store at {place} cannot be opened: {reason}")]
+    Database {
+        /// Hosts, ports and database.
+        place: String,
+        /// What the driver or the server said.
+        reason: String,
+    },
     /// No randomness for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -107,14 +112,20 @@ impl PostgresStore {
         access_token_lifetime: Duration,
     ) -> Result<Self, OpenError> {
         let pool = connection::pool(settings)?;
-        let failed = |error: SchemaError| OpenError::Database(error.to_string());
+        let failed = |error: SchemaError| OpenError::Database {
+            place: settings.url.place(),
+            reason: error.to_string(),
+        };
         let mut client = pool
             .get()
             .await
             .map_err(|error| failed(Fault::from(error).into()))?;
         schema::migrate(&mut client).await.map_err(failed)?;
         drop(client);
-        let failed = |error: StoreError| OpenError::Database(error.to_string());
+        let failed = |error: StoreError| OpenError::Database {
+            place: settings.url.place(),
+            reason: error.to_string(),
+        };
         let fresh = FeedId::generate(&OsRandom)?;
         statement(&pool, &revocations::Identify(fresh))
             .await
