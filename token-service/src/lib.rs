@@ -21,6 +21,7 @@ pub mod oauth;
 pub mod random;
 pub mod registry;
 pub mod sealing;
+pub mod secret_guesses;
 pub mod service;
 pub mod sign_in;
 pub mod store;

@@ -17,6 +17,7 @@ use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
+use crate::secret_guesses::Suspects;
 use crate::store::{Store, StoreError};
 use crate::token::rotation::{self, Policy};
 use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -42,6 +43,8 @@ pub struct Service {
     pub revocation_limit: RevocationLimit,
     /// What gateways read of revocations.
     pub feed: RevocationFeed,
+    /// For which clients and addresses a secret was wrong lately.
+    pub suspects: Suspects,
     admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
@@ -80,6 +83,7 @@ impl Service {
             feed,
             audit,
             metrics,
+            suspects: Suspects::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
             draining: AtomicBool::new(false),

@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod clients;
 mod explain;
+mod guesses;
 mod keys;
 mod legacy_instances;
 mod life_cycle;
