@@ -137,7 +137,7 @@ fn differences_name_fields_and_no_values() {
     let stored = applied(&plan(FILE, &Registry::default()));
     let changed = FILE
         .replace("password of ada", "another password")
-        .replace("secret of the client", "changed secret")
+        .replace("secret of the client", "changed secret of the client")
         .replace("\"projects\"", "\"projects\", \"admin\"");
     let plan = plan(&changed, &stored);
     assert_eq!(
