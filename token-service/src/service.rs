@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::admin_tokens::AdminTokens;
 use crate::audit::{AuditLog, Entry, Origin};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::digest::Digest;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
@@ -17,6 +17,7 @@ use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
+use crate::secret_guesses::Suspects;
 use crate::store::{Store, StoreError};
 use crate::token::rotation::{self, Policy};
 use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -42,7 +43,9 @@ pub struct Service {
     pub revocation_limit: RevocationLimit,
     /// What gateways read of revocations.
     pub feed: RevocationFeed,
-    admin_token: Digest,
+    /// For which clients and addresses a secret was wrong lately.
+    pub suspects: Suspects,
+    admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
     registry_turn: Mutex<()>,
@@ -63,7 +66,7 @@ impl Service {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
-        admin_token: Digest,
+        admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
@@ -80,7 +83,8 @@ impl Service {
             feed,
             audit,
             metrics,
-            admin_token,
+            suspects: Suspects::default(),
+            admin_tokens,
             registry_turn: Mutex::default(),
             draining: AtomicBool::new(false),
             store,
@@ -138,10 +142,10 @@ impl Service {
         self.registry.load_full()
     }
 
-    /// Whether this is the bearer token of the administration, as its file holds it; compared in constant time.
+    /// Whether this is a bearer token of the administration, as its file holds it now; compared in constant time.
     #[must_use]
     pub fn is_admin_token(&self, presented: &[u8]) -> bool {
-        self.admin_token == Digest::of(presented)
+        self.admin_tokens.contain(presented)
     }
 
     /// Takes an entry for the audit log.
@@ -209,7 +213,7 @@ impl Service {
 /// What a store has registered.
 #[derive(Debug)]
 pub struct StoredRegistry {
-    /// How often it had changed.
+    /// How often it had changed; [`Registry::version`] says the same.
     version: u64,
     /// What there is.
     pub registry: Registry,
@@ -225,7 +229,9 @@ impl StoredRegistry {
         let version = store.registry_version().await?;
         let (clients, users) = store.registry().await?;
         let legacy_instances = store.legacy_instances().await?;
-        let registry = Registry::new(clients, users).with_legacy_instances(legacy_instances);
+        let registry = Registry::new(clients, users)
+            .with_legacy_instances(legacy_instances)
+            .with_version(version);
         Ok(Self { version, registry })
     }
 }

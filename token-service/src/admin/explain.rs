@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::Administration;
 use super::views::rfc3339;
+use super::{Administration, Object};
 use crate::clock::Timestamp;
 use crate::legacy::access_token as legacy;
 use crate::oauth::Context;
@@ -80,6 +80,10 @@ impl Administration<'_> {
     /// The store's.
     pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
         let token = token.trim();
+        let token = match token.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
+            _ => token,
+        };
         let (registry, keys) = (self.service.registry(), self.service.keys());
         let context = self.service.context(&registry, &keys);
         let Ok(jws) = CompactJws::parse(token) else {
@@ -149,13 +153,20 @@ async fn issued(
             "kid names no key of this service: the token is of another issuer, or its key is forgotten",
         ),
     ];
-    if known {
-        checks.push(judged(
-            "signature",
-            context.keys.verify(token, typ).is_some(),
-            "the key's",
-            "is not the key's, or alg is not the key's",
-        ));
+    if !known {
+        // Without its key nothing else can be said.
+        return Ok(checks);
+    }
+    let signed = context.keys.verify(token, typ).is_some();
+    checks.push(judged(
+        "signature",
+        signed,
+        "the key's",
+        "is not the key's, or alg is not the key's",
+    ));
+    if !signed {
+        // Anybody could have written the claims.
+        return Ok(checks);
     }
     checks.extend(match typ {
         REFRESH_TOKEN_TYPE => refresh_token(context, claims).await?,

@@ -4,6 +4,7 @@ mod admin;
 mod assertion;
 mod check;
 mod health;
+mod output;
 mod serve;
 mod telemetry;
 
@@ -84,13 +85,9 @@ pub fn run() -> ExitCode {
         Command::Administration(command) => admin::run(&command),
         Command::Completions { shell } => {
             let name = env!("CARGO_PKG_NAME");
-            clap_complete::generate(
-                shell,
-                &mut Arguments::command(),
-                name,
-                &mut std::io::stdout(),
-            );
-            Ok(ExitCode::SUCCESS)
+            let mut completions = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), name, &mut completions);
+            output::bytes(&completions).map(|()| ExitCode::SUCCESS)
         }
     };
     outcome.unwrap_or_else(|error| {
@@ -98,6 +95,8 @@ pub fn run() -> ExitCode {
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
             eprintln!("{problems}");
             ExitCode::from(EXIT_USAGE)
+        } else if error.is::<output::ReaderGone>() {
+            ExitCode::SUCCESS
         } else if let Some(unreachable) = error.downcast_ref::<admin::Unreachable>() {
             eprintln!("token-service: {unreachable}");
             ExitCode::from(EXIT_UNAVAILABLE)

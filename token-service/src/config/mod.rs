@@ -127,6 +127,30 @@ pub struct Signing {
 }
 
 impl Config {
+    /// What is allowed but unwise, for the operator.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let StoreUrl::Postgres(settings) = &self.store
+            && settings.url.is_plain_to_another_machine()
+        {
+            warnings.push(format!(
+                "store.url has sslmode=disable, and {} is another machine: who reads this network reads everything \
+                 that the service stores, and may change it. Remove sslmode, or set sslmode=verify-full",
+                settings.url.place()
+            ));
+        }
+        if !self.internal_listen.ip().is_loopback() {
+            warnings.push(format!(
+                "internal_listen {} is reachable from other machines and speaks plain http: the admin token and client \
+                 secrets cross the network in the clear. Listen on loopback, or let only your gateway, your \
+                 monitoring and your administrators reach the port",
+                self.internal_listen
+            ));
+        }
+        warnings
+    }
+
     /// The configuration without a file: everything on loopback, state under `data/` in the working folder.
     #[must_use]
     pub fn development() -> Self {

@@ -7,10 +7,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
+use super::token::{refused_client, too_soon};
 use super::{body, error, host, lost, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
 use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
+use crate::oauth::client_authentication;
+use crate::secret_guesses::Guess;
 use crate::service::Service;
 use crate::store::AuditAction;
 
@@ -56,6 +59,11 @@ async fn token(
         return lost::wrong_legacy_host(paths::LEGACY_TOKEN, host, &registry);
     };
     let authorization = authorization(&request);
+    let address = origin::address(&request);
+    let guess = match Guess::begin(&service, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
     let context = service.context(&registry, &keys);
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,
@@ -65,10 +73,22 @@ async fn token(
     let key = &service.encryption_key;
     let instances = registry.legacy_auth_servers(host);
     let answer = token_endpoint::answer(&context, instances, key, legacy_request).await;
+    let refusal = match &answer {
+        Err(LegacyTokenError::Client(error)) => Some(error),
+        _ => None,
+    };
+    guess.end(refusal).await;
     let hostname = answer
         .as_ref()
         .map_or(&first.hostname, |response| &response.hostname);
-    report(&service, &origin::of(&request), hostname, &answer);
+    let claimed = client_authentication::claimed(&authorization, &body);
+    report(
+        &service,
+        &origin::of(&request),
+        hostname,
+        claimed,
+        &answer,
+    );
     match answer {
         Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
@@ -80,6 +100,7 @@ fn report(
     service: &Service,
     origin: &Origin,
     hostname: &str,
+    claimed: Option<String>,
     answer: &Result<LegacyTokenResponse, LegacyTokenError>,
 ) {
     let outcome = answer
@@ -99,8 +120,20 @@ fn report(
             Entry::new(AuditAction::CodeReplayed).grant(grant_id)
         }
         Err(error) => {
-            tracing::info!(instance = hostname, reason = ?error, "legacy token request refused");
-            Entry::new(AuditAction::TokenRequestRefused).detail(error.description())
+            let (reason, claimed_client) = (error.reason(), claimed.as_deref());
+            tracing::info!(
+                instance = hostname,
+                claimed_client,
+                reason,
+                "legacy token request refused"
+            );
+            let entry = Entry::new(AuditAction::TokenRequestRefused);
+            if let LegacyTokenError::Client(_) = error {
+                service.metrics.client_refused(reason);
+                refused_client(entry, claimed_client, error.description())
+            } else {
+                entry.detail(error.description())
+            }
         }
     };
     service.record(origin, entry);

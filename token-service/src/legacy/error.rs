@@ -80,6 +80,29 @@ impl LegacyTokenError {
         }
     }
 
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Parameters(_) => "unreadable_parameters",
+            Self::Contradiction => "contradicting_parameters",
+            Self::Missing(_) => "missing_parameter",
+            Self::GrantType => "unknown_grant_type",
+            Self::Disabled => "instance_disabled",
+            Self::Client(error) => error.reason(),
+            Self::UnknownCode => "unknown_code",
+            Self::Code(mismatch) => mismatch.reason(),
+            Self::CodeReplayed(_) => "code_replayed",
+            Self::RefreshToken => "malformed_refresh_token",
+            Self::Refresh(refusal) => refusal.reason(),
+            Self::RefreshReused(_) => "refresh_token_reused",
+            Self::SubjectGone => "subject_gone",
+            Self::Store(_) => "store_failed",
+            Self::Random => "no_randomness",
+            Self::Signing => "signing_failed",
+        }
+    }
+
     /// What the integrator should change; of the request it repeats names of parameters alone.
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {

@@ -35,6 +35,12 @@ const BODY_ONLY: [&str; 12] = [
 ];
 
 impl<'a> EndpointRequest<'a> {
+    /// The client that the request claims to come from, whether it proved it or not, for the log.
+    #[must_use]
+    pub fn claimed_client(&self) -> Option<String> {
+        client_authentication::claimed(self.authorization, self.body)
+    }
+
     /// The form and the client of the current flows that sent it.
     ///
     /// # Errors

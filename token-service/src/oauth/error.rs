@@ -87,6 +87,8 @@ pub enum TokenError {
     WrongSecret,
     /// A public client used the Authorization header (spec §5.3).
     PublicClientInHeader,
+    /// Too many wrong secrets of this client came from this address: it has to wait so long.
+    TooManyGuesses(Duration),
     /// `client_secret` came in the body; the header is the only place for it (spec §5.2).
     SecretInBody,
     /// A confidential client did not authenticate.
@@ -169,7 +171,7 @@ impl TokenError {
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
-            Self::TooManyRevocations { .. } => ErrorCode::TooManyRequests,
+            Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
             Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
         }
@@ -191,7 +193,7 @@ impl TokenError {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRevocations { wait, .. } => {
+            Self::TooManyRevocations { wait, .. } | Self::TooManyGuesses(wait) => {
                 let whole = wait.as_secs();
                 Some(
                     whole
@@ -200,6 +202,64 @@ impl TokenError {
                 )
             }
             _ => (self.code() == ErrorCode::TemporarilyUnavailable).then_some(RETRY_AFTER_SECONDS),
+        }
+    }
+
+    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an attacker
+    /// nothing; the reason tells the operator.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ContentType => "content_type",
+            Self::Parameters(_) => "unreadable_form",
+            Self::ParameterInUrl => "parameter_in_url",
+            Self::Missing(_) => "missing_parameter",
+            Self::Malformed(_) => "malformed_parameter",
+            Self::SeveralAuthentications => "several_authentications",
+            Self::ClientIdDiffers => "client_id_differs",
+            Self::NoClient => "no_client",
+            Self::BasicMalformed => "malformed_basic",
+            Self::UnknownClient { .. } => "unknown_client",
+            Self::WrongSecret => "wrong_secret",
+            Self::TooManyGuesses(_) => "too_many_guesses",
+            Self::TooManyRevocations { .. } => "too_many_revocations",
+            Self::PublicClientInHeader => "public_client_in_header",
+            Self::SecretInBody => "secret_in_body",
+            Self::SecretRequired => "secret_required",
+            Self::UnknownGrantType => "unknown_grant_type",
+            Self::GrantNotPermitted => "grant_not_permitted",
+            Self::ScopeNotPermitted => "scope_not_permitted",
+            Self::UnknownCode => "unknown_code",
+            Self::Code(mismatch) => mismatch.reason(),
+            Self::CodeReplayed(_) => "code_replayed",
+            Self::RefreshToken => "malformed_refresh_token",
+            Self::Refresh(refusal) => refusal.reason(),
+            Self::RefreshReused(_) => "refresh_token_reused",
+            Self::SubjectGone => "subject_gone",
+            Self::Assertion(_) => "assertion_refused",
+            Self::Account(_) => "account_refused",
+            Self::BoundUserGone => "bound_user_gone",
+            Self::Store(_) => "store_failed",
+            Self::Random => "no_randomness",
+            Self::Signing => "signing_failed",
+        }
+    }
+
+    /// The grant that the refusal revoked.
+    #[must_use]
+    pub const fn revoked_grant(&self) -> Option<GrantId> {
+        match self {
+            Self::CodeReplayed(grant_id) | Self::RefreshReused(grant_id) => Some(*grant_id),
+            _ => None,
+        }
+    }
+
+    /// What failed inside, for the log; `None` if the reason says all.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => Some(error.to_string()),
+            _ => None,
         }
     }
 
@@ -230,6 +290,9 @@ impl TokenError {
                 "The Authorization header must be Basic with base64 of client_id:client_secret"
             }
             Self::UnknownClient { .. } | Self::WrongSecret => "Client ID or Client Secret is wrong",
+            Self::TooManyGuesses(_) => {
+                "Too many wrong Client Secrets came from this address; wait, then try again"
+            }
             Self::PublicClientInHeader => {
                 "An Installed Application sends client_id in the body, not in the Authorization header"
             }

@@ -18,6 +18,7 @@ pub struct Registry {
     app_loopbacks: Vec<RedirectUriPattern>,
     scopes: BTreeSet<String>,
     legacy_instances: Vec<LegacyInstance>,
+    version: Option<u64>,
 }
 
 impl Registry {
@@ -67,7 +68,23 @@ impl Registry {
             users,
             single_sign_on,
             legacy_instances: Vec::new(),
+            version: None,
         }
+    }
+
+    /// As the store's registry of this version.
+    #[must_use]
+    pub fn with_version(self, version: u64) -> Self {
+        Self {
+            version: Some(version),
+            ..self
+        }
+    }
+
+    /// How often the store's registry had changed when it was read; `None` for one that is in no store.
+    #[must_use]
+    pub const fn version(&self) -> Option<u64> {
+        self.version
     }
 
     /// With these hosts of the legacy flow.
@@ -164,6 +181,18 @@ impl Registry {
                 .app_loopbacks
                 .iter()
                 .any(|uri| uri.allows_origin(origin))
+    }
+
+    /// The client with this id, of whatever type, enabled or not.
+    #[must_use]
+    pub fn any_client(&self, client_id: &ClientId) -> Option<&Arc<Client>> {
+        self.clients.get(client_id)
+    }
+
+    /// The user with this name, enabled or not.
+    #[must_use]
+    pub fn any_user(&self, username: &Username) -> Option<&Arc<User>> {
+        self.users.get(username)
     }
 
     /// Every client, enabled or not.

@@ -24,6 +24,7 @@ use crate::store::{SessionStage, StoreError};
 use password::Turn;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 pub use session::SessionId;
+pub use throttle::network;
 use throttle::{Attempt, Guess};
 
 /// `amr` of a password (D-11).

@@ -102,8 +102,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at will.
-fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
+/// The keyed digest of what counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at will.
+pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
     let network = match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.octets().to_vec(),
         Some(IpAddr::V6(address)) => address.octets().into_iter().take(8).collect(),

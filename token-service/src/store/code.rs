@@ -70,6 +70,22 @@ pub enum CodeMismatch {
     ScopeExceeded,
 }
 
+impl CodeMismatch {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Client => "code_of_another_client",
+            Self::Expired => "code_expired",
+            Self::RedirectUri => "redirect_uri_differs",
+            Self::VerifierMissing => "verifier_missing",
+            Self::VerifierUnexpected => "verifier_unexpected",
+            Self::VerifierWrong => "verifier_wrong",
+            Self::ClientUnproven => "client_unproven",
+        }
+    }
+}
+
 impl CodeRecord {
     /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself. An empty
     /// `scope` asks for all that was authorized.

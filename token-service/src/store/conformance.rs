@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::random::OsRandom;
+use crate::registry::remembered::{Element, Made, ObjectKind, Said};
 use crate::registry::{IntegrationType, LinkedAccount, Scope};
 use crate::store::code::USED_CODE_RETENTION;
 
@@ -32,6 +33,8 @@ macro_rules! conformance {
     ($subject:expr) => {
         $crate::store::conformance::conformance!($subject;
             registry_changes_as_a_whole,
+            a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on,
+            what_files_said_is_remembered,
             many_registrations_are_read_whole,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
@@ -258,6 +261,83 @@ fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     }
 }
 
+pub(super) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on(
+    subject: &mut impl Subject,
+) {
+    let version = subject.store().registry_version().await.unwrap();
+    let planned = |name: &str| RegistryChange {
+        planned_on: Some(version),
+        ..put(vec![client(name)], vec![])
+    };
+    let (one, other) = (subject.store(), subject.store());
+    let outcomes = futures_util::join!(
+        one.change_registry(planned("one"), at(0)),
+        other.change_registry(planned("other"), at(0))
+    );
+    let outcomes = [outcomes.0.unwrap(), outcomes.1.unwrap()];
+    drop((one, other));
+    assert!(outcomes.contains(&RegistryOutcome::Changed), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&RegistryOutcome::Overtaken),
+        "{outcomes:?}"
+    );
+    subject.restart().await;
+    let (clients, _) = subject.store().registry().await.unwrap();
+    assert_eq!(clients.len(), 1);
+    assert_eq!(
+        subject.store().registry_version().await.unwrap(),
+        version + 1
+    );
+}
+
+pub(super) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
+    let remembered = |name: &str, value: &str| Remembered {
+        object: ObjectName::new(ObjectKind::Client, name),
+        last: Said::from([(
+            "name".to_owned(),
+            vec![Element {
+                key: String::new(),
+                value: value.to_owned(),
+            }],
+        )]),
+        start: Some(Said::new()),
+        made: [(
+            "password".to_owned(),
+            Made {
+                value: "tag".to_owned(),
+                digest: Digest::of(b"hash"),
+            },
+        )]
+        .into(),
+    };
+    let remember = |remember| RegistryChange {
+        remember,
+        ..RegistryChange::default()
+    };
+    let change = remember(vec![remembered("a", "1"), remembered("b", "1")]);
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let change = RegistryChange {
+        forget: vec![
+            ObjectName::new(ObjectKind::Client, "b"),
+            // Another kind of the same name.
+            ObjectName::new(ObjectKind::User, "a"),
+        ],
+        ..remember(vec![remembered("a", "2")])
+    };
+    subject
+        .store()
+        .change_registry(change, at(1))
+        .await
+        .unwrap();
+    subject.restart().await;
+    let found = subject.store().remembered().await.unwrap();
+    assert_eq!(found, [remembered("a", "2")]);
+}
+
 pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
     let change = RegistryChange {
         put_legacy_instances: vec![
@@ -287,6 +367,7 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         remove_users: vec![username("grace")],
         put_legacy_instances: vec![legacy_instance("us3.example")],
         remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
+        ..RegistryChange::default()
     };
     subject
         .store()

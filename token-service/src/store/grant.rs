@@ -244,6 +244,20 @@ pub enum RotationRefusal {
     Revoked,
 }
 
+impl RotationRefusal {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_refresh_token",
+            Self::OtherClient => "refresh_token_of_another_client",
+            Self::ScopeExceeded => "scope_exceeded",
+            Self::Expired => "refresh_token_expired",
+            Self::Revoked => "grant_revoked",
+        }
+    }
+}
+
 /// What [`Grant::rotate`] decided; the store writes the changed grant for the first and third.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationDecision {

@@ -26,7 +26,7 @@ use async_trait::async_trait;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, ObjectName, Remembered, User, Username};
 
 pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
@@ -132,6 +132,21 @@ pub struct RegistryChange {
     pub put_legacy_instances: Vec<LegacyInstance>,
     /// Hostnames of legacy instances to remove.
     pub remove_legacy_instances: Vec<String>,
+    /// What to remember of files that are applied, in the place of what was remembered of the same objects (D-27).
+    pub remember: Vec<Remembered>,
+    /// Objects of which to forget what files said.
+    pub forget: Vec<ObjectName>,
+    /// The version of the registry that the change was planned on: it is made on no other one. `None`: on any.
+    pub planned_on: Option<u64>,
+}
+
+/// The outcome of changing the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistryOutcome {
+    /// The change is made.
+    Changed,
+    /// Nothing was changed: the registry has moved on since the change was planned.
+    Overtaken,
 }
 
 /// What a sweep removed, in rows.
@@ -159,12 +174,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
     /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
-    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
+    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2). The version that the change was
+    /// planned on is compared in the same transaction.
     async fn change_registry(
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError>;
+    ) -> Result<RegistryOutcome, StoreError>;
+
+    /// What is remembered of the files that were applied, in any order.
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError>;
 
     /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
     /// meanwhile; nothing ends.

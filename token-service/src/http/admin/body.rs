@@ -18,6 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Which part of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
     /// The `next` of the page before.
     after: Option<String>,

@@ -81,7 +81,6 @@ impl PageFailure {
     /// What happened, in the words of the page.
     const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
-<<<<<<< HEAD
             Self::Request(reason) => texts.unsafe_request(reason),
             Self::ErrorAtClient(..) => texts.sent_back,
             Self::Logon(LogonRefusal::TooLarge) => texts.request_too_large,
@@ -90,24 +89,11 @@ impl PageFailure {
             Self::Forgery => texts.form_foreign,
             Self::ContentType | Self::Interrupted | Self::Form(_) => texts.form_unreadable,
             Self::TooLarge => texts.form_too_large,
+            Self::TooSlow => texts.form_too_slow,
             Self::Account => texts.account_not_linked,
             Self::Method => texts.wrong_method,
             Self::Unavailable(_) => texts.unavailable,
             Self::Internal(_) => texts.internal,
-=======
-            Self::Request(reason) => reason.problem(),
-            Self::ErrorAtClient(..) => "You are being sent back to the application.",
-            Self::Logon(_) => "The request to sign in is not right.",
-            Self::UnknownHost => "There is nothing at this address.",
-            Self::Forgery => "This form could not be matched to your browser.",
-            Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
-            Self::TooLarge => "The form is too large.",
-            Self::TooSlow => "The form did not arrive in time.",
-            Self::Account => "The chosen account is not linked to your sign-in.",
-            Self::Method => "This address cannot be opened in this way.",
-            Self::Unavailable(_) => "Signing in is not possible at the moment.",
-            Self::Internal(_) => "Something went wrong on our side.",
->>>>>>> envoy-edge
         }
     }
 

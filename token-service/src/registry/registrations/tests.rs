@@ -200,7 +200,7 @@ site = "ftp://x"
 [[clients]]
 client_id = "web"
 type = "web_server"
-client_secret = "long enough"
+client_secret = "long enough, with 32 bytes and some more"
 client_secret_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 redirect_uris = ["https://a.example/#x", "com.example:/cb", "http://a.example/cb", "http://localhost/cb"]
 bound_user = "ada@example.com"
@@ -250,7 +250,7 @@ redirect_uris = ["http://localhost/cb", "http://localhost/cb", "http://localhost
 [[clients]]
 client_id = "empty"
 type = "non_interactive"
-client_secret = "long enough"
+client_secret = "long enough, with 32 bytes and some more"
 certificates = []
 [[client]]
 "#;
@@ -312,7 +312,7 @@ certificates = []
 fn names_are_compared_with_the_stored_registry() {
     let stored = load(
         "[[users]]\nusername = 'ada'\n[[users]]\nusername = 'machine'\n\
-         [[clients]]\nclient_id = 'bound'\ntype = 'user_bound'\nclient_secret = 'long enough'\n\
+         [[clients]]\nclient_id = 'bound'\ntype = 'user_bound'\nclient_secret = 'long enough, with 32 bytes and some more'\n\
          bound_user = 'ada'\n",
     )
     .ok()
@@ -321,7 +321,7 @@ fn names_are_compared_with_the_stored_registry() {
     let stored = Registry::new(stored.clients, users);
     let addition = "[[users]]\nusername = 'bound'\n\
                     [[clients]]\nclient_id = 'machine'\ntype = 'user_bound'\n\
-                    client_secret = 'long enough'\nbound_user = 'ada'\n";
+                    client_secret = 'long enough, with 32 bytes and some more'\nbound_user = 'ada'\n";
     let problems = load_beside(&stored, NOW, addition).err().unwrap();
     assert_eq!(
         problems,
@@ -333,28 +333,34 @@ fn names_are_compared_with_the_stored_registry() {
 }
 
 #[test]
+fn rfc6749_s10_10_client_secrets_have_32_bytes_at_least() {
+    let client = |secret: &str| {
+        format!("[[clients]]\nclient_id = 'web'\ntype = 'web_server'\nclient_secret = '{secret}'\n")
+            + "redirect_uris = ['https://a.example/cb']\n"
+    };
+    let short = "r.toml:4: client_secret: must have 32 to 1024 bytes, or it may be guessed; \
+                 `openssl rand -base64 32` makes one";
+    assert_eq!(problems(&client(&"x".repeat(31))), [short]);
+    assert_eq!(warnings(NOW, &client(&"x".repeat(32))), [""; 0]);
+}
+
+#[test]
 fn what_is_unwise_is_a_warning() {
     let text = "[[clients]]\nclient_id = 'machine'\ntype = 'non_interactive'\n\
-                client_secret = 'long enough'\n\
+                client_secret = 'long enough, with 32 bytes and some more'\n\
                 [[clients.certificates]]\nalias = 'one'\nfile = 'cert.pem'\n\
                 [[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
                 redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb', 'myapp:/cb']\n";
-    let guessable =
-        "r.toml:4: client_secret: may be guessed; `openssl rand -base64 32` makes one that cannot";
     let scheme = "r.toml:11: redirect_uris: another app may claim myapp: too; a scheme that is a domain of \
                   yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)";
-    assert_eq!(warnings(NOW, text), [guessable, scheme]);
+    assert_eq!(warnings(NOW, text), [scheme]);
     assert_eq!(
         warnings(Timestamp::from_seconds(0), text),
-        [
-            guessable,
-            "r.toml:7: the certificate one is not valid yet",
-            scheme
-        ]
+        ["r.toml:7: the certificate one is not valid yet", scheme]
     );
     let after_all = Timestamp::from_seconds(u64::MAX);
     assert_eq!(
-        warnings(after_all, text)[1],
+        warnings(after_all, text)[0],
         "r.toml:7: the certificate one has expired; assertions signed with it are refused"
     );
 }

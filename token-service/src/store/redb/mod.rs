@@ -38,18 +38,18 @@ use tokio::sync::watch;
 use self::codes::Attempt;
 use self::fault::Fault;
 use self::tables::{
-    CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS, Tables,
-    USERS, decode, decode_json,
+    CLIENTS, GRANTS, LEGACY_INSTANCES, REMEMBERED, REVOCATIONS, SECOND_FACTORS, SESSIONS,
+    SIGNING_KEYS, Tables, USERS, decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, LegacyInstance, User, Username};
+use crate::registry::{Client, ClientId, LegacyInstance, Remembered, User, Username};
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Claim, CodeRecord, Counts, Extent,
     FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation, SealedSigningKey,
-    SecondFactor, Session, Store, StoreError, Swept, TokenReference,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Revocation, Revoked, Rotation,
+    SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -167,9 +167,13 @@ impl Store for RedbStore {
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<RegistryOutcome, StoreError> {
         self.write(move |tables, lifetime| registry::change(tables, &change, now, lifetime))
             .await
+    }
+
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
+        self.read(|transaction| all_json(transaction, REMEMBERED))
     }
 
     async fn rehash_password(

@@ -4,7 +4,8 @@ mod server;
 
 use std::sync::Arc;
 
-use self::server::{Server, fresh_database, settings};
+use self::server::Server;
+pub(super) use self::server::{fresh_database, settings};
 use super::*;
 use crate::store::TokenId;
 use crate::store::conformance::{ACCESS, Subject, at, code, conformance, grant_of, use_of};
