@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::Administration;
 use super::views::rfc3339;
-use super::{Administration, Object};
 use crate::clock::Timestamp;
 use crate::legacy::access_token as legacy;
 use crate::oauth::Context;

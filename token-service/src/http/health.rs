@@ -5,7 +5,7 @@ use actix_web::http::header;
 use actix_web::web::{self, Data};
 use serde_json::json;
 
-use super::paths;
+use super::{error, paths};
 use crate::service::Service;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {

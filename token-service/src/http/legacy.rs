@@ -82,13 +82,7 @@ async fn token(
         .as_ref()
         .map_or(&first.hostname, |response| &response.hostname);
     let claimed = client_authentication::claimed(&authorization, &body);
-    report(
-        &service,
-        &origin::of(&request),
-        hostname,
-        claimed,
-        &answer,
-    );
+    report(&service, &origin::of(&request), hostname, claimed, &answer);
     match answer {
         Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
@@ -130,7 +124,7 @@ fn report(
             let entry = Entry::new(AuditAction::TokenRequestRefused);
             if let LegacyTokenError::Client(_) = error {
                 service.metrics.client_refused(reason);
-                refused_client(entry, claimed_client, error.description())
+                refused_client(entry, claimed_client, &error.description())
             } else {
                 entry.detail(error.description())
             }

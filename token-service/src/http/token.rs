@@ -123,7 +123,7 @@ fn entry(trace: &Trace, answer: &Result<TokenResponse, TokenError>) -> Entry {
         Err(TokenError::CodeReplayed(grant_id)) => entry(AuditAction::CodeReplayed).grant(grant_id),
         Err(error) => {
             let entry = entry(AuditAction::TokenRequestRefused);
-            refused_client(entry, trace.claimed_client.as_deref(), error.description())
+            refused_client(entry, trace.claimed_client.as_deref(), &error.description())
         }
     }
 }

@@ -222,6 +222,7 @@ impl TokenError {
             Self::UnknownClient { .. } => "unknown_client",
             Self::WrongSecret => "wrong_secret",
             Self::TooManyGuesses(_) => "too_many_guesses",
+            Self::TokenOfOtherClient => "token_of_another_client",
             Self::TooManyRevocations { .. } => "too_many_revocations",
             Self::PublicClientInHeader => "public_client_in_header",
             Self::SecretInBody => "secret_in_body",

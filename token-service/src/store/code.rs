@@ -82,6 +82,7 @@ impl CodeMismatch {
             Self::VerifierUnexpected => "verifier_unexpected",
             Self::VerifierWrong => "verifier_wrong",
             Self::ClientUnproven => "client_unproven",
+            Self::ScopeExceeded => "scope_exceeded",
         }
     }
 }

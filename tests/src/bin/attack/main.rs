@@ -144,6 +144,7 @@ fn start(state: &std::path::Path) -> Result<Pair> {
         early_access: None,
         replica: false,
         filter: None,
+        gateway: Vec::new(),
         directory: repository,
     })
 }
