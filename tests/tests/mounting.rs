@@ -157,6 +157,12 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             assert!(needed.is_subset(&names(clusters)), "{}", path.display());
         }
         let mut text = fs::read_to_string(&path).unwrap();
+        // A worker whose VM crashed would answer 503 until Envoy restarts.
+        assert!(
+            text.contains("failure_policy: FAIL_RELOAD"),
+            "{}",
+            path.display()
+        );
         for installed in [
             "target/wasm32-wasip1/wasm/filter.wasm",
             "/etc/envoy/filter.wasm",
@@ -167,6 +173,23 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
         validated += 1;
     }
     assert_eq!(validated, 2, "the pair's own, and plain Envoy's");
+}
+
+/// Whoever mounts the filter learns what a crash of its VM means there.
+#[test]
+fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
+    let guides = Artifacts::find().unwrap().repository.join("envoy");
+    let read = |guide: &str| fs::read_to_string(guides.join(guide).join("README.md")).unwrap();
+    let policies = read("");
+    for policy in ["FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"] {
+        assert!(policies.contains(policy), "{policy}");
+    }
+    for guide in ["plain", "istio", "envoy-gateway"] {
+        assert!(
+            read(guide).contains("[failure policies](../README.md)"),
+            "{guide}"
+        );
+    }
 }
 
 #[test]
