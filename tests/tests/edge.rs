@@ -2,12 +2,12 @@
 //! what its admin interface shows.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::{Artifacts, Process, flood, flood::UnfinishedPosts, free_port};
+use tests::{Artifacts, Ports, Process, flood, flood::UnfinishedPosts, free_port};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use crate::api::until;
@@ -134,49 +134,114 @@ fn errors_without_a_service_say_when_to_try_again() {
     }
 }
 
+/// An Envoy that runs a changed configuration, without the other parts of a pair.
+struct Gateway {
+    _process: Process,
+    _folder: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// Starts it with the repository's `file`, changed by `changes`, of which each must be found.
+    #[track_caller]
+    fn start(file: &str, admin: u16, changes: &[(&str, String)]) -> Self {
+        let artifacts = Artifacts::find().unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut text = std::fs::read_to_string(artifacts.repository.join(file)).unwrap();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let text = text
+            .replace("port_value: 9901", &format!("port_value: {admin}"))
+            .replace(
+                "target/wasm32-wasip1/wasm/filter.wasm",
+                "/etc/envoy/filter.wasm",
+            )
+            .replace(
+                "/etc/envoy/filter.wasm",
+                &artifacts.filter.display().to_string(),
+            );
+        let config = folder.path().join("envoy.yaml");
+        std::fs::write(&config, text).unwrap();
+        let mut envoy = Command::new(&artifacts.envoy);
+        envoy.arg("--config-path").arg(&config).args([
+            "--concurrency",
+            "1",
+            "--disable-hot-restart",
+        ]);
+        let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
+        let ready = format!("http://127.0.0.1:{admin}/ready");
+        let is_ready = || {
+            let reply = agent().get(&ready).call();
+            reply.is_ok_and(|reply| reply.status() == 200)
+        };
+        process.until("ready", is_ready).unwrap();
+        Self {
+            _process: process,
+            _folder: folder,
+        }
+    }
+}
+
+/// With a smaller bucket than the one that ships. No token service is needed to be told to send less.
+#[test]
+fn one_address_does_not_use_up_the_lobby_of_others() {
+    let ports = Ports::free().unwrap();
+    let moved = |port: u16| format!("port_value: {port} ");
+    let changes = [
+        ("port_value: 8080 ", moved(ports.api)),
+        ("port_value: 8081 ", moved(ports.lobby)),
+        ("port_value: 8082 ", moved(ports.lobby_ea)),
+        ("port_value: 8083 ", moved(ports.legacy)),
+        ("port_value: 9080 ", moved(ports.public)),
+        ("port_value: 9081 ", moved(ports.internal)),
+        ("port_value: 9082 ", moved(ports.public_ea)),
+        ("port_value: 9083 ", moved(ports.internal_ea)),
+        (
+            "{ max_tokens: 3000, tokens_per_fill: 1000, fill_interval: 1s }",
+            "{ max_tokens: 5, tokens_per_fill: 1, fill_interval: 600s }".to_owned(),
+        ),
+    ];
+    let _gateway = Gateway::start("envoy/envoy.yaml", ports.envoy_admin, &changes);
+
+    let url = format!("http://127.0.0.1:{}/auth/jwks", ports.lobby);
+    let runtime = flood::runtime().unwrap();
+    let statuses = runtime.block_on(async {
+        let eve = Ipv4Addr::new(127, 0, 0, 2);
+        let requests = flood::connect_http2(eve, ports.lobby).await.unwrap();
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            let request = Request::get(&url).body(()).unwrap();
+            let (status, _) = flood::exchange(&requests, request, "").await.unwrap();
+            statuses.push(status);
+        }
+        statuses
+    });
+    assert_eq!(statuses, [503, 503, 503, 503, 503, 429]);
+    for _ in 0..5 {
+        assert_eq!(get(&url, &[]).status, 503);
+    }
+    let refused = get(&url, &[]);
+    refused.assert_error(429, "temporarily_unavailable");
+    assert!(refused.header("retry-after").is_some());
+}
+
 /// The guide for plain Envoy, with no resource server.
 #[test]
 fn plain_envoy_answers_for_a_resource_server_that_does_not() {
-    let artifacts = Artifacts::find().unwrap();
-    let folder = tempfile::TempDir::new().unwrap();
-    let (api, admin, nobody) = (
-        free_port().unwrap(),
-        free_port().unwrap(),
-        free_port().unwrap(),
-    );
-    let guide = std::fs::read_to_string(artifacts.repository.join("envoy/plain/envoy.yaml"))
-        .unwrap()
-        .replace(
-            "/etc/envoy/filter.wasm",
-            &artifacts.filter.display().to_string(),
-        )
-        .replace(
+    let [api, admin, nobody] = [(); 3].map(|()| free_port().unwrap());
+    let changes = [
+        (
             "0.0.0.0, port_value: 8080",
-            &format!("127.0.0.1, port_value: {api}"),
-        )
-        .replace("port_value: 9901", &format!("port_value: {admin}"))
-        .replace(
+            format!("127.0.0.1, port_value: {api}"),
+        ),
+        (
             "resource-server, port_value: 8000",
-            &format!("127.0.0.1, port_value: {nobody}"),
-        )
-        .replace("address: token-service,", "address: 127.0.0.1,");
-    let config = folder.path().join("envoy.yaml");
-    std::fs::write(&config, guide).unwrap();
-    let mut envoy = Command::new(&artifacts.envoy);
-    envoy
-        .arg("--config-path")
-        .arg(&config)
-        .args(["--concurrency", "1", "--disable-hot-restart"]);
-    let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
-    let ready = format!("http://127.0.0.1:{admin}/ready");
-    process
-        .until("ready", || {
-            agent()
-                .get(&ready)
-                .call()
-                .is_ok_and(|reply| reply.status() == 200)
-        })
-        .unwrap();
+            format!("127.0.0.1, port_value: {nobody}"),
+        ),
+        ("address: token-service,", "address: 127.0.0.1,".to_owned()),
+    ];
+    let _gateway = Gateway::start("envoy/plain/envoy.yaml", admin, &changes);
 
     let anonymous = get(&format!("http://127.0.0.1:{api}/healthz"), &[]);
     assert_gateway_error("plain", &anonymous, 503, "temporarily_unavailable");
