@@ -164,10 +164,6 @@ function submitSignIn(page, person) {
     params: { redirects: 0, tags: { name: 'sign-in' } },
   })
   must(posted, 'sign-in', 'a redirect', (reply) => reply.status === 303)
-  // An application that the person has confirmed gets its code at once.
-  if (!posted.headers.Location.startsWith('/')) {
-    return posted
-  }
   return http.get(`${lobby}${posted.headers.Location}`, { redirects: 0, tags: { name: 'authorize' } })
 }
 
@@ -196,6 +192,13 @@ function signIn(person, of, parameters) {
   }
   if (page.status === 200 && page.html('button[name=account]').size() > 0) {
     page = selectAccount(page)
+  }
+  if (page.status === 200 && page.html('form[action="/auth/continue"]').size() > 0) {
+    // The session began with another application: the person confirms this one.
+    page = page.submitForm({
+      formSelector: 'form',
+      params: { redirects: 0, tags: { name: 'continue' } },
+    })
   }
   return codeIn(page, 'authorize')
 }
