@@ -20,9 +20,7 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use claims::revocation::Page;
 use support::client::{Connection, Load, Script, Scripts, block, form, get, post};
-use support::scripts::{
-    Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in,
-};
+use support::scripts::{Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in};
 use support::seed::{Size, seed};
 use support::server::{Demo, Postgres, Server, free_port};
 use support::{Bound, Spread, cpu, percentile, resident, row, spread};
@@ -44,7 +42,6 @@ const HELD: [usize; 2] = [100, 1000];
 /// Revocations that they are told of.
 const WAKE_UPS: usize = 20;
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
-
 
 /// Requests per second at which sizes are compared: far from saturation.
 const STEADY: Load = Load {
@@ -226,7 +223,11 @@ async fn held(subject: &Subject<'_>, gateways: usize) {
         let reply = client.ask(&Constant::client_credentials().0).await;
         let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         let token = form(&[("token", body["access_token"].as_str().unwrap())]);
-        revocations.push(post("/auth/revoke", &demo_client("user-bound-demo"), &token));
+        revocations.push(post(
+            "/auth/revoke",
+            &demo_client("user-bound-demo"),
+            &token,
+        ));
     }
     let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
     let mut readers = tokio::task::JoinSet::new();
@@ -265,7 +266,10 @@ async fn held(subject: &Subject<'_>, gateways: usize) {
         costs.push(microseconds(before, after, gateways));
     }
     readers.shutdown().await;
-    let what = format!("{}: {gateways} gateways held, told of a revocation", subject.name);
+    let what = format!(
+        "{}: {gateways} gateways held, told of a revocation",
+        subject.name
+    );
     row(&format!("{what}: CPU for each"), &costs, "us", None);
     row(&format!("{what}: the last one after"), &times, "ms", None);
 }

@@ -32,7 +32,8 @@ impl Operation for Announce {
             return Ok(false);
         }
         // The row of the counter stays locked until the commit: from here on nobody else announces the same.
-        let turn = "UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value";
+        let turn =
+            "UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value";
         let row = query_opt(client, turn, &[]).await?;
         let row = row.ok_or_else(|| RowError("there is no counter of revocations".into()))?;
         let sequence: i64 = row.try_get(0)?;
