@@ -78,7 +78,7 @@ def simulate(envoys, wait, refresh, cost, pause, revocations, seconds, seed):
                 add(max(at, next_wake), "wake")
         elif what == "wake":
             waking, published, wake_ups = False, position, wake_ups + 1
-            crowd = len(held)
+            crowd = max(len(held), crowd - crowd // 8)
             next_wake = at + pause * crowd
             for envoy in list(held):
                 del held[envoy]

@@ -48,15 +48,20 @@ impl Administration<'_> {
         Ok(self.keys())
     }
 
-    /// Ends every access token that was issued before the newest keys sign: first the rotation, so that clients get tokens
-    /// that last.
+    /// Ends every access token that was issued before the keys of the rotation sign, after the rotation, so that clients get
+    /// tokens that last. Other keys may be announced: they sign later.
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
         let ring = self.service.keys();
-        let keys = ring.sealed().iter();
-        let Some(signs_from) = keys.map(|key| key.signs_from).max() else {
+        let made = ring.sealed().iter().map(|key| key.created_at).max();
+        let newest = ring
+            .sealed()
+            .iter()
+            .filter(|key| Some(key.created_at) == made);
+        let Some(signs_from) = newest.map(|key| key.signs_from).max() else {
             return Ok(());
         };
         let last = Timestamp::from_seconds(signs_from.seconds().saturating_sub(1));
+        let last = last.min(self.service.clock.now());
         self.cut_off_up_to(None, last).await?;
         for instance in self.service.registry().legacy_instances() {
             let issuer = access_token::issuer(&instance.hostname);

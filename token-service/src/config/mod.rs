@@ -76,15 +76,9 @@ pub struct Limits {
 
 impl Limits {
     /// As many as a person signs out, and a burst for an integrator that signs all its users out.
-    pub(super) const DEFAULT: Self = match (NonZeroU32::new(20), NonZeroU32::new(1000)) {
-        (Some(revocations_per_second), Some(revocations_burst)) => Self {
-            revocations_per_second,
-            revocations_burst,
-        },
-        _ => Self {
-            revocations_per_second: NonZeroU32::MIN,
-            revocations_burst: NonZeroU32::MIN,
-        },
+    pub(super) const DEFAULT: Self = Self {
+        revocations_per_second: NonZeroU32::MIN.saturating_add(19),
+        revocations_burst: NonZeroU32::MIN.saturating_add(999),
     };
 }
 
