@@ -530,11 +530,11 @@ fn unusable_keys_are_remarked_once() {
     };
     assert_eq!(fetch(set(&[])), "");
     assert_eq!(
-        fetch(set(&[none.clone()])),
+        fetch(set(std::slice::from_ref(&none))),
         "1 key cannot be used: key 1: it has no kid"
     );
     for _ in 0..3 {
-        assert_eq!(fetch(set(&[none.clone()])), "");
+        assert_eq!(fetch(set(std::slice::from_ref(&none))), "");
     }
     let two = "2 keys cannot be used: key 1: not for signatures; key 2: it has no kid";
     assert_eq!(fetch(set(&[one.clone(), other.clone()])), two);
