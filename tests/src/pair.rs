@@ -30,6 +30,10 @@ pub struct Setup {
     pub filter: Option<PathBuf>,
     /// Texts of `envoy.yaml`, and what takes their place.
     pub gateway: Vec<(String, String)>,
+    /// Where the gateway finds the revocation feed; `None` for the token service's internal listener.
+    pub feed: Option<u16>,
+    /// Worker threads of Envoy.
+    pub workers: u16,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -62,13 +66,7 @@ impl Pair {
         }
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
-        let envoy = envoy::start(
-            &artifacts,
-            setup.ports,
-            setup.replica,
-            &setup.gateway,
-            logs.path(),
-        )?;
+        let envoy = envoy::start(&artifacts, &setup, logs.path())?;
         let mut pair = Self {
             setup,
             artifacts,
@@ -227,9 +225,7 @@ impl Pair {
         self.envoy = None;
         self.envoy = Some(envoy::start(
             &self.artifacts,
-            self.setup.ports,
-            self.setup.replica,
-            &self.setup.gateway,
+            &self.setup,
             self.logs.path(),
         )?);
         self.wait_for_guard()

@@ -15,6 +15,7 @@ mod discovery;
 mod early_access;
 mod edge;
 mod faults;
+mod feed;
 mod filter;
 mod flood;
 mod k6;

@@ -78,12 +78,14 @@ pub enum KeySource {
 pub struct RevocationSource {
     /// From where.
     pub endpoint: Endpoint,
-    /// How often, in seconds.
+    /// How often, in seconds, where the service does not hold requests.
     pub poll_seconds: u64,
     /// Age beyond which the list is stale, in seconds.
     pub max_staleness_seconds: u64,
     /// What happens then.
     pub when_stale: WhenStale,
+    /// Entries that each VM holds at most.
+    pub max_entries: usize,
 }
 
 /// What happens to tokens whose revocation cannot be known.
@@ -125,6 +127,8 @@ const MAX_CACHE_ENTRIES: u64 = 1_000_000;
 const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// A quarter of what a VM can address.
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
+const DEFAULT_REVOCATION_ENTRIES: u64 = 1_000_000;
+const REVOCATION_ENTRIES: std::ops::RangeInclusive<u64> = 1_000..=20_000_000;
 const DAY: u64 = 24 * 60 * 60;
 
 impl Config {
@@ -287,6 +291,9 @@ fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
             WhenStale::Deny
         }
     };
+    let max_entries = object
+        .number("max_entries", REVOCATION_ENTRIES)
+        .unwrap_or(DEFAULT_REVOCATION_ENTRIES) as usize;
     if max_staleness_seconds < poll_seconds {
         object.problem("max_staleness_seconds", "must not be below poll_seconds");
     }
@@ -295,6 +302,7 @@ fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
         poll_seconds,
         max_staleness_seconds,
         when_stale,
+        max_entries,
     })
 }
 

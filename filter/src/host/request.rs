@@ -107,7 +107,7 @@ fn wait(context: u32, shared: &Shared, source: Source, request: Request<'_>) -> 
             .map(|header| header.to_vec())
             .collect(),
     };
-    waiting.hold(context, source, shared.tick(), held);
+    waiting.hold(context, source, shared.steady(), held);
     drop(waiting);
     shared.hurry();
     Action::Pause

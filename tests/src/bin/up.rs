@@ -60,6 +60,8 @@ fn run() -> Result<()> {
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         replica: false,
+        feed: None,
+        workers: 1,
         filter: None,
         gateway: Vec::new(),
         ports,

@@ -144,6 +144,8 @@ fn start(state: &std::path::Path) -> Result<Pair> {
         early_access: None,
         replica: false,
         filter: None,
+        feed: None,
+        workers: 1,
         gateway: Vec::new(),
         directory: repository,
     })
