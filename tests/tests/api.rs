@@ -52,7 +52,7 @@ fn spec_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
         reply.json(),
         json!({
             "path": "/api/projects",
-            "x-auth-subject": "1879048403",
+            "x-auth-subject": "1879048402",
             "x-client-id": "user-bound-demo",
             "x-scope": "projects",
             "x-user-hat": "ghopper",

@@ -439,7 +439,7 @@ fn spec_s4_5_an_email_names_the_person() {
     ]);
     let page = browser.open(&format!("/Logon?{query}"));
     assert!(
-        page.body.contains("value=\"ada@example.com\"") && page.body.contains("readonly"),
+        page.body.contains("value=\"ADA@example.com\"") && page.body.contains("readonly"),
         "{}",
         page.body
     );

@@ -249,9 +249,10 @@ fn spec_s2_3_assertions_are_checked_in_full() {
             .sign(),
         &[],
     );
-    assert_eq!(
-        aud.assert_error(400, "invalid_grant"),
-        "Audience validation failed"
+    let description = aud.assert_error(400, "invalid_grant");
+    assert!(
+        description.starts_with("Audience validation failed"),
+        "{description}"
     );
     refused(&ada().with("iss", json!("web-demo")), "iss");
     refused(&ada().with("sub", json!("nobody@example.com")), "user");

@@ -86,17 +86,20 @@ impl Administration<'_> {
         };
         let (registry, keys) = (self.service.registry(), self.service.keys());
         let context = self.service.context(&registry, &keys);
-        let Ok(jws) = CompactJws::parse(token) else {
-            return Ok(Explanation {
-                kind: "unknown".to_owned(),
-                header: Value::Null,
-                claims: Value::Null,
-                checks: vec![failed(
-                    "structure",
-                    "this is not a JWT: three parts of base64url without padding, joined by dots, with a strict JSON header",
-                )],
-                accepted: false,
-            });
+        let jws = match CompactJws::parse(token) {
+            Ok(jws) => jws,
+            Err(error) => {
+                let reason = format!(
+                    "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
+                );
+                return Ok(Explanation {
+                    kind: "unknown".to_owned(),
+                    header: header_as_sent(token),
+                    claims: Value::Null,
+                    checks: vec![failed("structure", reason)],
+                    accepted: false,
+                });
+            }
         };
         let header = header_as_sent(token);
         let typ = jws.header.typ.as_deref();

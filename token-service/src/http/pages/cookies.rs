@@ -48,7 +48,7 @@ impl Cookies {
     }
 
     /// The tags of confirmed clients that the browser sent, joined by dots.
-    pub(super) fn confirmed<'a>(self, http: &'a HttpRequest) -> &'a str {
+    pub(super) fn confirmed(self, http: &HttpRequest) -> &str {
         value(http, &self.name(CONFIRMED)).unwrap_or_default()
     }
 
