@@ -48,7 +48,8 @@ def simulate(envoys, wait, refresh, cost, pause, revocations, seconds, seed):
         nonlocal free, busy, answered
         begin = max(at, free)
         free = begin + cost
-        busy, answered = busy + cost, answered + 1
+        if at >= wait:
+            busy, answered = busy + cost, answered + 1
         if envoy < 500:
             delays.extend(free - moment for moment in revoked[known[envoy] : reaches])
         known[envoy] = reaches
@@ -58,7 +59,8 @@ def simulate(envoys, wait, refresh, cost, pause, revocations, seconds, seed):
         at, _, what, who = heapq.heappop(events)
         if what == "keys":
             free = max(at, free) + cost
-            busy, answered = busy + cost, answered + 1
+            if at >= wait:
+                busy, answered = busy + cost, answered + 1
             add(free + refresh, "keys", who)
         elif what == "ask":
             if known[who] < published:
@@ -83,10 +85,9 @@ def simulate(envoys, wait, refresh, cost, pause, revocations, seconds, seed):
             for envoy in list(held):
                 del held[envoy]
                 answer(at, envoy, published)
-    total = wait + seconds
     return {
-        "requests per second": answered / total,
-        "cores busy": busy / total,
+        "requests per second": answered / seconds,
+        "cores busy": busy / seconds,
         "wake-ups per second": wake_ups / seconds,
         "revocation to gateway, p50, ms": 1000 * statistics.median(delays),
         "revocation to gateway, p99, ms": 1000 * statistics.quantiles(delays, n=100)[98],
@@ -98,7 +99,7 @@ def main():
     arguments.add_argument("--envoys", type=int, default=1000)
     arguments.add_argument("--wait", type=float, default=20, help="seconds for which a request is held")
     arguments.add_argument("--refresh", type=float, default=300, help="seconds between two fetches of the keys")
-    arguments.add_argument("--cost", type=float, default=25e-6, help="CPU seconds of a request and its answer")
+    arguments.add_argument("--cost", type=float, default=50e-6, help="CPU seconds of a request and its answer")
     arguments.add_argument("--pause", type=float, default=50e-6, help="seconds between wake-ups for each held request")
     arguments.add_argument("--revocations", type=float, default=1, help="per second")
     arguments.add_argument("--seconds", type=float, default=30)

@@ -250,7 +250,7 @@ async fn held(subject: &Subject<'_>, gateways: usize) {
     let (mut times, mut costs) = (vec![], vec![]);
     for request in revocations {
         // All are held again before the next revocation.
-        tokio::time::sleep(BETWEEN_WAKE_UPS).await;
+        tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
         while answers.try_recv().is_ok() {}
         let before = cpu(subject.server.pid());
         assert_eq!(client.ask(&request).await.status, 200);
@@ -261,7 +261,7 @@ async fn held(subject: &Subject<'_>, gateways: usize) {
             last = last.max(at.saturating_duration_since(revoked));
         }
         times.push(last.as_secs_f64() * 1000.0);
-        tokio::time::sleep(BETWEEN_WAKE_UPS).await;
+        tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
         let after = cpu(subject.server.pid());
         costs.push(microseconds(before, after, gateways));
     }

@@ -19,7 +19,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::store::{self, FeedState, Revoked, Store, StoreError};
 
@@ -261,7 +261,7 @@ impl RevocationFeed {
                         tracing::error!(%error, "the revocations cannot be read; gateways wait for them");
                     }
                     failing = true;
-                    sleep(AGAIN_AFTER).await;
+                    sleep_until(Instant::now() + AGAIN_AFTER).await;
                 }
             }
         }

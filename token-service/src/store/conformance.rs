@@ -1341,7 +1341,7 @@ pub(super) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(store.counts().await.unwrap().revocations, 2);
     // What took the place of another entry is swept in its own time, and nothing of it is left.
     store.sweep(at(6) + ACCESS, 100).await.unwrap();
-    assert_eq!(feed(&*store).await, [grant.clone()]);
+    assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
     store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
     assert_eq!(store.announce(grant, extent).await, Ok(true));

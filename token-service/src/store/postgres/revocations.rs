@@ -83,7 +83,7 @@ impl Operation for IsRevoked {
         let sql = "SELECT 1 FROM revocations
             WHERE revoked = ANY($1) OR (revoked = ANY($2) AND at >= $3) LIMIT 1";
         let encoded = |all: &[Revoked]| -> Result<Vec<Vec<u8>>, RowError> {
-            all.iter().map(|revoked| encode(revoked)).collect()
+            all.iter().map(encode).collect()
         };
         let ended_by = encoded(&token.ended_by())?;
         let up_to_a_time = encoded(&token.ended_up_to_a_time_by())?;
