@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::admin::views::EventView;
 use crate::clock::Timestamp;
+use crate::config::LogFormat;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
 /// Entries written in one transaction at most.
@@ -140,11 +141,34 @@ struct Line {
     audit: EventView,
 }
 
+/// How entries are written to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StandardOutput {
+    /// Not at all.
+    Nothing,
+    /// A JSON object on each line, for collectors.
+    Json,
+    /// A line of text, for a person who reads the log in text on the same terminal.
+    Text,
+}
+
+impl StandardOutput {
+    /// What the configuration asks for, on a terminal or not.
+    #[must_use]
+    pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
+        match (enabled, log_format, is_terminal) {
+            (false, _, _) => Self::Nothing,
+            (true, LogFormat::Text, true) => Self::Text,
+            (true, _, _) => Self::Json,
+        }
+    }
+}
+
 /// The log's entrance.
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,
-    standard_output: bool,
+    standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
     arrived: Notify,
 }
@@ -152,7 +176,7 @@ pub struct AuditLog {
 impl AuditLog {
     /// A log whose entries are kept for `keep_for`, and written to standard output too if so configured.
     #[must_use]
-    pub fn new(keep_for: Duration, standard_output: bool) -> Self {
+    pub fn new(keep_for: Duration, standard_output: StandardOutput) -> Self {
         Self {
             keep_for,
             standard_output,
@@ -175,8 +199,8 @@ impl AuditLog {
             request_id: origin.request_id.clone(),
             expires_at: now + self.keep_for,
         };
-        if self.standard_output {
-            event = print(event);
+        if self.standard_output != StandardOutput::Nothing {
+            event = print(event, self.standard_output);
         }
         let mut waiting = self.waiting();
         if waiting.len() < MOST_WAITING {
@@ -222,12 +246,16 @@ impl AuditLog {
 }
 
 /// Prints an entry, and returns it: everything in it moves, nothing is copied.
-fn print(event: AuditEvent) -> AuditEvent {
+fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
     let (at, expires_at) = (event.at, event.expires_at);
     let line = Line {
         audit: EventView::from(event),
     };
-    if let Ok(mut text) = serde_json::to_vec(&line) {
+    let text = match format {
+        StandardOutput::Text => Ok(line.audit.to_string().into_bytes()),
+        StandardOutput::Json | StandardOutput::Nothing => serde_json::to_vec(&line),
+    };
+    if let Ok(mut text) = text {
         text.push(b'\n');
         // Nobody may listen; the store has the entry all the same.
         let _ = std::io::stdout().lock().write_all(&text);
@@ -254,5 +282,25 @@ fn print(event: AuditEvent) -> AuditEvent {
         address,
         request_id,
         expires_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_one_format_and_a_collector_always_json() {
+        use StandardOutput::{Json, Nothing, Text};
+        for (enabled, log_format, is_terminal, expected) in [
+            (true, LogFormat::Text, true, Text),
+            (true, LogFormat::Text, false, Json),
+            (true, LogFormat::Json, true, Json),
+            (true, LogFormat::Json, false, Json),
+            (false, LogFormat::Text, true, Nothing),
+        ] {
+            let found = StandardOutput::of(enabled, log_format, is_terminal);
+            assert_eq!(found, expected, "{log_format:?} {is_terminal}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::AdminTokens;
-use crate::audit::{AuditLog, Entry, Origin};
+use crate::audit::{AuditLog, Entry, Origin, StandardOutput};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::feed::RevocationFeed;
@@ -70,7 +71,10 @@ impl Service {
     ) -> Result<Self, KeyRingError> {
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
-        let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
+        let is_terminal = std::io::stdout().is_terminal();
+        let output =
+            StandardOutput::of(config.audit.standard_output, config.log_format, is_terminal);
+        let audit = AuditLog::new(config.audit.keep_for, output);
         let metrics = Metrics::new(&*store, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),

@@ -1,5 +1,6 @@
 //! What the administration shows: no secret, no hash.
 
+use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -377,6 +378,37 @@ pub struct EventView {
     /// The request's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+}
+
+/// One line for people. What others chose, such as a claimed Client ID, cannot steer a terminal.
+impl fmt::Display for EventView {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.at, self.action.name())?;
+        let named = [
+            ("by", &self.actor),
+            ("client", &self.client_id),
+            ("user", &self.username),
+            ("grant", &self.grant_id),
+            ("from", &self.address),
+            ("request", &self.request_id),
+            ("detail", &self.detail),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value {
+                let printable: String = value.chars().map(printable).collect();
+                write!(formatter, " {name}={printable}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn printable(character: char) -> char {
+    if character.is_control() {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        character
+    }
 }
 
 impl From<AuditRecord> for AuditView {

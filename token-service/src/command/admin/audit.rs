@@ -139,24 +139,6 @@ fn moment(text: &str) -> Result<String, String> {
 }
 
 fn lines<'a>(entries: impl Iterator<Item = &'a AuditView>) -> String {
-    let entries: Vec<String> = entries.map(line).collect();
+    let entries: Vec<String> = entries.map(|entry| entry.event.to_string()).collect();
     entries.join("\n")
-}
-
-fn line(entry: &AuditView) -> String {
-    let entry = &entry.event;
-    let named = [
-        ("by", &entry.actor),
-        ("client", &entry.client_id),
-        ("user", &entry.username),
-        ("grant", &entry.grant_id),
-        ("from", &entry.address),
-        ("request", &entry.request_id),
-        ("detail", &entry.detail),
-    ];
-    let named = named
-        .iter()
-        .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}")));
-    let named: Vec<String> = named.collect();
-    format!("{} {} {}", entry.at, entry.action.name(), named.join(" "))
 }
