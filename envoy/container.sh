@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs Envoy in a container: envoy.yaml with the addresses of the container network, rendered at start so that the
-# ports that the world sees can be moved. `health` succeeds when Envoy serves and the filter guards.
+# ports that the world sees can be moved. `health` succeeds when Envoy serves: with a filter that does not load or refuses
+# its configuration, Envoy does not start.
 set -euo pipefail
 
 api=${API_URL:-http://127.0.0.1:8080}
@@ -18,8 +19,8 @@ status() {
 
 case ${1:-serve} in
     health)
+        # No request of this check goes through the filter: it would count as one that came without a token.
         [[ $(status 9901 /ready) == *' 200 '* ]]
-        [[ $(status 8080 /api/projects) == *' 401 '* ]]
         ;;
     serve)
         sed -e "s#http://127\.0\.0\.1:8080#$api#; s#http://127\.0\.0\.1:8081#$lobby#; s#http://127\.0\.0\.1:8082#$early_access#" \

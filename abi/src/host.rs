@@ -124,6 +124,31 @@ unsafe extern "C" {
         bytes: *mut *mut u8,
         size: *mut usize,
     ) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        bytes: *mut *mut u8,
+        size: *mut usize,
+        version: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+        version: u32,
+    ) -> u32;
+}
+
+/// `clockid::monotonic` of WASI.
+const MONOTONIC: u32 = 1;
+
+/// The precision, in nanoseconds, that is asked of the clock.
+const MILLISECOND: u64 = 1_000_000;
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
 }
 
 const fn done(status: u32) -> Result<(), Refused> {
@@ -172,6 +197,17 @@ pub fn current_time() -> Result<SystemTime, Refused> {
     SystemTime::UNIX_EPOCH
         .checked_add(Duration::from_nanos(nanoseconds))
         .ok_or(BAD_ARGUMENT)
+}
+
+/// Time since a moment of the host's choice, by its monotonic clock. It is the same moment for all VMs of one process of
+/// most hosts, and no caller may rely on that.
+///
+/// The standard library's `Instant` panics where a host has no such clock; here it is an error (an `errno` of WASI).
+pub fn monotonic_time() -> Result<Duration, Refused> {
+    let mut nanoseconds = 0;
+    // SAFETY: the host writes the one number.
+    done(unsafe { clock_time_get(MONOTONIC, MILLISECOND, &raw mut nanoseconds) })?;
+    Ok(Duration::from_nanos(nanoseconds))
 }
 
 /// Has the root whose context is in effect ticked each `period`, good to a millisecond.
@@ -347,4 +383,46 @@ pub fn call_foreign_function(name: &str, arguments: &[u8]) -> Result<Vec<u8>, Re
             size,
         )
     })
+}
+
+/// `proxy_status_t`: there is no such thing.
+const NOT_FOUND: u32 = 1;
+
+/// `proxy_status_t`: the value is not of the version that was named.
+const VERSION_MISMATCH: u32 = 8;
+
+/// What every VM of the same `vm_id` can read under `key`, with the version of the value; `None` if there is nothing.
+pub fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> {
+    let mut version = 0;
+    // SAFETY: the host only reads the key, during the call, and writes the version, and where and how long the bytes are.
+    let value = returned(|bytes, size| unsafe {
+        proxy_get_shared_data(key.as_ptr(), key.len(), bytes, size, &raw mut version)
+    });
+    match value {
+        Ok(value) => Ok(Some((value, version))),
+        Err(Refused(NOT_FOUND)) => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Puts `value` under `key` for every VM of the same `vm_id`. With a version, only if the value has that version still;
+/// returns whether it had.
+pub fn set_shared_data(key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
+    // No version is 0.
+    let version = version.unwrap_or(0);
+    // SAFETY: the host only reads both, during the call.
+    let set = done(unsafe {
+        proxy_set_shared_data(
+            key.as_ptr(),
+            key.len(),
+            value.as_ptr(),
+            value.len(),
+            version,
+        )
+    });
+    match set {
+        Ok(()) => Ok(true),
+        Err(Refused(VERSION_MISMATCH)) => Ok(false),
+        Err(refused) => Err(refused),
+    }
 }

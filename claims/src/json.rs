@@ -17,30 +17,49 @@ pub enum JsonError {
     /// A member name occurs twice in one object.
     #[error("the member {0:?} occurs twice")]
     Duplicate(String),
+    /// Objects and arrays are nested deeper than [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
 }
+
+/// How deep objects and arrays may be nested; the object itself is the first level.
+pub const MAX_DEPTH: usize = 64;
 
 /// Parses a JSON object (UTF-8), refusing duplicate member names at every depth.
 ///
 /// # Errors
-/// [`JsonError::Duplicate`] names the repeated member; everything else is [`JsonError::NotAnObject`].
+/// [`JsonError::Duplicate`] names the repeated member, [`JsonError::TooDeep`] stops at [`MAX_DEPTH`]; everything else
+/// is [`JsonError::NotAnObject`].
 pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    let mut duplicate = None;
+    let mut fault = None;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let parsed = StrictValue {
-        duplicate: &mut duplicate,
+        fault: &mut fault,
+        levels_left: MAX_DEPTH,
     }
     .deserialize(&mut deserializer)
     .and_then(|value| deserializer.end().map(|()| value));
-    match (parsed, duplicate) {
-        (_, Some(name)) => Err(JsonError::Duplicate(name)),
+    match (parsed, fault) {
+        (_, Some(fault)) => Err(fault),
         (Ok(Value::Object(object)), None) => Ok(object),
         _ => Err(JsonError::NotAnObject),
     }
 }
 
-/// Builds a [`Value`]; the first repeated member name is put into `duplicate` and parsing stops.
+/// Builds a [`Value`]; the first repeated member name or level too deep is put into `fault` and parsing stops.
 struct StrictValue<'a> {
-    duplicate: &'a mut Option<String>,
+    fault: &'a mut Option<JsonError>,
+    levels_left: usize,
+}
+
+impl StrictValue<'_> {
+    /// The levels that are left to the members of an object or array.
+    fn descend<E: de::Error>(&mut self) -> Result<usize, E> {
+        self.levels_left.checked_sub(1).ok_or_else(|| {
+            *self.fault = Some(JsonError::TooDeep);
+            E::custom("nested too deeply")
+        })
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for StrictValue<'_> {
@@ -86,25 +105,29 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
         Ok(Value::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Value, A::Error> {
+        let levels_left = self.descend()?;
         let mut values = Vec::new();
         while let Some(value) = sequence.next_element_seed(StrictValue {
-            duplicate: &mut *self.duplicate,
+            fault: &mut *self.fault,
+            levels_left,
         })? {
             values.push(value);
         }
         Ok(Value::Array(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
+        let levels_left = self.descend()?;
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             if object.contains_key(&name) {
-                *self.duplicate = Some(name);
+                *self.fault = Some(JsonError::Duplicate(name));
                 return Err(de::Error::custom("duplicate member"));
             }
             let value = members.next_value_seed(StrictValue {
-                duplicate: &mut *self.duplicate,
+                fault: &mut *self.fault,
+                levels_left,
             })?;
             object.insert(name, value);
         }
@@ -199,7 +222,14 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused_without_a_stack_overflow() {
         let text = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(parse_object(text.as_bytes()), Err(JsonError::NotAnObject));
+        assert_eq!(parse_object(text.as_bytes()), Err(JsonError::TooDeep));
+        let nested =
+            |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse_object(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
+        assert_eq!(
+            parse_object(nested(MAX_DEPTH).as_bytes()),
+            Err(JsonError::TooDeep)
+        );
     }
 
     #[test]

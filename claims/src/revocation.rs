@@ -59,7 +59,8 @@ pub struct Entry {
     pub exp: u64,
 }
 
-/// What an [`Entry`] revokes. A reader skips, counts and logs entries of a kind that it does not know.
+/// What an [`Entry`] revokes. A reader skips, counts and logs entries of a kind that it does not know: a later kind may have
+/// more members or fewer than [`Entry`], but none of the same name and another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {

@@ -48,7 +48,10 @@ mod tests {
             grant_id: None,
             client_id: "web\r\n\"x\u{2028}".to_owned(),
             sub: "Zo\u{eb}".to_owned(),
+            user_id: None,
+            user_site: None,
             iat: 0,
+            exp: 0,
         };
         let entry = entry("scope", Some(&token));
         assert!(entry.bytes().all(|byte| matches!(byte, b' '..=b'~')));

@@ -36,8 +36,8 @@ pub struct CachedToken {
     pub refused_from: u64,
     /// What revocations may name.
     pub reference: Rc<TokenReference>,
-    /// The issuer's revocations up to this position do not name the token.
-    pub not_revoked_up_to: u64,
+    /// The generation of the issuer's revocations that the token was last looked up in, and not refused.
+    pub not_revoked_at: u64,
     /// Its scopes.
     pub scopes: Vec<String>,
     /// Headers for the resource server.
@@ -49,7 +49,12 @@ impl CachedToken {
     fn allocated(&self) -> usize {
         let reference = &*self.reference;
         let texts = [&reference.jti, &reference.client_id, &reference.sub];
-        let texts = texts.into_iter().chain(&reference.grant_id);
+        let optional = [
+            &reference.grant_id,
+            &reference.user_id,
+            &reference.user_site,
+        ];
+        let texts = texts.into_iter().chain(optional.into_iter().flatten());
         let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
         let texts: usize = texts
             .chain(&self.scopes)
@@ -248,9 +253,12 @@ mod tests {
                 grant_id: None,
                 client_id: String::new(),
                 sub: String::new(),
+                user_id: None,
+                user_site: None,
                 iat: 0,
+                exp: 0,
             }),
-            not_revoked_up_to: 0,
+            not_revoked_at: 0,
             scopes: vec![],
             headers: Rc::new([]),
         }

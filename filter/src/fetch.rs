@@ -1,7 +1,7 @@
 //! When something is fetched: on time, again after a failure with growing pauses, and sooner when a request needs
-//! it, however many ask. Times are seconds.
+//! it, however many ask. Times are seconds of the steady clock.
 
-/// How long a fetch may take.
+/// How long a fetch may take, unless the service is asked to hold it.
 pub const TIMEOUT_SECONDS: u64 = 5;
 
 /// The longest pause after a failure.
@@ -15,7 +15,8 @@ const HURRY_PAUSE: u64 = 2;
 pub struct Schedule {
     interval: u64,
     next_at: u64,
-    started_at: Option<u64>,
+    /// When the fetch that is under way is given up.
+    given_up_at: Option<u64>,
     last_hurry: Option<u64>,
     failures: u32,
 }
@@ -27,7 +28,7 @@ impl Schedule {
         Self {
             interval,
             next_at: 0,
-            started_at: None,
+            given_up_at: None,
             last_hurry: None,
             failures: 0,
         }
@@ -36,34 +37,43 @@ impl Schedule {
     /// Whether a fetch should start now. One that has not answered for twice its time is given up.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
-        let running = self
-            .started_at
-            .is_some_and(|started| now < started + 2 * TIMEOUT_SECONDS);
-        !running && now >= self.next_at
+        !self.is_running(now) && now >= self.next_at
     }
 
-    /// A fetch started.
-    pub const fn started(&mut self, now: u64) {
-        self.started_at = Some(now);
+    /// Whether a fetch is under way.
+    #[must_use]
+    pub fn is_running(&self, now: u64) -> bool {
+        self.given_up_at.is_some_and(|given_up| now < given_up)
+    }
+
+    /// A fetch started that may take `timeout` seconds.
+    pub const fn started(&mut self, now: u64, timeout: u64) {
+        self.given_up_at = Some(now + timeout + TIMEOUT_SECONDS);
     }
 
     /// It brought something usable.
     pub const fn succeeded(&mut self, now: u64) {
-        self.started_at = None;
+        self.given_up_at = None;
         self.failures = 0;
         self.next_at = now + self.interval;
     }
 
     /// It brought something usable, and more waits.
     pub const fn continues(&mut self, now: u64) {
-        self.started_at = None;
+        self.given_up_at = None;
         self.failures = 0;
         self.next_at = now;
     }
 
+    /// It brought something usable, and the next one starts after a pause.
+    pub const fn pauses(&mut self, now: u64, pause: u64) {
+        self.continues(now);
+        self.next_at = now + pause;
+    }
+
     /// It failed: pauses of 1, 2, 4 seconds and so on, never longer than the interval.
     pub fn failed(&mut self, now: u64) {
-        self.started_at = None;
+        self.given_up_at = None;
         let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
         self.failures = self.failures.saturating_add(1).min(16);
         self.next_at = now + pause.min(MAX_PAUSE).min(self.interval);
@@ -94,7 +104,7 @@ mod tests {
     fn due_at_once_and_then_on_time() {
         let mut schedule = Schedule::new(300);
         assert!(schedule.is_due(1000));
-        schedule.started(1000);
+        schedule.started(1000, TIMEOUT_SECONDS);
         assert!(!schedule.is_due(1000));
         schedule.succeeded(1001);
         assert!(!schedule.is_due(1300));
@@ -107,7 +117,7 @@ mod tests {
         let mut now = 1000;
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            schedule.started(now);
+            schedule.started(now, TIMEOUT_SECONDS);
             schedule.failed(now);
             let pause = (0..).find(|pause| schedule.is_due(now + pause)).unwrap();
             pauses.push(pause);
@@ -119,7 +129,7 @@ mod tests {
     #[test]
     fn a_lost_answer_is_given_up() {
         let mut schedule = Schedule::new(300);
-        schedule.started(1000);
+        schedule.started(1000, TIMEOUT_SECONDS);
         assert!(!schedule.is_due(1009));
         assert!(schedule.is_due(1010));
     }
@@ -128,7 +138,7 @@ mod tests {
     #[test]
     fn requests_cannot_cause_more_than_a_trickle() {
         let mut schedule = Schedule::new(300);
-        schedule.started(0);
+        schedule.started(0, TIMEOUT_SECONDS);
         schedule.succeeded(0);
         let mut fetches = 0;
         for now in 1..=100 {
@@ -136,7 +146,7 @@ mod tests {
                 schedule.hurry(now);
                 if schedule.is_due(now) {
                     fetches += 1;
-                    schedule.started(now);
+                    schedule.started(now, TIMEOUT_SECONDS);
                     schedule.succeeded(now);
                 }
             }

@@ -11,8 +11,8 @@ use crate::config::Config;
 pub struct ForwardedHeader {
     /// Its name, in lower case.
     pub name: String,
-    /// The claim.
-    pub claim: String,
+    /// The claims that it may carry; the first that the token has counts.
+    pub claims: Vec<String>,
     /// How a list is written.
     pub lists: ListForm,
 }
@@ -34,14 +34,20 @@ pub type Header = (String, String);
 #[must_use]
 pub fn headers(config: &Config, claims: &Map<String, Value>) -> Vec<Header> {
     let claim_headers = config.forward.iter().filter_map(|header| {
-        let value = text(claims.get(&header.claim)?, header.lists)?;
-        Some((header.name.clone(), value))
+        let value = first_present(&header.claims, claims)?;
+        Some((header.name.clone(), text(value, header.lists)?))
     });
     let payload = config.forward_payload.iter().filter_map(|name| {
         let json = serde_json::to_vec(claims).ok()?;
         Some((name.clone(), URL_SAFE_NO_PAD.encode(json)))
     });
     claim_headers.chain(payload).collect()
+}
+
+/// The value of the first of `names` that is a claim other than null.
+fn first_present<'a>(names: &[String], claims: &'a Map<String, Value>) -> Option<&'a Value> {
+    let mut values = names.iter().filter_map(|name| claims.get(name));
+    values.find(|value| !value.is_null())
 }
 
 fn text(value: &Value, lists: ListForm) -> Option<String> {
@@ -161,6 +167,23 @@ mod tests {
             ),
         ] {
             assert_eq!(text(&value, lists).as_deref(), expected, "{value}");
+        }
+    }
+
+    /// Tokens of two kinds name a person in two claims, and the resource server wants one header.
+    #[test]
+    fn the_first_present_claim_is_forwarded() {
+        let names = ["user_id".to_owned(), "sub".to_owned()];
+        for (claims, expected) in [
+            (json!({"sub": "ada", "user_id": "7"}), Some("7")),
+            (json!({"sub": "7"}), Some("7")),
+            (json!({"sub": "7", "user_id": null}), Some("7")),
+            (json!({"sub": "7", "user_id": ""}), Some("")),
+            (json!({"iss": "x"}), None),
+        ] {
+            let object = claims.as_object().unwrap();
+            let value = first_present(&names, object).and_then(Value::as_str);
+            assert_eq!(value, expected, "{claims}");
         }
     }
 

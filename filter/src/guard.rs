@@ -1,5 +1,5 @@
-//! Decides about requests (design section 7). It holds all state of one VM and calls nobody: the time comes in
-//! with each call, and what must be fetched goes out as a value.
+//! Decides about requests (design section 7). It holds all state of one VM. The time comes in with each call, and what
+//! must be fetched goes out as a value; of the host it calls only the verification of signatures and the shared data.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,11 +7,12 @@ use std::rc::Rc;
 use crate::answers::{self, Answer, Denial};
 use crate::authorization::{self, Credentials};
 use crate::cache::{CachedToken, TokenCache};
+use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource, WhenStale};
-use crate::fetch::Schedule;
+use crate::feed::{Feed, FeedConfig, NoSharedData, SharedData};
+use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::forward::{self, Header, Stripped};
 use crate::keys::{KeySet, Skipped};
-use crate::revocations::{Applied, Revocations};
 use crate::rules::{self, Access};
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference, VerifiedToken};
@@ -47,7 +48,7 @@ pub enum Decision {
     Deny(Denial),
     /// It waits until this has been fetched.
     Wait {
-        /// Index of the issuer.
+        /// Index of the issuer. Of issuers with the same feed, the first stands for all where the feed is awaited.
         issuer: usize,
         /// What of the issuer.
         subject: Subject,
@@ -90,12 +91,14 @@ pub enum Subject {
 /// A fetch that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
-    /// Index of the issuer.
+    /// Index of the issuer. Of issuers with the same feed, the first stands for all.
     pub issuer: usize,
     /// What.
     pub subject: Subject,
     /// From where; the path includes the query.
     pub endpoint: Endpoint,
+    /// How long it may take, in seconds.
+    pub timeout: u64,
 }
 
 /// What happened since the counts were last taken.
@@ -111,6 +114,10 @@ pub struct Counts {
     pub cache_hits: u64,
     /// Tokens that it did not.
     pub cache_misses: u64,
+    /// Entries of revocation feeds that were dropped to make room.
+    pub revocations_folded: u64,
+    /// Entries of revocation feeds that were skipped because their kind is unknown.
+    pub revocations_skipped: u64,
     /// Refusals by name.
     pub denied: BTreeMap<&'static str, u64>,
 }
@@ -123,9 +130,15 @@ struct IssuerState {
     keys_fetched_at: Option<u64>,
     /// What was last remarked about keys that cannot be used.
     skipped_keys: Skipped,
-    revocations: Revocations,
-    /// `None` without a feed.
-    revocation_schedule: Option<Schedule>,
+    /// Index of the feed; `None` without one.
+    feed: Option<usize>,
+}
+
+/// A feed, and the first of its issuers.
+#[derive(Debug)]
+struct SharedFeed {
+    issuer: usize,
+    feed: Feed,
 }
 
 /// All state of one VM.
@@ -135,17 +148,67 @@ pub struct Guard {
     by_name: BTreeMap<String, usize>,
     stripped: Stripped,
     issuers: Vec<IssuerState>,
+    feeds: Vec<SharedFeed>,
+    time: Time,
+    folded: u64,
+    skipped: u64,
     cache: TokenCache,
     counts: Counts,
     no_headers: Rc<[Header]>,
     host: Box<dyn HostVerifier>,
+    shared_data: Box<dyn SharedData>,
+}
+
+/// The feeds of all issuers, one for each endpoint, and the index of each issuer's.
+fn feeds(config: &Config) -> (Vec<SharedFeed>, Vec<Option<usize>>) {
+    let mut configs: Vec<(usize, FeedConfig)> = Vec::new();
+    let mut of_issuers = Vec::new();
+    for (index, issuer) in config.issuers.iter().enumerate() {
+        let Some(source) = &issuer.revocations else {
+            of_issuers.push(None);
+            continue;
+        };
+        let known = configs
+            .iter_mut()
+            .position(|(_, feed)| feed.endpoint == source.endpoint);
+        of_issuers.push(Some(known.unwrap_or(configs.len())));
+        match known.and_then(|known| configs.get_mut(known)) {
+            Some((_, feed)) => {
+                feed.issuers.push(issuer.issuer.clone());
+                feed.poll_seconds = feed.poll_seconds.min(source.poll_seconds);
+                let staleness = source.max_staleness_seconds;
+                feed.max_staleness_seconds = feed.max_staleness_seconds.min(staleness);
+                feed.max_entries = feed.max_entries.max(source.max_entries);
+            }
+            None => configs.push((
+                index,
+                FeedConfig {
+                    endpoint: source.endpoint.clone(),
+                    issuers: vec![issuer.issuer.clone()],
+                    poll_seconds: source.poll_seconds,
+                    max_staleness_seconds: source.max_staleness_seconds,
+                    max_entries: source.max_entries,
+                    skew: config.clock_skew_seconds,
+                },
+            )),
+        }
+    }
+    let feeds = configs.into_iter().map(|(issuer, config)| SharedFeed {
+        issuer,
+        feed: Feed::new(config),
+    });
+    (feeds.collect(), of_issuers)
 }
 
 impl Guard {
     /// A guard that knows nothing yet but inline keys.
     #[must_use]
     pub fn new(mut config: Config) -> Self {
-        let issuers = config.issuers.iter_mut().map(IssuerState::new).collect();
+        let (feeds, of_issuers) = feeds(&config);
+        let issuers = config.issuers.iter_mut().zip(of_issuers);
+        let issuers = issuers
+            .map(|(config, feed)| IssuerState::new(config, feed))
+            .collect();
         let mut by_name = BTreeMap::new();
         for (index, issuer) in config.issuers.iter().enumerate() {
             by_name.insert(issuer.issuer.clone(), index);
@@ -154,10 +217,15 @@ impl Guard {
             by_name,
             stripped: Stripped::new(&config),
             issuers,
+            feeds,
+            time: Time::default(),
+            folded: 0,
+            skipped: 0,
             cache: TokenCache::new(config.token_cache_entries, config.token_cache_bytes),
             counts: Counts::default(),
             no_headers: Rc::new([]),
             host: Box::new(NoHostVerifier),
+            shared_data: Box::new(NoSharedData),
             config,
         }
     }
@@ -166,6 +234,80 @@ impl Guard {
     #[must_use]
     pub fn with_host(self, host: Box<dyn HostVerifier>) -> Self {
         Self { host, ..self }
+    }
+
+    /// With one poll of a feed for all VMs, where the host has shared data.
+    #[must_use]
+    pub fn with_shared_data(mut self, shared_data: Box<dyn SharedData>) -> Self {
+        self.feeds.iter_mut().for_each(|shared| shared.feed.share());
+        Self {
+            shared_data,
+            ..self
+        }
+    }
+
+    /// The time, at least once a second.
+    pub const fn set_time(&mut self, time: Time) {
+        self.time = time;
+    }
+
+    /// The wall clock stepped: revocations that were forgotten under the wrong time are read again.
+    pub fn doubt(&mut self) {
+        for shared in &mut self.feeds {
+            shared.feed.doubt(self.time.steady);
+        }
+    }
+
+    /// Forgets revocations that are over, a part of them at each call: once a second.
+    pub fn sweep(&mut self) {
+        for shared in &mut self.feeds {
+            shared.feed.sweep(self.time.wall);
+        }
+    }
+
+    /// Keeps the feeds in step with the gateway's other VMs. Returns the issuers whose feeds brought something.
+    pub fn keep_in_step(&mut self) -> Vec<usize> {
+        let mut news = Vec::new();
+        for shared in &mut self.feeds {
+            if shared.feed.keep_in_step(&*self.shared_data, self.time) {
+                news.push(shared.issuer);
+            }
+        }
+        news
+    }
+
+    /// Whether [`Guard::keep_in_step`] should be called twenty times a second.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.feeds.iter().any(|shared| shared.feed.follows())
+    }
+
+    /// Whether the issuer's feed is being read and its end is not reached yet.
+    #[must_use]
+    pub fn is_catching_up(&self, issuer: usize) -> bool {
+        let feed = self.feed(issuer);
+        feed.is_some_and(Feed::is_catching_up)
+    }
+
+    /// What the log should say about feeds, each with its issuer.
+    pub fn take_remarks(&mut self) -> Vec<(usize, String)> {
+        let mut remarks = Vec::new();
+        for shared in &mut self.feeds {
+            let issuer = shared.issuer;
+            let new = shared.feed.take_remarks().into_iter();
+            remarks.extend(new.map(|remark| (issuer, remark)));
+        }
+        remarks
+    }
+
+    fn feed(&self, issuer: usize) -> Option<&Feed> {
+        let index = self.issuers.get(issuer)?.feed?;
+        self.feeds.get(index).map(|shared| &shared.feed)
+    }
+
+    fn feed_mut(&mut self, issuer: usize) -> Option<&mut Feed> {
+        let index = self.issuers.get(issuer)?.feed?;
+        self.feeds.get_mut(index).map(|shared| &mut shared.feed)
     }
 
     /// The configuration.
@@ -237,7 +379,9 @@ impl Guard {
         };
         if let Some(hit) = self.cache.get(credentials) {
             match self.issuers.get(hit.issuer) {
-                Some(issuer) if issuer.still_good(hit, &self.config, tick) => {
+                Some(issuer)
+                    if issuer.still_good(hit, &self.config, &self.feeds, tick, self.time) =>
+                {
                     self.counts.cache_hits += 1;
                     let decision = match require(scopes, &hit.scopes) {
                         Ok(()) => {
@@ -271,16 +415,26 @@ impl Guard {
         else {
             return Denial::Token(Refusal::Issuer).into();
         };
+        let mut feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
         match state.check(
             parsed,
             config,
+            feed.as_deref_mut(),
             &*self.host,
-            self.config.clock_skew_seconds,
-            patience,
-            now,
+            Moment {
+                now: Time {
+                    wall: now,
+                    ..self.time
+                },
+                skew: self.config.clock_skew_seconds,
+                patience,
+            },
         ) {
             Err(Check::Wait(subject)) => Decision::Wait {
-                issuer: index,
+                issuer: match (subject, feed) {
+                    (Subject::Revocations, Some(feed)) => feed.issuer,
+                    _ => index,
+                },
                 subject,
             }
             .into(),
@@ -289,13 +443,13 @@ impl Guard {
                 token,
             },
             Ok(verified) => {
-                let not_revoked_up_to = state.revocations.position();
+                let not_revoked_at = feed.map_or(0, |feed| feed.feed.revocations().generation());
                 let cached = CachedToken {
                     issuer: index,
                     key: verified.key,
                     refused_from: verified.refused_from,
                     reference: verified.reference,
-                    not_revoked_up_to,
+                    not_revoked_at,
                     scopes: verify::scopes(&verified.claims),
                     headers: forward::headers(&self.config, &verified.claims).into(),
                 };
@@ -318,7 +472,7 @@ impl Guard {
         }
     }
 
-    /// The fetches that are due. Each counts as started.
+    /// The fetches that are due. Each counts as started. Times are those of the steady clock, here and below.
     pub fn due(&mut self, now: u64) -> Vec<Fetch> {
         let mut due = Vec::new();
         for (issuer, (state, config)) in self
@@ -331,28 +485,25 @@ impl Guard {
                 (&mut state.key_schedule, &config.keys)
                 && schedule.is_due(now)
             {
-                schedule.started(now);
+                schedule.started(now, TIMEOUT_SECONDS);
                 due.push(Fetch {
                     issuer,
                     subject: Subject::Keys,
                     endpoint: endpoint.clone(),
+                    timeout: TIMEOUT_SECONDS,
                 });
             }
-            if let (Some(schedule), Some(source)) =
-                (&mut state.revocation_schedule, &config.revocations)
-                && schedule.is_due(now)
-            {
-                schedule.started(now);
-                let since = state.revocations.position();
-                let path = &source.endpoint.path;
-                let separator = if path.contains('?') { '&' } else { '?' };
+        }
+        for shared in &mut self.feeds {
+            if let Some(request) = shared.feed.due(now) {
                 due.push(Fetch {
-                    issuer,
+                    issuer: shared.issuer,
                     subject: Subject::Revocations,
                     endpoint: Endpoint {
-                        path: format!("{path}{separator}since={since}"),
-                        ..source.endpoint.clone()
+                        path: request.path,
+                        ..shared.feed.endpoint().clone()
                     },
+                    timeout: request.timeout,
                 });
             }
         }
@@ -378,7 +529,16 @@ impl Guard {
         };
         let outcome = match subject {
             Subject::Keys => state.replace_keys(body, config, now),
-            Subject::Revocations => state.apply_revocations(body, now),
+            Subject::Revocations => {
+                let time = Time {
+                    steady: now,
+                    ..self.time
+                };
+                let feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
+                let answered =
+                    feed.map(|shared| shared.feed.answered(body, &*self.shared_data, time));
+                answered.unwrap_or(Ok(())).map(|()| Vec::new())
+            }
         };
         if outcome.is_err() {
             self.failed(issuer, subject, now);
@@ -388,13 +548,17 @@ impl Guard {
 
     /// A fetch failed.
     pub fn failed(&mut self, issuer: usize, subject: Subject, now: u64) {
-        if let Some(state) = self.issuers.get_mut(issuer) {
-            let schedule = match subject {
-                Subject::Keys => &mut state.key_schedule,
-                Subject::Revocations => &mut state.revocation_schedule,
-            };
-            if let Some(schedule) = schedule {
-                schedule.failed(now);
+        match subject {
+            Subject::Keys => {
+                let state = self.issuers.get_mut(issuer);
+                if let Some(schedule) = state.and_then(|state| state.key_schedule.as_mut()) {
+                    schedule.failed(now);
+                }
+            }
+            Subject::Revocations => {
+                if let Some(feed) = self.feed_mut(issuer) {
+                    feed.failed(now);
+                }
             }
         }
     }
@@ -409,6 +573,11 @@ impl Guard {
 
     /// What happened since the last call.
     pub fn take_counts(&mut self) -> Counts {
+        let feeds = || self.feeds.iter().map(|shared| &shared.feed);
+        let folded = feeds().map(|feed| feed.revocations().folded()).sum();
+        let skipped = feeds().map(Feed::skipped).sum();
+        self.counts.revocations_folded = folded - std::mem::replace(&mut self.folded, folded);
+        self.counts.revocations_skipped = skipped - std::mem::replace(&mut self.skipped, skipped);
         std::mem::take(&mut self.counts)
     }
 
@@ -426,11 +595,8 @@ impl Guard {
     /// Seconds since the oldest revocations were known; `None` while some issuer's never were, or there are none.
     #[must_use]
     pub fn revocations_age(&self, now: u64) -> Option<u64> {
-        let fed = self
-            .issuers
-            .iter()
-            .filter(|state| state.revocation_schedule.is_some());
-        oldest(fed.map(|state| state.revocations.synchronized_at()), now)
+        let feeds = self.feeds.iter();
+        oldest(feeds.map(|shared| shared.feed.completed_at()), now)
     }
 
     /// Issuers whose keys were never known.
@@ -443,8 +609,9 @@ impl Guard {
     /// Issuers with a feed whose revocations were never known.
     #[must_use]
     pub fn issuers_without_revocations(&self) -> usize {
-        let without = self.issuers.iter().filter(|state| {
-            state.revocation_schedule.is_some() && state.revocations.synchronized_at().is_none()
+        let without = (0..self.issuers.len()).filter(|issuer| {
+            let feed = self.feed(*issuer);
+            feed.is_some_and(|feed| feed.completed_at().is_none())
         });
         without.count()
     }
@@ -458,10 +625,17 @@ impl Guard {
     /// Entries of all revocation lists.
     #[must_use]
     pub fn revocation_entries(&self) -> usize {
-        self.issuers
-            .iter()
-            .map(|state| state.revocations.len())
-            .sum()
+        let feeds = self.feeds.iter();
+        feeds.map(|shared| shared.feed.revocations().len()).sum()
+    }
+
+    /// Feeds whose table is full, so that tokens are refused for their age.
+    #[must_use]
+    pub fn folding_feeds(&self) -> usize {
+        let feeds = self.feeds.iter();
+        feeds
+            .filter(|shared| shared.feed.revocations().folded_until().is_some())
+            .count()
     }
 }
 
@@ -473,6 +647,15 @@ fn oldest(times: impl Iterator<Item = Option<u64>>, now: u64) -> Option<u64> {
         .map(|time| now.saturating_sub(time))
 }
 
+/// When a token is looked at.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    now: Time,
+    /// Clock skew, in seconds.
+    skew: u64,
+    patience: Patience,
+}
+
 enum Check {
     Wait(Subject),
     /// With the token, if it is verified.
@@ -481,7 +664,7 @@ enum Check {
 
 impl IssuerState {
     /// Takes inline keys out of the configuration.
-    fn new(config: &mut IssuerConfig) -> Self {
+    fn new(config: &mut IssuerConfig, feed: Option<usize>) -> Self {
         let (keys, key_schedule) = match &mut config.keys {
             KeySource::Inline(keys) => (std::mem::take(keys), None),
             KeySource::Fetched {
@@ -493,69 +676,65 @@ impl IssuerState {
             key_schedule,
             keys_fetched_at: None,
             skipped_keys: Skipped::default(),
-            revocations: Revocations::default(),
-            revocation_schedule: config
-                .revocations
-                .as_ref()
-                .map(|source| Schedule::new(source.poll_seconds)),
+            feed,
         }
     }
 
-    /// Whether a token that was verified once would be accepted again.
-    fn still_good(&self, hit: &mut CachedToken, config: &Config, now: u64) -> bool {
+    /// Whether a token that was verified once would be accepted again. `tick` in seconds since 1970.
+    fn still_good(
+        &self,
+        hit: &mut CachedToken,
+        config: &Config,
+        feeds: &[SharedFeed],
+        tick: u64,
+        time: Time,
+    ) -> bool {
         let Some(issuer) = config.issuers.get(hit.issuer) else {
             return false;
         };
-        if now >= hit.refused_from
-            || !self.keys.trusts(&hit.key)
-            || !self.revocations_usable(issuer, now)
-        {
+        if tick >= hit.refused_from || !self.keys.trusts(&hit.key) {
             return false;
         }
-        if hit.not_revoked_up_to == self.revocations.position() {
-            return true;
-        }
-        hit.not_revoked_up_to = self.revocations.position();
-        !self.revocations.names(&hit.reference)
-    }
-
-    fn revocations_usable(&self, config: &IssuerConfig, now: u64) -> bool {
-        let Some(source) = &config.revocations else {
+        let Some(shared) = self.feed.and_then(|feed| feeds.get(feed)) else {
             return true;
         };
-        match (source.when_stale, self.revocations.synchronized_at()) {
-            (WhenStale::Allow, _) => true,
-            (WhenStale::Deny, None) => false,
-            (WhenStale::Deny, Some(at)) => now <= at.saturating_add(source.max_staleness_seconds),
+        if !is_usable(&shared.feed, issuer, time.steady) {
+            return false;
         }
+        let revocations = shared.feed.revocations();
+        if hit.not_revoked_at == revocations.generation() {
+            return true;
+        }
+        let since = std::mem::replace(&mut hit.not_revoked_at, revocations.generation());
+        let refusal = revocations.refusal(&hit.reference, &issuer.issuer, since);
+        refusal.is_none()
     }
 
     fn check(
         &mut self,
         parsed: ParsedToken<'_>,
         config: &IssuerConfig,
+        feed: Option<&mut SharedFeed>,
         host: &dyn HostVerifier,
-        skew: u64,
-        patience: Patience,
-        now: u64,
+        Moment {
+            now,
+            skew,
+            patience,
+        }: Moment,
     ) -> Result<VerifiedToken, Check> {
-        let wait_or =
-            |schedule: &mut Option<Schedule>, subject, denial, token| match (schedule, patience) {
-                (Some(schedule), Patience::Left) => {
-                    schedule.hurry(now);
-                    Check::Wait(subject)
-                }
-                _ => Check::Deny(denial, token),
-            };
+        let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match (schedule, patience)
+        {
+            (Some(schedule), Patience::Left) => {
+                schedule.hurry(now.steady);
+                Check::Wait(Subject::Keys)
+            }
+            _ => Check::Deny(denial, None),
+        };
         if self.keys.is_empty() {
-            return Err(wait_or(
-                &mut self.key_schedule,
-                Subject::Keys,
-                Denial::KeysUnavailable,
-                None,
-            ));
+            let denial = Denial::KeysUnavailable;
+            return Err(wait_for_keys_or(&mut self.key_schedule, denial));
         }
-        let verified = match parsed.verify(&self.keys, config, host, now, skew) {
+        let verified = match parsed.verify(&self.keys, config, host, now.wall, skew) {
             Ok(verified) => verified,
             Err(Refusal::KeyUnknown) => {
                 // Without an answer from the issuer, nobody can say that the key is not there.
@@ -565,28 +744,29 @@ impl IssuerState {
                 } else {
                     Denial::Token(Refusal::KeyUnknown)
                 };
-                return Err(wait_or(&mut self.key_schedule, Subject::Keys, denial, None));
+                return Err(wait_for_keys_or(&mut self.key_schedule, denial));
             }
             Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
         };
-        if !self.revocations_usable(config, now) {
+        let Some(SharedFeed { feed, .. }) = feed else {
+            return Ok(verified);
+        };
+        if !is_usable(feed, config, now.steady) {
+            if patience == Patience::Left {
+                feed.hurry(now.steady);
+                return Err(Check::Wait(Subject::Revocations));
+            }
             let denial = Denial::RevocationsUnavailable;
-            return Err(wait_or(
-                &mut self.revocation_schedule,
-                Subject::Revocations,
-                denial,
-                Some(verified.reference),
-            ));
-        }
-        if self.is_revoked(&verified.reference) {
-            let denial = Denial::Token(Refusal::Revoked);
             return Err(Check::Deny(denial, Some(verified.reference)));
         }
-        Ok(verified)
-    }
-
-    fn is_revoked(&self, token: &TokenReference) -> bool {
-        self.revocations.names(token)
+        let revocations = feed.revocations();
+        match revocations.refusal(&verified.reference, &config.issuer, 0) {
+            Some(refusal) => {
+                let denial = Denial::Token(refusal);
+                Err(Check::Deny(denial, Some(verified.reference)))
+            }
+            None => Ok(verified),
+        }
     }
 
     fn replace_keys(
@@ -616,17 +796,13 @@ impl IssuerState {
         self.skipped_keys = skipped;
         Ok(vec![remark])
     }
+}
 
-    fn apply_revocations(&mut self, body: &[u8], now: u64) -> Result<Vec<String>, String> {
-        let applied = self.revocations.apply(body, now)?;
-        if let Some(schedule) = &mut self.revocation_schedule {
-            match applied {
-                Applied::Complete => schedule.succeeded(now),
-                Applied::More => schedule.continues(now),
-            }
-        }
-        Ok(Vec::new())
-    }
+/// Whether the feed says enough to decide about tokens of this issuer.
+fn is_usable(feed: &Feed, issuer: &IssuerConfig, now: u64) -> bool {
+    issuer.revocations.as_ref().is_none_or(|source| {
+        source.when_stale == WhenStale::Allow || feed.is_fresh(source.max_staleness_seconds, now)
+    })
 }
 
 fn require(needed: &[String], scopes: &[String]) -> Result<(), Denial> {

@@ -20,7 +20,9 @@ pub mod access_log;
 pub mod answers;
 pub mod authorization;
 pub mod cache;
+pub mod clock;
 pub mod config;
+pub mod feed;
 pub mod fetch;
 #[cfg(test)]
 mod fixtures;

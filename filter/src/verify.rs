@@ -50,11 +50,14 @@ pub enum Refusal {
     Claims,
     /// Revoked.
     Revoked,
+    /// Whether it is revoked is not known any more: it was issued so long ago, and so many revocations are live, that
+    /// entries were folded.
+    Folded,
 }
 
 impl Refusal {
     /// Every refusal, for metrics and tests.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Malformed,
         Self::TooLong,
         Self::Critical,
@@ -71,6 +74,7 @@ impl Refusal {
         Self::NotYetValid,
         Self::Claims,
         Self::Revoked,
+        Self::Folded,
     ];
 
     /// The name in metrics and logs.
@@ -93,6 +97,7 @@ impl Refusal {
             Self::NotYetValid => "not_yet_valid",
             Self::Claims => "claims",
             Self::Revoked => "revoked",
+            Self::Folded => "folded",
         }
     }
 
@@ -116,6 +121,9 @@ impl Refusal {
             Self::NotYetValid => "The access token is not valid yet",
             Self::Claims => "The access token lacks a claim",
             Self::Revoked => "The access token has been revoked",
+            Self::Folded => {
+                "The access token was issued too long ago while very many revocations are live: get a new one"
+            }
         }
     }
 }
@@ -158,8 +166,14 @@ pub struct TokenReference {
     pub client_id: String,
     /// `sub`.
     pub sub: String,
+    /// `user_id`, if it is a string.
+    pub user_id: Option<String>,
+    /// `user_site`, if it is a string.
+    pub user_site: Option<String>,
     /// `iat`.
     pub iat: u64,
+    /// `exp`.
+    pub exp: u64,
 }
 
 impl<'a> ParsedToken<'a> {
@@ -234,7 +248,7 @@ impl<'a> ParsedToken<'a> {
             return Err(Refusal::KeyAlgorithm);
         }
         let times = Times::read(&self.claims)?;
-        let reference = TokenReference::read(&self.claims, times.iat)?;
+        let reference = TokenReference::read(&self.claims, &times)?;
         if !has_audience(&self.claims, &config.audiences) {
             return Err(Refusal::Audience);
         }
@@ -292,7 +306,7 @@ impl Times {
 
 impl TokenReference {
     /// RFC 9068 §2.2: these claims are required.
-    fn read(claims: &Map<String, Value>, iat: u64) -> Result<Self, Refusal> {
+    fn read(claims: &Map<String, Value>, times: &Times) -> Result<Self, Refusal> {
         let text = |name: &str| match claims.get(name) {
             Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
             _ => Err(Refusal::Claims),
@@ -301,12 +315,16 @@ impl TokenReference {
             .contains_key("grant_id")
             .then(|| text("grant_id"))
             .transpose()?;
+        let optional = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
         Ok(Self {
             jti: text("jti")?,
             grant_id,
             client_id: text("client_id")?,
             sub: text("sub")?,
-            iat,
+            user_id: optional("user_id"),
+            user_site: optional("user_site"),
+            iat: times.iat,
+            exp: times.exp,
         })
     }
 }

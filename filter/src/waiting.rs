@@ -3,8 +3,8 @@
 //! | state | how a request enters it | how it leaves it |
 //! |---|---|---|
 //! | held | the guard wants a fetch first: [`hold`](Waiting::hold). With [`MAX_WAITING`] requests held or released, it is refused instead | released or gone |
-//! | released | its fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or it was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)) | resumed or gone |
-//! | resumed | its turn came, earliest arrival first: [`next`](Waiting::next) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
+//! | released | its fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or it was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)), or longer while pages of its feed arrive ([`extend`](Waiting::extend)) | resumed or gone |
+//! | resumed | its turn came, earliest arrival first: [`next_turn`](Waiting::next_turn) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
 //! | gone | the client reset it, or its stream ended, in whatever state: [`forget`](Waiting::forget) | never |
 //!
 //! Releasing answers nobody. Envoy ends the stream of a request inside the call that answers it, so each answer of one
@@ -26,6 +26,9 @@ pub const BATCH: usize = 32;
 /// How long a request is held at most, in seconds.
 pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 
+/// How long a request is held at most while page after page of a feed arrives, in seconds.
+pub const MAX_EXTENDED_SECONDS: u64 = 30;
+
 /// What a request waits for: the index of an issuer, and what is fetched of it.
 pub type Source = (usize, Subject);
 
@@ -36,8 +39,10 @@ type Ticket = u64;
 struct Place<R> {
     ticket: Ticket,
     source: Source,
-    /// When it arrived, in seconds since 1970.
+    /// When it arrived, in seconds of the steady clock.
     since: u64,
+    /// When it is released at the latest.
+    until: u64,
     /// Whether the fetch that ends next started after the request came: only then has it the last word.
     fetch_started: bool,
     /// `None` while it is held.
@@ -56,6 +61,7 @@ pub struct Turn<R> {
     pub request: R,
     ticket: Ticket,
     since: u64,
+    until: u64,
     source: Source,
     fetch_started: bool,
 }
@@ -105,7 +111,7 @@ impl<R> Waiting<R> {
         !self.released.is_empty()
     }
 
-    /// Holds a new request until a fetch from `source` has ended. `now` in seconds since 1970. Ask
+    /// Holds a new request until a fetch from `source` has ended. `now` in seconds of the steady clock. Ask
     /// [`is_full`](Self::is_full) before.
     pub fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
         self.arrived += 1;
@@ -113,6 +119,7 @@ impl<R> Waiting<R> {
             ticket: self.arrived,
             source,
             since: now,
+            until: now + MAX_SECONDS,
             fetch_started: false,
             released: None,
             request,
@@ -126,6 +133,7 @@ impl<R> Waiting<R> {
             ticket: turn.ticket,
             source,
             since: turn.since,
+            until: turn.until,
             // A fetch from elsewhere says nothing about this source.
             fetch_started: turn.fetch_started && turn.source == source,
             released: None,
@@ -158,10 +166,19 @@ impl<R> Waiting<R> {
         self.release(|place| (place.source == source).then_some(Patience::Over));
     }
 
-    /// Releases the requests that were held long enough. A clock that was set, in either direction, ends the wait too:
-    /// nobody knows how long it was.
+    /// A page of a feed has come, and more follow: requests that wait for the feed wait for the next page as long as for
+    /// the first one.
+    pub fn extend(&mut self, source: Source, now: u64) {
+        for place in self.places.values_mut() {
+            if place.source == source {
+                place.until = (now + MAX_SECONDS).min(place.since + MAX_EXTENDED_SECONDS);
+            }
+        }
+    }
+
+    /// Releases the requests that were held long enough.
     pub fn expire(&mut self, now: u64) {
-        self.release(|place| (now.abs_diff(place.since) >= MAX_SECONDS).then_some(Patience::Over));
+        self.release(|place| (now >= place.until).then_some(Patience::Over));
     }
 
     fn release(&mut self, patience: impl Fn(&Place<R>) -> Option<Patience>) {
@@ -178,7 +195,7 @@ impl<R> Waiting<R> {
     }
 
     /// The released request that arrived first, which waits no longer.
-    pub fn next(&mut self) -> Option<Turn<R>> {
+    pub fn next_turn(&mut self) -> Option<Turn<R>> {
         loop {
             let (_, context) = self.released.pop_first()?;
             let Some(place) = self.places.remove(&context) else {
@@ -190,6 +207,7 @@ impl<R> Waiting<R> {
                 request: place.request,
                 ticket: place.ticket,
                 since: place.since,
+                until: place.until,
                 source: place.source,
                 fetch_started: place.fetch_started,
             });
@@ -224,7 +242,7 @@ mod tests {
 
     /// The contexts whose turn has come, in order.
     fn turns(waiting: &mut Waiting<()>) -> Vec<(u32, Patience)> {
-        std::iter::from_fn(|| waiting.next())
+        std::iter::from_fn(|| waiting.next_turn())
             .map(|turn| (turn.context, turn.patience))
             .collect()
     }
@@ -258,8 +276,8 @@ mod tests {
         waiting.fetch_started(KEYS);
         waiting.hold(2, KEYS, NOW, ());
         waiting.fetch_ended(KEYS);
-        assert_eq!(waiting.next().unwrap().patience, Patience::Over);
-        let late = waiting.next().unwrap();
+        assert_eq!(waiting.next_turn().unwrap().patience, Patience::Over);
+        let late = waiting.next_turn().unwrap();
         assert_eq!(late.patience, Patience::Left);
         waiting.hold_again(late, KEYS);
         waiting.fetch_started(KEYS);
@@ -273,7 +291,7 @@ mod tests {
         let mut waiting = waiting([1, 2]);
         waiting.fetch_ended(KEYS);
         waiting.fetch_started(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         assert_eq!(turn.patience, Patience::Left);
         waiting.hold_again(turn, KEYS);
         waiting.fetch_ended(KEYS);
@@ -286,7 +304,7 @@ mod tests {
         let mut waiting = waiting([1]);
         waiting.fetch_started(KEYS);
         waiting.fetch_ended(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         waiting.hold_again(turn, FEED);
         waiting.fetch_ended(FEED);
         assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
@@ -296,7 +314,7 @@ mod tests {
     fn nobody_waits_longer_than_allowed_however_often() {
         let mut waiting = waiting([1]);
         waiting.fetch_ended(KEYS);
-        let turn = waiting.next().unwrap();
+        let turn = waiting.next_turn().unwrap();
         waiting.hold_again(turn, KEYS);
         waiting.expire(NOW + MAX_SECONDS - 1);
         assert!(!waiting.has_released());
@@ -305,12 +323,20 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_holds_nobody() {
-        for now in [NOW - 3600, NOW + 3600] {
-            let mut waiting = waiting([1]);
+    fn pages_of_a_feed_extend_the_wait_but_not_for_good() {
+        let mut waiting = waiting([1]);
+        waiting.hold(2, FEED, NOW, ());
+        for page in 1..=7 {
+            let now = NOW + page * (MAX_SECONDS - 1);
+            waiting.extend(FEED, now);
             waiting.expire(now);
-            assert_eq!(turns(&mut waiting), [(1, Patience::Over)], "{now}");
+            let others = (page == 2).then_some((1, Patience::Over));
+            assert_eq!(turns(&mut waiting), Vec::from_iter(others));
         }
+        waiting.expire(NOW + MAX_EXTENDED_SECONDS - 1);
+        assert!(!waiting.has_released());
+        waiting.expire(NOW + MAX_EXTENDED_SECONDS);
+        assert_eq!(turns(&mut waiting), [(2, Patience::Over)]);
     }
 
     #[test]
@@ -332,7 +358,7 @@ mod tests {
         assert!(waiting.is_full());
         waiting.fetch_failed(KEYS);
         assert!(waiting.is_full(), "released requests take memory too");
-        drop(waiting.next());
+        assert!(waiting.next_turn().is_some());
         assert!(!waiting.is_full());
     }
 
@@ -354,7 +380,7 @@ mod tests {
                     2 => waiting.fetch_started(source),
                     3 => waiting.fetch_ended(source),
                     4 => {
-                        if let Some(turn) = waiting.next() {
+                        if let Some(turn) = waiting.next_turn() {
                             prop_assert!(present.contains(&turn.context));
                             if turn.patience == Patience::Left {
                                 waiting.hold_again(turn, source);

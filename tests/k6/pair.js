@@ -193,6 +193,13 @@ function signIn(person, of, parameters) {
   if (page.status === 200 && page.html('button[name=account]').size() > 0) {
     page = selectAccount(page)
   }
+  if (page.status === 200 && page.html('form[action="/auth/continue"]').size() > 0) {
+    // The session began with another application: the person confirms this one.
+    page = page.submitForm({
+      formSelector: 'form',
+      params: { redirects: 0, tags: { name: 'continue' } },
+    })
+  }
   return codeIn(page, 'authorize')
 }
 

@@ -7,22 +7,23 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::artifacts::Artifacts;
+use crate::pair::Setup;
 use crate::ports::Ports;
 use crate::process::Process;
 
-/// Starts Envoy with `envoy/envoy.yaml`, moved to `ports`, in `directory`; before two token services with `replica`.
-pub(crate) fn start(
-    artifacts: &Artifacts,
-    ports: Ports,
-    replica: bool,
-    directory: &Path,
-) -> Result<Process> {
+/// Starts Envoy with `envoy/envoy.yaml`, moved to the ports of `setup`, in `directory`. Each text in its changes of
+/// the gateway must be in the file, and gives way to the one beside it.
+pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> Result<Process> {
+    let ports = Ports {
+        internal: setup.feed.unwrap_or(setup.ports.internal),
+        ..setup.ports
+    };
     let source = artifacts.repository.join("envoy/envoy.yaml");
     let template =
         fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let config = directory.join("envoy.yaml");
     let mut text = render(&template, artifacts, ports)?;
-    if replica {
+    if setup.replica {
         text = with_replica(&text, "PUBLIC_PORT", ports.public, ports.public_replica)?;
         text = with_replica(
             &text,
@@ -31,13 +32,19 @@ pub(crate) fn start(
             ports.internal_replica,
         )?;
     }
+    for (from, to) in &setup.gateway {
+        if !text.contains(from) {
+            bail!("envoy.yaml does not contain {from}");
+        }
+        text = text.replace(from, to);
+    }
     fs::write(&config, text)?;
 
     let mut command = Command::new(&artifacts.envoy);
     command
         .arg("--config-path")
         .arg(&config)
-        .args(["--concurrency", "1"])
+        .args(["--concurrency", &setup.workers.to_string()])
         .args(["--log-level", "warning"])
         .args(["--component-log-level", "wasm:info"])
         // The access log is read while Envoy runs.

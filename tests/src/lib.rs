@@ -5,6 +5,7 @@
 mod artifacts;
 mod chromedriver;
 mod envoy;
+pub mod flood;
 mod pair;
 mod ports;
 mod postgres;

@@ -28,6 +28,12 @@ pub struct Setup {
     pub replica: bool,
     /// A module that takes the place of the filter.
     pub filter: Option<PathBuf>,
+    /// Texts of `envoy.yaml`, and what takes their place.
+    pub gateway: Vec<(String, String)>,
+    /// Where the gateway finds the revocation feed; `None` for the token service's internal listener.
+    pub feed: Option<u16>,
+    /// Worker threads of Envoy.
+    pub workers: u16,
     /// The directory in which the token service runs: relative paths of the configuration start here.
     pub directory: PathBuf,
 }
@@ -60,7 +66,7 @@ impl Pair {
         }
         // Kept until both run, so that the message about a failed start can name the logs.
         logs.disable_cleanup(true);
-        let envoy = envoy::start(&artifacts, setup.ports, setup.replica, logs.path())?;
+        let envoy = envoy::start(&artifacts, &setup, logs.path())?;
         let mut pair = Self {
             setup,
             artifacts,
@@ -219,8 +225,7 @@ impl Pair {
         self.envoy = None;
         self.envoy = Some(envoy::start(
             &self.artifacts,
-            self.setup.ports,
-            self.setup.replica,
+            &self.setup,
             self.logs.path(),
         )?);
         self.wait_for_guard()

@@ -52,7 +52,7 @@ fn spec_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
         reply.json(),
         json!({
             "path": "/api/projects",
-            "x-auth-subject": "grace@example.com",
+            "x-auth-subject": "1879048402",
             "x-client-id": "user-bound-demo",
             "x-scope": "projects",
             "x-user-hat": "ghopper",
@@ -90,11 +90,13 @@ fn rfc6750_s3_refusals_say_why() {
 #[test]
 fn rfc6750_s3_1_a_token_without_the_scope_is_forbidden() {
     let bearer = format!("Bearer {}", token());
-    let url = format!("{}/api/documents/1", api());
-    let reply = get(&url, &[("authorization", &bearer)]);
-    reply.assert_error(403, "insufficient_scope");
-    let challenge = reply.header("www-authenticate").unwrap();
-    assert!(challenge.contains("scope=\"documents\""), "{challenge}");
+    // The collection too, and not only what is in it.
+    for path in ["/api/documents/1", "/api/documents/", "/api/documents"] {
+        let reply = get(&format!("{}{path}", api()), &[("authorization", &bearer)]);
+        reply.assert_error(403, "insufficient_scope");
+        let challenge = reply.header("www-authenticate").unwrap();
+        assert!(challenge.contains("scope=\"documents\""), "{challenge}");
+    }
 }
 
 /// Checklist rows 45, 46.

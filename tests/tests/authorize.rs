@@ -111,14 +111,173 @@ fn spec_s4_1_several_accounts_are_chosen_from() {
     }
 }
 
-/// D-7.
+/// The address of the link with this text.
+fn link(page: &crate::support::Reply, text: &str) -> String {
+    let html = scraper::Html::parse_document(&page.body);
+    let links = scraper::Selector::parse("a").unwrap();
+    let mut found = html
+        .select(&links)
+        .filter(|link| link.text().collect::<String>() == text);
+    let link = found
+        .next()
+        .unwrap_or_else(|| panic!("no link {text:?} in {}", page.body));
+    link.attr("href").unwrap().to_owned()
+}
+
+/// D-7: the person learns it first, and may sign in as somebody else; the client learns it when the person goes back.
 #[test]
-fn spec_s1_a_user_without_account_is_told_at_the_client() {
+fn spec_s1_a_user_without_account_is_told_and_then_the_client() {
     let browser = Browser::new(&lobby());
     let page = browser.authorize(&web_request());
-    let done = browser.sign_in(&page, "mary@example.com", "demo-password-of-mary");
-    let answer = answer(&done, WEB.redirect_uri);
+    let page = browser.sign_in(&page, "mary@example.com", "demo-password-of-mary");
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("mary@example.com") && page.body.contains("Package Builder"));
+    let back = link(&page, "Return to Package Builder");
+    assert!(
+        back.starts_with(WEB.redirect_uri) && back.contains("error=access_denied"),
+        "{back}"
+    );
+    // The session is no trap: somebody else gets a form at once.
+    let again = browser.authorize(&web_request());
+    let form = browser.open(&link(&again, "Sign in as somebody else"));
+    let done = ada(&browser, &form);
+    assert!(parameter(&answer(&done, WEB.redirect_uri), "code").is_some());
+    // Nobody can be asked.
+    let silent = Browser::new(&lobby());
+    let page = silent.authorize(&web_request());
+    silent.sign_in(&page, "mary@example.com", "demo-password-of-mary");
+    let mut request = web_request();
+    request.push(("prompt", "none"));
+    let answer = answer(&silent.authorize(&request), WEB.redirect_uri);
     assert_eq!(parameter(&answer, "error"), Some("access_denied"));
+}
+
+/// D-34, RFC 8252 §8.6: any app on a device can claim a loopback address, so a live session alone gives no code.
+#[test]
+fn rfc8252_s8_6_a_public_native_client_is_confirmed_once_per_session() {
+    let browser = Browser::new(&lobby());
+    let request = installed_request(CHALLENGE);
+    let page = browser.authorize(&web_request());
+    ada(&browser, &page);
+    let page = browser.authorize(&request);
+    assert_eq!(page.status, 200, "{:?}", page.header("location"));
+    assert!(
+        page.body
+            .contains("Continue as ada@example.com to Field Notes?"),
+        "{}",
+        page.body
+    );
+    let mut silent = request.clone();
+    silent.push(("prompt", "none"));
+    let refused = answer(&browser.authorize(&silent), INSTALLED.redirect_uri);
+    assert_eq!(parameter(&refused, "error"), Some("interaction_required"));
+    // Only the person's own click counts.
+    let mut forged = Form::of(&page);
+    forged.hidden.retain(|(name, _)| name != "csrf");
+    assert_eq!(browser.submit(&forged, &[]).status, 403);
+    assert_eq!(browser.authorize(&request).status, 200);
+    let confirmed = answer(
+        &browser.submit(&Form::of(&page), &[]),
+        INSTALLED.redirect_uri,
+    );
+    assert!(parameter(&confirmed, "code").is_some());
+    let again = answer(&browser.authorize(&request), INSTALLED.redirect_uri);
+    assert!(
+        parameter(&again, "code").is_some(),
+        "asked once per session"
+    );
+    let refused = answer(&browser.authorize(&silent), INSTALLED.redirect_uri);
+    assert_eq!(parameter(&refused, "error"), Some("interaction_required"));
+    // The next session asks anew; signing in for the client is an answer too.
+    let mut login = web_request();
+    login.push(("prompt", "login"));
+    ada(&browser, &browser.authorize(&login));
+    assert_eq!(browser.authorize(&request).status, 200);
+    let other = Browser::new(&lobby());
+    let signed_in = ada(&other, &other.authorize(&request));
+    assert!(parameter(&answer(&signed_in, INSTALLED.redirect_uri), "code").is_some());
+    let again = answer(&other.authorize(&request), INSTALLED.redirect_uri);
+    assert!(parameter(&again, "code").is_some());
+    // An https address belongs to one web server: nothing to confirm.
+    let mut spa = request.clone();
+    spa.retain(|(name, _)| *name != "redirect_uri");
+    spa.push(("redirect_uri", "https://spa.example.com/callback"));
+    let direct = answer(&browser.authorize(&spa), "https://spa.example.com/callback");
+    assert!(parameter(&direct, "code").is_some());
+}
+
+/// Refused before the person types a password for nothing.
+#[test]
+fn a_request_that_is_too_large_to_carry_on_is_refused_at_once() {
+    let browser = Browser::new(&lobby());
+    let with_state = |length: usize| {
+        let state = "s".repeat(length);
+        let mut request = web_request();
+        request.push(("state", &state));
+        let page = browser.authorize(&request);
+        (page.status, page)
+    };
+    let (status, page) = with_state(11_000);
+    assert_eq!(status, 200);
+    let answered = answer(&ada(&browser, &page), WEB.redirect_uri);
+    assert_eq!(parameter(&answered, "state").map(str::len), Some(11_000));
+    let (status, page) = with_state(14_000);
+    assert_eq!(status, 400);
+    assert!(page.body.contains("Send a shorter state"), "{}", page.body);
+}
+
+/// Error pages speak the person's language, and say what to quote and where to go.
+#[test]
+fn error_pages_can_be_quoted_and_lead_back() {
+    let url = |query: &str| format!("{}/auth/authorize?{query}", lobby());
+    let german = [("accept-language", "de-AT, en;q=0.5")];
+    let page = get(&url("response_type=code&client_id=nobody%22%3E"), &german);
+    assert_eq!(page.status, 400);
+    assert!(page.body.contains("<html lang=\"de\">"));
+    for text in [
+        "Anmeldung abgebrochen",
+        "nicht bekannt",
+        "nobody?",
+        "href=\"/auth/\"",
+        "Gatepass",
+    ] {
+        assert!(page.body.contains(text), "{text} in {}", page.body);
+    }
+    let id = page.header("x-request-id").unwrap();
+    assert!(page.body.contains(id), "{id}");
+    // A form that failed leads back to the application that it is for.
+    let browser = Browser::new(&lobby());
+    let mut form = Form::of(&browser.authorize(&web_request()));
+    form.hidden.retain(|(name, _)| name != "csrf");
+    let refused = browser.submit(&form, &[("username", "ada@example.com")]);
+    assert_eq!(refused.status, 403);
+    let back = link(&refused, "Return to Package Builder");
+    assert!(back.starts_with(WEB.redirect_uri), "{back}");
+}
+
+/// Two issuers on one host have sessions of their own: browsers send cookies to every port.
+#[test]
+fn lobby_and_early_access_do_not_share_sessions() {
+    let browser = Browser::new(&lobby());
+    ada(&browser, &browser.authorize(&web_request()));
+    let early = crate::support::lobby_ea();
+    let request = format!("{early}/auth/authorize?{}", form_body(&web_request()));
+    let page = browser.open(&request);
+    assert_eq!(page.status, 200);
+    let form = Form::of(&page);
+    let there = Form {
+        action: format!("{early}{}", form.action),
+        ..form
+    };
+    let credentials = [
+        ("username", "ada@example.com"),
+        ("password", "demo-password-of-ada"),
+    ];
+    assert_eq!(browser.submit_to(&there, &credentials).status, 303);
+    for home in [lobby(), early] {
+        let home = browser.open(&format!("{home}/auth/"));
+        assert!(home.body.contains("ada@example.com"), "{}", home.body);
+    }
 }
 
 #[test]
@@ -439,7 +598,8 @@ fn rfc9700_s4_7_sessions_are_renewed_at_sign_in_and_end_at_sign_out() {
     ];
     let session = |reply: &crate::support::Reply| {
         let cookie = reply.header("set-cookie").unwrap().to_owned();
-        assert!(cookie.starts_with("session="), "{cookie}");
+        let port = url::Url::parse(&lobby()).unwrap().port().unwrap();
+        assert!(cookie.starts_with(&format!("session-{port}=")), "{cookie}");
         for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
             assert!(cookie.contains(attribute), "{cookie}");
         }
@@ -484,7 +644,10 @@ fn rfc9700_s4_12_credentials_are_never_posted_on() {
 #[test]
 fn the_endpoint_takes_no_other_method() {
     let reply = WEB.post(&lobby(), "/auth/authorize", &[]);
-    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET")));
+    assert_eq!(
+        (reply.status, reply.header("allow")),
+        (405, Some("GET, HEAD"))
+    );
 }
 
 /// PKCE for a web server application is optional, and binds when it is used (D-25).

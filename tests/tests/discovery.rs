@@ -32,6 +32,17 @@ fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
         metadata["authorization_response_iss_parameter_supported"],
         true
     );
+    assert_eq!(
+        metadata["scopes_supported"],
+        json!(["documents", "projects"])
+    );
+    assert_eq!(metadata["ui_locales_supported"], json!(["en", "de"]));
+    // Where clients of OpenID Connect look (D-30).
+    let also = get(
+        &format!("{}/.well-known/openid-configuration", lobby()),
+        &[],
+    );
+    assert_eq!((also.status, also.json()), (200, metadata));
     let elsewhere = get(
         &format!("{}/.well-known/oauth-authorization-server/x", lobby()),
         &[],
@@ -100,4 +111,128 @@ fn rfc9700_s2_6_cors_for_registered_apps_alone() {
         );
     }
     assert_eq!(preflight("/auth/authorize", app), None);
+}
+
+fn request(method: &str, url: &str) -> crate::support::Reply {
+    let request = ureq::http::Request::builder().method(method).uri(url);
+    send(&agent(), request.body(()).unwrap())
+}
+
+/// D-29, RFC 9110 §9.1: "All general-purpose servers MUST support the methods GET and HEAD."
+#[test]
+fn rfc9110_s9_3_2_head_is_get_without_a_body() {
+    let home = get(&format!("{}/auth/", lobby()), &[]);
+    let stylesheet = home
+        .body
+        .split('"')
+        .find(|text| text.ends_with(".css"))
+        .unwrap();
+    let public = [
+        "/auth/jwks",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/auth/",
+        "/auth/authorize?client_id=nobody",
+        stylesheet,
+        "/nowhere",
+    ]
+    .map(|path| format!("{}{path}", lobby()));
+    let internal = [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/revocations",
+        "/admin/openapi.json",
+    ]
+    .map(|path| format!("{}{path}", pair().internal_url()));
+    for url in public.into_iter().chain(internal) {
+        let (got, head) = (get(&url, &[]), request("HEAD", &url));
+        assert_eq!(head.status, got.status, "{url}");
+        assert_eq!(
+            head.header("content-type"),
+            got.header("content-type"),
+            "{url}"
+        );
+        assert_eq!(head.body, "", "{url}");
+        assert!(!got.body.is_empty(), "{url}");
+    }
+}
+
+/// RFC 9110 §13.1.2: who has the keys already is told so in a few bytes.
+#[test]
+fn rfc9110_s13_1_2_unchanged_keys_and_metadata_are_not_sent_again() {
+    for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
+        let url = format!("{}{path}", lobby());
+        let reply = get(&url, &[]);
+        let tag = reply.header("etag").unwrap().to_owned();
+        for known in [tag.clone(), format!("\"other\", W/{tag}"), "*".to_owned()] {
+            let again = get(&url, &[("if-none-match", &known)]);
+            assert_eq!(
+                (again.status, again.body.as_str()),
+                (304, ""),
+                "{path} {known}"
+            );
+            assert_eq!(again.header("etag"), Some(tag.as_str()));
+            assert_eq!(again.header("cache-control"), Some("public, max-age=300"));
+        }
+        let other = get(&url, &[("if-none-match", "\"other\"")]);
+        assert_eq!((other.status, other.body), (200, reply.body));
+    }
+}
+
+/// A wrong path or method is answered with the right one.
+#[test]
+fn who_asks_in_the_wrong_way_is_told_the_right_one() {
+    for (method, path, allow, description) in [
+        (
+            "GET",
+            "/auth/token",
+            "POST, OPTIONS",
+            "/auth/token takes POST; this request is GET",
+        ),
+        (
+            "GET",
+            "/auth/revoke",
+            "POST, OPTIONS",
+            "/auth/revoke takes POST; this request is GET",
+        ),
+        (
+            "GET",
+            "/auth/introspect",
+            "POST",
+            "/auth/introspect takes POST; this request is GET",
+        ),
+        (
+            "DELETE",
+            "/auth/jwks",
+            "GET, HEAD, OPTIONS",
+            "/auth/jwks takes GET; this request is DELETE",
+        ),
+    ] {
+        let reply = request(method, &format!("{}{path}", lobby()));
+        assert_eq!(reply.assert_error(405, "invalid_request"), description);
+        assert_eq!(reply.header("allow"), Some(allow));
+    }
+    for (path, meant) in [
+        ("/auth/token/", "POST /auth/token"),
+        ("/token", "POST /auth/token"),
+        ("/oauth/token", "POST /auth/token"),
+        ("/oauth2/authorize", "GET /auth/authorize"),
+        ("/.well-known/jwks.json", "GET /auth/jwks"),
+    ] {
+        let reply = get(&format!("{}{path}", lobby()), &[]);
+        let description = reply.assert_error(404, "invalid_request");
+        assert!(
+            description.ends_with(&format!("perhaps you mean {meant}")),
+            "{path}: {description}"
+        );
+    }
+    for path in ["/", "/auth"] {
+        let reply = get(&format!("{}{path}", lobby()), &[]);
+        assert_eq!(
+            (reply.status, reply.header("location")),
+            (303, Some("/auth/")),
+            "{path}"
+        );
+    }
 }

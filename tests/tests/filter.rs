@@ -6,9 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tests::Pair;
+use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, api, get, pair};
+use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, agent, api, get, pair, send};
 
 fn api_status(pair: &OwnPair, token: &str) -> u16 {
     get(
@@ -210,6 +211,35 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
         let log = pair.pair.logs();
         assert!(log.matches("unreachable").count() >= crash, "{log}");
     }
+}
+
+/// RFC 9728: clients that know only the API find the servers that they can get tokens from. The legacy host has no metadata
+/// (RFC 8414), so it is not one of them.
+#[test]
+fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
+    let resource =
+        r#""realm": "api", "protected_resource": {"resource": "https://api.example.com/v1"}"#;
+    let pair = OwnPair::with_gateway(&[(r#""realm": "api""#, resource)]);
+    let url = |end| {
+        let api = pair.pair.api_url();
+        format!("{api}/.well-known/oauth-protected-resource/v1{end}")
+    };
+    for end in ["", "/"] {
+        let reply = get(&url(end), &[]);
+        assert_eq!(reply.status, 200);
+        let servers = json!([pair.pair.lobby_url(), pair.pair.lobby_ea_url()]);
+        assert_eq!(reply.json()["authorization_servers"], servers);
+        let head = send(&agent(), Request::head(url(end)).body(()).unwrap());
+        assert_eq!((head.status, head.body.as_str()), (200, ""));
+        for name in ["content-type", "content-length", "cache-control"] {
+            assert_eq!(head.header(name), reply.header(name), "{name}");
+        }
+    }
+    let refusal = get(&format!("{}/api/projects", pair.pair.api_url()), &[]);
+    let challenge = refusal.header("www-authenticate").unwrap();
+    let pointer =
+        r#"resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/v1""#;
+    assert!(challenge.contains(pointer), "{challenge}");
 }
 
 /// In Envoy, the signatures that it can check are checked by it, in a fraction of the time.

@@ -291,6 +291,113 @@ fn spec_s7_2_unsafe_logons_are_answered_with_400() {
     logon("us3.legacy.example", &[]).assert_error(404, "invalid_request");
 }
 
+/// Whoever asks the wrong one of an instance's two hosts is told the right one.
+#[test]
+fn a_wrong_host_names_the_right_one() {
+    let description = get(SSO, "/OAuthStatus").assert_error(404, "invalid_request");
+    assert_eq!(
+        description,
+        format!("This host does not serve /OAuthStatus; {US1} does")
+    );
+    let description = logon(SSO, &[]).assert_error(404, "invalid_request");
+    assert_eq!(
+        description,
+        format!("This host does not serve /Logon; {US1} does")
+    );
+    let description = token(US1, &OPEN, "", &[]).assert_error(404, "invalid_request");
+    assert_eq!(
+        description,
+        format!("This host does not serve /as/token.oauth2; {SSO} does")
+    );
+    let stranger = get("us3.legacy.example", "/OAuthStatus");
+    assert!(
+        stranger
+            .assert_error(404, "invalid_request")
+            .contains("none of its hosts")
+    );
+}
+
+/// Two instances may share an authorization server: the code says whose it is, and so does the refresh token.
+#[test]
+fn instances_that_share_an_authorization_server_both_work() {
+    let shared = OwnPair::start(&[
+        (
+            "TOKEN_SERVICE__LEGACY_INSTANCES__1__AUTH_SERVER_HOSTNAME",
+            SSO,
+        ),
+        ("TOKEN_SERVICE__LEGACY_INSTANCES__1__ENABLED", "true"),
+    ]);
+    let address = shared.pair.legacy_url();
+    let token = |fields: &[(&str, &str)]| {
+        let request = Request::post(format!("{address}/as/token.oauth2"))
+            .header("host", SSO)
+            .header("content-type", "application/x-www-form-urlencoded");
+        send(&agent(), request.body(form_body(fields)).unwrap())
+    };
+    for host in ["us2.legacy.example", US1] {
+        let browser = Browser::on_host(&address, host);
+        let query = [
+            ("Action", "StartOAuth"),
+            ("client_id", OPEN.id),
+            ("redirect_uri", CALLBACK),
+        ];
+        let page = browser.open(&format!("/Logon?{}", form_body(&query)));
+        let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+        let answer = crate::support::answer(&done, CALLBACK);
+        let reply = token(&[
+            ("grant_type", "authorization_code"),
+            ("client_id", OPEN.id),
+            ("code", &answer[0].1),
+            ("redirect_uri", CALLBACK),
+        ]);
+        let (access, refresh_token) = assert_tokens(&reply);
+        assert_eq!(
+            crate::token::claims(&access)["iss"],
+            format!("https://{host}")
+        );
+        let reply = token(&[
+            ("grant_type", "refresh_token"),
+            ("refresh_token", &refresh_token),
+        ]);
+        let (access, _) = assert_tokens(&reply);
+        assert_eq!(
+            crate::token::claims(&access)["iss"],
+            format!("https://{host}")
+        );
+    }
+    token(&[("grant_type", "refresh_token"), ("refresh_token", "x")])
+        .assert_error(400, "invalid_grant");
+}
+
+/// Spec §4.5 finds single-sign-on users by e-mail; who knows an address does not learn the username by it.
+#[test]
+fn the_page_of_an_e_mail_address_shows_that_address_alone() {
+    let pair = OwnPair::start(&[]);
+    pair.operate(
+        &[
+            "user",
+            "add",
+            "secret-name",
+            "--email",
+            "known@example.com",
+            "--single-sign-on",
+        ],
+        "",
+    )
+    .done();
+    let browser = Browser::on_host(&pair.pair.legacy_url(), US1);
+    let query = [
+        ("Action", "StartOAuth"),
+        ("client_id", OPEN.id),
+        ("redirect_uri", CALLBACK),
+        ("email", "known@example.com"),
+    ];
+    let page = browser.open(&format!("/Logon?{}", form_body(&query)));
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert!(page.body.contains("known@example.com"), "{}", page.body);
+    assert!(!page.body.contains("secret-name"), "{}", page.body);
+}
+
 #[test]
 fn spec_s7_2_errors_at_the_redirect_uri() {
     let error = |reply: Reply, uri: &str| {
@@ -332,7 +439,7 @@ fn spec_s4_5_an_email_names_the_person() {
     ]);
     let page = browser.open(&format!("/Logon?{query}"));
     assert!(
-        page.body.contains("value=\"ada@example.com\"") && page.body.contains("readonly"),
+        page.body.contains("value=\"ADA@example.com\"") && page.body.contains("readonly"),
         "{}",
         page.body
     );

@@ -157,6 +157,12 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             assert!(needed.is_subset(&names(clusters)), "{}", path.display());
         }
         let mut text = fs::read_to_string(&path).unwrap();
+        // A worker whose VM crashed would answer 503 until Envoy restarts.
+        assert!(
+            text.contains("failure_policy: FAIL_RELOAD"),
+            "{}",
+            path.display()
+        );
         for installed in [
             "target/wasm32-wasip1/wasm/filter.wasm",
             "/etc/envoy/filter.wasm",
@@ -167,6 +173,23 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
         validated += 1;
     }
     assert_eq!(validated, 2, "the pair's own, and plain Envoy's");
+}
+
+/// Whoever mounts the filter learns what a crash of its VM means there.
+#[test]
+fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
+    let guides = Artifacts::find().unwrap().repository.join("envoy");
+    let read = |guide: &str| fs::read_to_string(guides.join(guide).join("README.md")).unwrap();
+    let policies = read("");
+    for policy in ["FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"] {
+        assert!(policies.contains(policy), "{policy}");
+    }
+    for guide in ["plain", "istio", "envoy-gateway"] {
+        assert!(
+            read(guide).contains("[failure policies](../README.md)"),
+            "{guide}"
+        );
+    }
 }
 
 #[test]
@@ -204,4 +227,66 @@ fn envoy_gateway_hands_the_filter_a_configuration_and_clusters() {
         .collect();
     assert_eq!(read_configuration(&configuration), names(&clusters));
     validate(&gateway(&configuration, &clusters));
+}
+
+/// The lists of a CORS policy: origins, methods, headers of requests, headers that the page may read.
+fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
+    names.map(|name| match &policy[name] {
+        Value::String(list) => list.split(", ").map(str::to_owned).collect(),
+        Value::Array(list) => list
+            .iter()
+            .map(|entry| {
+                entry["exact"]
+                    .as_str()
+                    .or(entry.as_str())
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect(),
+        other => panic!("{name}: {other}"),
+    })
+}
+
+/// Each guide lets the same pages in, before the token filter sees their preflights.
+#[test]
+fn every_guide_lets_single_page_apps_in() {
+    let repository = Artifacts::find().unwrap().repository;
+    let plain = documents(&repository.join("envoy/plain/envoy.yaml")).remove(0);
+    let manager = &plain["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
+    let manager = &manager["typed_config"];
+    let filters = names(manager["http_filters"].as_array().unwrap());
+    assert!(filters.contains("envoy.filters.http.cors"));
+    assert_eq!(
+        manager["http_filters"][0]["name"],
+        "envoy.filters.http.cors"
+    );
+    let hosts = &manager["route_config"]["virtual_hosts"];
+    let policy = &hosts[0]["typed_per_filter_config"]["envoy.filters.http.cors"];
+    let expected = lists(
+        policy,
+        [
+            "allow_origin_string_match",
+            "allow_methods",
+            "allow_headers",
+            "expose_headers",
+        ],
+    );
+    let camel_case = [
+        "allowOrigins",
+        "allowMethods",
+        "allowHeaders",
+        "exposeHeaders",
+    ];
+
+    let filter = document("envoy/istio/cors.yaml", "EnvoyFilter");
+    let patch = &filter["spec"]["configPatches"][0];
+    assert_eq!(patch["patch"]["operation"], "INSERT_FIRST");
+    assert_eq!(patch["patch"]["value"], manager["http_filters"][0]);
+    let routes = document("envoy/istio/cors.yaml", "VirtualService");
+    let policy = &routes["spec"]["http"][0]["corsPolicy"];
+    assert_eq!(lists(policy, camel_case), expected);
+
+    let file = "envoy/envoy-gateway/extension-policy.yaml";
+    let policy = &document(file, "SecurityPolicy")["spec"]["cors"];
+    assert_eq!(lists(policy, camel_case), expected);
 }

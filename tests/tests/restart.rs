@@ -56,3 +56,61 @@ fn nothing_is_lost_in_a_crash() {
         pair.pair.start_token_service().unwrap();
     });
 }
+
+/// What operators did after the demo's registrations were applied is there after a restart with the same file, and the
+/// audit log names the file only for what the file changed.
+#[test]
+fn a_restart_does_not_undo_what_commands_did() {
+    let mut pair = OwnPair::start(&[]);
+    let rotated = pair.operate(&["client", "rotate-secret", WEB.id, "--end-old"], "");
+    let secret = rotated.done();
+    pair.operate(&["user", "update", "ada@example.com", "--disable"], "")
+        .done();
+    pair.operate(&["client", "remove", NON_INTERACTIVE.id], "")
+        .done();
+    pair.pair.stop_token_service();
+    pair.pair.start_token_service().unwrap();
+    let client = pair.operate(&["client", "show", WEB.id], "").done();
+    assert!(client.contains(WEB.id), "{client}");
+    assert!(secret.contains("tscs_"), "{secret}");
+    let lobby = pair.pair.lobby_url();
+    WEB.refresh(&lobby, "nothing")
+        .assert_error(401, "invalid_client");
+    let user = pair
+        .operate(&["user", "show", "ada@example.com", "--json"], "")
+        .done();
+    assert!(user.contains("\"enabled\": false"), "{user}");
+    pair.operate(&["client", "show", NON_INTERACTIVE.id], "")
+        .failed(1);
+    let entries = pair
+        .operate(&["audit", "--user", "ada@example.com"], "")
+        .done();
+    assert_eq!(entries.matches("by=file:").count(), 1, "{entries}");
+
+    let demo = pair
+        .pair
+        .artifacts()
+        .repository
+        .join("demo/registrations.toml");
+    let demo = demo.to_str().unwrap();
+    let drift = pair
+        .operate(&["apply", demo, "--dry-run", "--exit-code"], "")
+        .failed(2);
+    assert!(drift.is_empty(), "{drift}");
+    let kept = pair.operate(&["apply", demo], "").done();
+    for line in [
+        "! user ada@example.com: enabled stays \"false\"; the file says \"true\"".to_owned(),
+        format!("! client {}: stays removed", NON_INTERACTIVE.id),
+        format!(
+            "! client {}: client_secret stays; the file has another",
+            WEB.id
+        ),
+    ] {
+        assert!(kept.contains(&line), "{kept}");
+    }
+    pair.operate(&["apply", demo, "--overwrite"], "").done();
+    pair.operate(&["apply", demo, "--dry-run", "--exit-code"], "")
+        .done();
+    WEB.refresh(&lobby, "nothing")
+        .assert_error(400, "invalid_grant");
+}

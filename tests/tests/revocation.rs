@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::{call, until};
-use crate::support::{Browser, Client, INSTALLED, Reply, USER_BOUND, WEB, lobby};
+use crate::support::{Browser, Client, INSTALLED, OwnPair, Reply, USER_BOUND, WEB, get, lobby};
 
 fn tokens() -> (String, String) {
     let code = Browser::new(&lobby()).code_for(&WEB, None);
@@ -52,9 +52,20 @@ fn rfc7009_s2_1_a_revoked_access_token_goes_alone() {
 #[test]
 fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     let (access, refresh) = tokens();
+    for token in [access.as_str(), &refresh] {
+        // RFC 7009 §2.1: "the request is refused and the client is informed of the error".
+        revoke(&USER_BOUND, token).assert_error(400, "invalid_grant");
+        revoke(&INSTALLED, token).assert_error(400, "invalid_grant");
+    }
+    for token in ["x", "a.b.c"] {
+        let reply = revoke(&USER_BOUND, token);
+        assert_eq!(
+            (reply.status, reply.json()),
+            (200, json!({})),
+            "as JSON (D-32)"
+        );
+    }
     for token in [access.as_str(), &refresh, "x", "a.b.c"] {
-        assert_eq!(revoke(&USER_BOUND, token).status, 200);
-        assert_eq!(revoke(&INSTALLED, token).status, 200);
         assert_eq!(introspect(&USER_BOUND, token), json!({"active": false}));
     }
     assert_eq!(introspect(&WEB, &access)["active"], true);
@@ -74,4 +85,184 @@ fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     INSTALLED
         .post(&lobby(), "/auth/introspect", &[("token", &access)])
         .assert_error(401, "invalid_client");
+}
+
+fn feed(pair: &OwnPair, query: &str) -> Reply {
+    get(
+        &format!("{}/revocations{query}", pair.pair.internal_url()),
+        &[],
+    )
+}
+
+fn token_of(pair: &OwnPair) -> String {
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let reply = USER_BOUND.token(&pair.pair.lobby_url(), &form);
+    reply.text("access_token")
+}
+
+fn revoke_at(pair: &OwnPair, token: &str) -> Reply {
+    USER_BOUND.post(&pair.pair.lobby_url(), "/auth/revoke", &[("token", token)])
+}
+
+fn metric(pair: &OwnPair, name: &str) -> f64 {
+    let text = get(&format!("{}/metrics", pair.pair.internal_url()), &[]).body;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+/// A request for the feed that the service holds.
+fn held(pair: &OwnPair, query: String) -> std::thread::JoinHandle<Reply> {
+    let url = format!("{}/revocations{query}", pair.pair.internal_url());
+    let held = std::thread::spawn(move || get(&url, &[]));
+    until("the request is held", || {
+        metric(pair, "token_service_revocation_feed_held_requests") > 0.0
+    });
+    held
+}
+
+/// What gateways read, in both versions.
+#[test]
+fn the_feed_over_http() {
+    let mut pair = OwnPair::start(&[]);
+    assert_eq!(
+        feed(&pair, "").json(),
+        json!({"revocations": [], "last": 0})
+    );
+    let empty = feed(&pair, "?version=2").json();
+    let id = empty["feed"].as_str().unwrap().to_owned();
+    assert_eq!(id.len(), 22);
+    let page = |since: u64, position: u64, revocations: serde_json::Value| {
+        json!({
+            "feed": id, "since": since, "position": position, "more": false, "holds": true,
+            "revocations": revocations,
+        })
+    };
+    assert_eq!(empty, page(0, 0, json!([])));
+
+    let (first, second) = (token_of(&pair), token_of(&pair));
+    assert_eq!(revoke_at(&pair, &first).status, 200);
+    let entries = feed(&pair, "?version=2&since=0&wait=20").json()["revocations"].clone();
+    let claims = crate::token::claims(&first);
+    assert_eq!(entries[0]["kind"], "token");
+    assert_eq!(entries[0]["id"], claims["jti"]);
+    assert_eq!(entries[0]["exp"], claims["exp"]);
+    for query in [
+        "?version=3",
+        "?version=2&feed=another&since=1&wait=20",
+        "?version=2&since=9",
+    ] {
+        assert_eq!(
+            feed(&pair, query).json(),
+            page(0, 1, entries.clone()),
+            "{query}"
+        );
+    }
+    let old = feed(&pair, "?since=0").json();
+    assert_eq!(old["last"], 1);
+    assert_eq!(old["revocations"][0]["sequence"], 1);
+    assert_eq!(old["revocations"][0]["id"], claims["jti"]);
+    for query in [
+        "?since=x",
+        "?version=two",
+        "?version=0",
+        "?version=2&wait=-1",
+        "?since=1&since=1",
+    ] {
+        feed(&pair, query).assert_error(400, "invalid_request");
+    }
+    // Once more is no second entry.
+    assert_eq!(revoke_at(&pair, &first).status, 200);
+    let query = format!("?version=2&feed={id}&since=1");
+    assert_eq!(feed(&pair, &query).json(), page(1, 1, json!([])));
+
+    let waiting = held(&pair, format!("{query}&wait=20"));
+    assert_eq!(revoke_at(&pair, &second).status, 200);
+    let told = waiting.join().unwrap().json();
+    assert_eq!((&told["since"], &told["position"]), (&json!(1), &json!(2)));
+    assert_eq!(
+        told["revocations"][0]["id"],
+        crate::token::claims(&second)["jti"]
+    );
+
+    let renewed = pair.operate_json(&["revocations", "renew-feed"])["feed"].clone();
+    assert_ne!(renewed, json!(id));
+    let page = feed(&pair, &format!("?version=2&feed={id}&since=2&wait=20")).json();
+    assert_eq!((&page["feed"], &page["since"]), (&renewed, &json!(0)));
+
+    let waiting = held(&pair, "?version=2&since=2&wait=20".to_owned());
+    pair.pair.stop_token_service();
+    let reply = waiting.join().unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["holds"], false, "who stops holds nobody");
+}
+
+/// One client cannot fill the feed; what writes nothing is not counted.
+#[test]
+fn a_client_that_revokes_too_much_is_told_to_wait() {
+    let pair = OwnPair::start(&[
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "1"),
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "2"),
+    ]);
+    let token = token_of(&pair);
+    assert_eq!(revoke_at(&pair, &token).status, 200);
+    for _ in 0..10 {
+        assert_eq!(revoke_at(&pair, &token).status, 200);
+        assert_eq!(revoke_at(&pair, "unknown").status, 200);
+    }
+    let mut refused = 0;
+    while refused < 2 {
+        let token = token_of(&pair);
+        let reply = revoke_at(&pair, &token);
+        if reply.status == 200 {
+            continue;
+        }
+        refused += 1;
+        reply.assert_error(429, "temporarily_unavailable");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!(wait >= 1, "{wait}");
+        let fields = [("token", token.as_str())];
+        let reply = USER_BOUND.post(&pair.pair.lobby_url(), "/auth/introspect", &fields);
+        assert_eq!(
+            reply.json()["active"],
+            true,
+            "a refused revocation ends nothing"
+        );
+    }
+    assert!(metric(&pair, "token_service_revocations_refused_total") >= 2.0);
+    until("the audit log tells of it", || {
+        pair.operate(&["audit"], "")
+            .done()
+            .contains("revocations_limited")
+    });
+    let audit = pair.operate(&["audit"], "").done();
+    assert_eq!(audit.matches("revocations_limited").count(), 1, "{audit}");
+}
+
+/// Checklist row 53: a client of the legacy flow, too, with a secret.
+#[test]
+fn legacy_clients_introspect_and_revoke_with_their_secret_alone() {
+    let lobby = lobby();
+    let open = Client {
+        id: "legacy-demo",
+        secret: None,
+        ..WEB
+    };
+    let secret = Client {
+        id: "legacy-secret-demo",
+        secret: Some("demo-secret-of-legacy-secret-demo-not-for-real-use"),
+        ..WEB
+    };
+    let (access, _) = tokens();
+    assert_eq!(introspect(&secret, &access), json!({"active": false}));
+    open.post(&lobby, "/auth/introspect", &[("token", &access)])
+        .assert_error(401, "invalid_client");
+    for client in [open, secret] {
+        assert_eq!(revoke(&client, &access).status, 200);
+    }
+    assert_eq!(introspect(&WEB, &access)["active"], true);
 }

@@ -10,11 +10,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::support::{Fate, OTHER_ROOT, ROOT, WasmHost};
+use crate::support::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
 const NOW: u64 = 1_800_000_000;
 const KEYS: (&str, &str) = ("token-service", "/auth/jwks");
 const FEED: &str = "token-service-internal";
+const FROM_START: &str = "/revocations?version=2&since=0";
 
 /// Keys of every algorithm; each is its own `kid`.
 struct Issuer {
@@ -112,7 +113,7 @@ fn ready_host_with(jwks: &str) -> WasmHost {
     let mut host = host();
     let keys = host.take_call(KEYS.0, KEYS.1);
     host.answer_call(&keys, jwks);
-    let feed = host.take_call(FEED, "/revocations?since=0");
+    let feed = host.take_call(FEED, FROM_START);
     host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
     host
 }
@@ -194,7 +195,7 @@ fn a_revoked_token_is_refused_after_the_next_poll() {
     let (revoked, other) = (issuer.token("EdDSA", "one"), issuer.token("EdDSA", "two"));
     assert_eq!(decide(&mut host, &revoked), passed());
     host.tick_after(3);
-    let feed = host.take_call(FEED, "/revocations?since=0");
+    let feed = host.take_call(FEED, FROM_START);
     let page = json!({
         "revocations": [{"sequence": 1, "kind": "token", "id": "one", "at": NOW, "exp": NOW + 3600}],
         "last": 1,
@@ -213,7 +214,7 @@ fn a_request_before_the_keys_waits_for_them() {
     let mut host = host();
     let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
     assert_eq!(fate, Fate::Held);
-    let feed = host.take_call(FEED, "/revocations?since=0");
+    let feed = host.take_call(FEED, FROM_START);
     host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
     assert_eq!(host.fate(context), Fate::Held);
     let keys = host.take_call(KEYS.0, KEYS.1);
@@ -250,6 +251,216 @@ fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
     let next = host.take_call(KEYS.0, KEYS.1);
     host.answer_call(&next, &issuer.jwks());
     assert_eq!(host.fate(late), passed());
+}
+
+/// Requests that one callback may answer: Envoy nests the answers, and V8's stack holds some 315.
+const BATCH: usize = 32;
+
+/// Runs what lets waiting requests go on: it, and each tick after it, decides about a few, until none is left.
+fn assert_in_batches(host: &mut WasmHost, waiting: &[u32], release: impl FnOnce(&mut WasmHost)) {
+    let mut decided = host.decided().len();
+    let first = decided;
+    release(host);
+    loop {
+        let now = host.decided().len();
+        assert!(now - decided <= BATCH, "{} in one callback", now - decided);
+        if now - first == waiting.len() {
+            break;
+        }
+        assert_eq!(now - decided, BATCH, "nobody waits without need");
+        assert_eq!(host.tick_milliseconds(), 1, "the next ones are due at once");
+        decided = now;
+        host.tick_after(0);
+    }
+    assert_eq!(
+        host.decided()[first..],
+        *waiting,
+        "first come, first served"
+    );
+    assert_eq!(
+        host.tick_milliseconds(),
+        1000,
+        "nobody is in a hurry any more"
+    );
+}
+
+/// Requests that wait, in the order in which they came.
+fn send_many(host: &mut WasmHost, token: &str) -> Vec<u32> {
+    let requests = (0..200).map(|_| {
+        let (context, fate) = send(host, token);
+        assert_eq!(fate, Fate::Held);
+        context
+    });
+    requests.collect()
+}
+
+#[test]
+fn no_callback_answers_more_requests_than_the_stack_holds() {
+    let issuer = Issuer::new();
+    let good = issuer.token("EdDSA", "one");
+    let nothing_revoked = r#"{"revocations":[],"last":0}"#;
+
+    // The keys arrive.
+    let mut arriving = host();
+    let feed = arriving.take_call(FEED, FROM_START);
+    arriving.answer_call(&feed, nothing_revoked);
+    let waiting = send_many(&mut arriving, &good);
+    assert_in_batches(&mut arriving, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &issuer.jwks());
+    });
+    assert_eq!(arriving.fate(waiting[199]), passed());
+
+    // The keys are there, then the feed arrives.
+    let mut arriving = host();
+    let keys = arriving.take_call(KEYS.0, KEYS.1);
+    arriving.answer_call(&keys, &issuer.jwks());
+    let waiting = send_many(&mut arriving, &good);
+    assert_in_batches(&mut arriving, &waiting, |host| {
+        let feed = host.take_call(FEED, FROM_START);
+        host.answer_call(&feed, nothing_revoked);
+    });
+    assert_eq!(arriving.fate(waiting[199]), passed());
+
+    // Nothing arrives in time.
+    let mut late = host();
+    let waiting = send_many(&mut late, &good);
+    assert_in_batches(&mut late, &waiting, |host| host.tick_after(5));
+    assert!(matches!(late.fate(waiting[199]), Fate::Answered(503, _)));
+
+    // The fetch for an unknown key brings no such key.
+    let mut jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    jwks["keys"].as_array_mut().unwrap().remove(0);
+    let mut unknown = ready_host_with(&jwks.to_string());
+    let waiting = send_many(&mut unknown, &good);
+    unknown.tick_after(0);
+    assert_in_batches(&mut unknown, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &jwks.to_string());
+    });
+    assert!(matches!(unknown.fate(waiting[199]), Fate::Answered(401, _)));
+
+    // The fetch for an unknown key fails.
+    let mut failing = ready_host_with(&jwks.to_string());
+    let waiting = send_many(&mut failing, &good);
+    failing.tick_after(0);
+    assert_in_batches(&mut failing, &waiting, |host| {
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, "<html>");
+    });
+    assert!(matches!(failing.fate(waiting[199]), Fate::Answered(503, _)));
+}
+
+#[test]
+fn a_request_that_ends_while_it_waits_for_its_turn_is_not_answered() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let waiting = send_many(&mut host, &issuer.token("EdDSA", "one"));
+    host.tick_after(5);
+    assert_eq!(host.decided(), &waiting[..BATCH]);
+    let (reset, others): (Vec<u32>, Vec<u32>) = waiting[BATCH..]
+        .iter()
+        .partition(|context| **context % 2 == 0);
+    for context in reset {
+        host.end(context);
+    }
+    for _ in 0..10 {
+        host.tick_after(0);
+    }
+    assert_eq!(host.decided()[BATCH..], others);
+}
+
+/// One gauge of a name, and a VM in each worker: the one that is in trouble must show. Two roots take the place of two VMs.
+#[test]
+fn the_worst_of_all_workers_shows_in_gauges() {
+    let issuer = Issuer::new();
+    let mut host = ready_host(&issuer);
+    assert!(host.configure_root(OTHER_ROOT, &configuration()));
+    let both = |host: &mut WasmHost, seconds| {
+        for root in [OTHER_ROOT, ROOT] {
+            host.pass(if root == OTHER_ROOT { seconds } else { 0 });
+            host.tick_root(root);
+        }
+    };
+    both(&mut host, 0);
+    assert_eq!(
+        host.metric("filter.keys_missing"),
+        1,
+        "one of the two has none"
+    );
+    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    // Its keys come, and never anew.
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call_of(OTHER_ROOT, &keys, &issuer.jwks());
+    both(&mut host, 1);
+    assert_eq!(host.metric("filter.keys_missing"), 0);
+    for _ in 0..400 {
+        both(&mut host, 1);
+        while host.has_call(KEYS.0, KEYS.1) {
+            let keys = host.take_call(KEYS.0, KEYS.1);
+            host.answer_call_of(ROOT, &keys, &issuer.jwks());
+        }
+    }
+    assert_eq!(host.metric("filter.keys_age_seconds"), 401);
+    // What a root has contributed goes with it.
+    let (_, fate) = host.request_under(
+        OTHER_ROOT,
+        &[
+            (":method", "GET"),
+            (":path", "/api/x"),
+            (
+                "authorization",
+                &format!("Bearer {}", issuer.token("EdDSA", "one")),
+            ),
+        ],
+    );
+    assert_eq!(fate, Fate::Held, "its feed never came");
+    both(&mut host, 1);
+    assert_eq!(host.metric("filter.waiting"), 1);
+    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    host.end(OTHER_ROOT);
+    assert_eq!(host.metric("filter.waiting"), 0);
+    assert_eq!(host.metric("filter.revocations_missing"), 0);
+}
+
+/// In report-only mode a refused request goes on, but its token does not go where no token may go.
+#[test]
+fn a_filter_that_only_reports_withholds_the_token_too() {
+    let issuer = Issuer::new();
+    for (forwards, expected) in [(false, None), (true, Some("Bearer nonsense"))] {
+        let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
+        reporting["report_only"] = json!(true);
+        reporting["forward_authorization"] = json!(forwards);
+        let mut host = WasmHost::load(NOW);
+        assert!(host.configure(&reporting.to_string()));
+        host.tick_after(0);
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &issuer.jwks());
+        let Fate::Passed(headers) = decide(&mut host, "nonsense") else {
+            panic!("it passes");
+        };
+        assert_eq!(headers.get("authorization").map(String::as_str), expected);
+        // A request that has waited before it would have been refused.
+        let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
+        assert_eq!(fate, Fate::Held);
+        host.tick_after(5);
+        let Fate::Passed(headers) = host.fate(context) else {
+            panic!("it passes");
+        };
+        assert_eq!(headers.contains_key("authorization"), forwards);
+    }
+    // Where it cannot be withheld, nothing passes.
+    let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
+    reporting["report_only"] = json!(true);
+    let mut host = WasmHost::load_refusing(NOW, "proxy_remove_header_map_value");
+    assert!(host.configure(&reporting.to_string()));
+    let authorization = [
+        (":method", "GET"),
+        (":path", "/api/x"),
+        ("authorization", "Bearer nonsense"),
+    ];
+    let (_, fate) = host.request(&authorization);
+    assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
 }
 
 #[test]
@@ -311,7 +522,7 @@ fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
     let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
     reporting["report_only"] = json!(true);
     for function in WasmHost::functions() {
-        let mut host = WasmHost::load_refusing(NOW, Some(&function));
+        let mut host = WasmHost::load_refusing(NOW, &function);
         if !host.configure(&reporting.to_string()) {
             continue;
         }
@@ -335,7 +546,7 @@ fn a_host_that_fails_gets_nothing_past_the_filter() {
     keeping["forward_authorization"] = json!(true);
     let each = |function| [configuration(), keeping.to_string()].map(|text| (function, text));
     for (function, configuration) in functions.iter().flat_map(each) {
-        let mut host = WasmHost::load_refusing(NOW, Some(function));
+        let mut host = WasmHost::load_refusing(NOW, function);
         if !host.configure(&configuration) {
             continue;
         }
@@ -344,7 +555,7 @@ fn a_host_that_fails_gets_nothing_past_the_filter() {
             (KEYS.0, KEYS.1, issuer.jwks()),
             (
                 FEED,
-                "/revocations?since=0",
+                FROM_START,
                 r#"{"revocations":[],"last":0}"#.to_owned(),
             ),
         ] {
@@ -365,5 +576,183 @@ fn a_host_that_fails_gets_nothing_past_the_filter() {
             }
         }
         host.tick_after(10);
+    }
+}
+
+/// A page of version 2 of the feed.
+fn page(since: u64, entries: &[(&str, &str)], more: bool) -> String {
+    let revocations: Vec<Value> = entries
+        .iter()
+        .map(|(kind, id)| json!({"kind": kind, "id": id, "at": NOW, "exp": NOW + 3600}))
+        .collect();
+    let position = since + entries.len() as u64;
+    json!({"feed": "A", "since": since, "position": position, "more": more, "holds": true, "revocations": revocations})
+        .to_string()
+}
+
+/// Several workers of one gateway, each with its keys and the first page of the feed.
+fn workers(count: usize, issuer: &Issuer) -> Vec<WasmHost> {
+    let shared = SharedData::default();
+    let worker = |_| {
+        let mut host = WasmHost::load_sharing(NOW, &shared);
+        assert!(host.configure(&configuration()), "{}", host.log());
+        host.tick_after(0);
+        let keys = host.take_call(KEYS.0, KEYS.1);
+        host.answer_call(&keys, &issuer.jwks());
+        let feed = host.take_call(FEED, FROM_START);
+        host.answer_call(&feed, &page(0, &[], false));
+        // Nobody knows yet who reads on for all.
+        assert_eq!(host.calls(), Vec::<String>::new());
+        host
+    };
+    (0..count).map(worker).collect()
+}
+
+fn tick_all(hosts: &mut [WasmHost], seconds: u64) {
+    for _ in 0..seconds {
+        hosts.iter_mut().for_each(|host| host.tick_after(1));
+    }
+}
+
+const HELD: &str = "/revocations?version=2&feed=A&since=0&wait=20";
+
+/// One worker's request is held; what it is answered reaches all workers with their next tick, which is soon. When that
+/// worker dies, another one asks.
+#[test]
+fn one_worker_reads_the_feed_for_all() {
+    let issuer = Issuer::new();
+    let mut hosts = workers(3, &issuer);
+    let token = issuer.token("EdDSA", "one");
+    tick_all(&mut hosts, 3);
+    let leaders = |hosts: &[WasmHost]| -> Vec<usize> {
+        let asks = |host: &WasmHost| host.calls().iter().any(|path| path.contains("wait="));
+        (0..hosts.len())
+            .filter(|number| asks(&hosts[*number]))
+            .collect()
+    };
+    let [leader] = leaders(&hosts)[..] else {
+        panic!("{:?}", leaders(&hosts));
+    };
+    for (number, host) in hosts.iter_mut().enumerate() {
+        assert_eq!(decide(host, &token), passed());
+        let expected = if number == leader { 1000 } else { 50 };
+        assert_eq!(host.tick_milliseconds(), expected);
+    }
+    let held = hosts[leader].take_call(FEED, HELD);
+    hosts[leader].answer_call(&held, &page(0, &[("token", "one")], false));
+    hosts.iter_mut().for_each(|host| host.tick_after(0));
+    for host in &mut hosts {
+        assert_refused(&decide(host, &token), "The access token has been revoked");
+    }
+    assert_eq!(leaders(&hosts), [leader]);
+
+    // A new VM takes the dead one's place and knows nothing.
+    hosts.remove(leader);
+    tick_all(&mut hosts, 6);
+    let [successor] = leaders(&hosts)[..] else {
+        panic!("{:?}", leaders(&hosts));
+    };
+    let next = hosts[successor].take_call(FEED, "/revocations?version=2&feed=A&since=1&wait=20");
+    hosts[successor].answer_call(&next, &page(1, &[("token", "two")], false));
+    hosts.iter_mut().for_each(|host| host.tick_after(0));
+    for host in &mut hosts {
+        let token = issuer.token("EdDSA", "two");
+        assert_refused(&decide(host, &token), "The access token has been revoked");
+    }
+}
+
+/// A request that comes before the feed is read waits while pages arrive, and no longer than it takes to the last one.
+#[test]
+fn a_request_before_the_feed_waits_for_its_last_page() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &issuer.jwks());
+    let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
+    assert_eq!(fate, Fate::Held);
+    let (revoked, fate) = send(&mut host, &issuer.token("EdDSA", "t6"));
+    assert_eq!(fate, Fate::Held);
+    let mut path = FROM_START.to_owned();
+    for since in 0..8 {
+        let call = host.take_call(FEED, &path);
+        let id = format!("t{since}");
+        host.answer_call(&call, &page(since, &[("token", &id)], since < 7));
+        path = format!("/revocations?version=2&feed=A&since={}", since + 1);
+        if since < 7 {
+            host.tick_after(3);
+            assert_eq!(host.fate(context), Fate::Held, "after page {since}");
+        }
+    }
+    assert_eq!(host.fate(context), passed());
+    assert_refused(&host.fate(revoked), "The access token has been revoked");
+
+    // Pages without end hold nobody for good.
+    let mut host = self::host();
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &issuer.jwks());
+    let (context, _) = send(&mut host, &issuer.token("EdDSA", "one"));
+    let mut path = FROM_START.to_owned();
+    for since in 0..11 {
+        let call = host.take_call(FEED, &path);
+        host.answer_call(&call, &page(since, &[("token", "x")], true));
+        path = format!("/revocations?version=2&feed=A&since={}", since + 1);
+        host.tick_after(3);
+    }
+    assert!(matches!(host.fate(context), Fate::Answered(503, _)));
+}
+
+/// The host's clock is set back and forward by hours: the feed is read on, what is revoked stays so, and the age is true.
+/// Without a monotonic clock, too.
+#[test]
+fn steps_of_the_clock_stop_nothing() {
+    let issuer = Issuer::new();
+    for function in ["clock_time_get", "nothing"] {
+        for wrong in [NOW - 7200, NOW + 7200] {
+            let mut host = WasmHost::load_refusing(NOW, function);
+            assert!(host.configure(&configuration()), "{}", host.log());
+            host.tick_after(0);
+            let keys = host.take_call(KEYS.0, KEYS.1);
+            host.answer_call(&keys, &issuer.jwks());
+            let feed = host.take_call(FEED, FROM_START);
+            let first = json!({
+                "revocations": [{"sequence": 1, "kind": "token", "id": "one", "at": NOW, "exp": NOW + 3600}],
+                "last": 1,
+            });
+            host.answer_call(&feed, &first.to_string());
+            for clock in [wrong, NOW + 20] {
+                host.set_clock(clock);
+                host.tick_after(1);
+                for _ in 0..100 {
+                    host.tick_after(1);
+                    let calls = host
+                        .calls()
+                        .into_iter()
+                        .filter(|path| path.starts_with("/revocations"));
+                    for path in calls.collect::<Vec<_>>() {
+                        let call = host.take_call(FEED, &path);
+                        let body = if path == FROM_START {
+                            first.to_string()
+                        } else {
+                            r#"{"revocations":[],"last":1}"#.to_owned()
+                        };
+                        host.answer_call(&call, &body);
+                    }
+                }
+                host.tick_after(1);
+                assert!(
+                    host.metric("filter.revocations_age_seconds") < 10,
+                    "{function} {wrong}"
+                );
+            }
+            let refused = decide(&mut host, &issuer.token("EdDSA", "one"));
+            assert_refused(&refused, "The access token has been revoked");
+            assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
+            // Nothing is answered any more: the age rises, whatever the clock says.
+            host.set_clock(wrong);
+            for _ in 0..40 {
+                host.tick_after(1);
+            }
+            assert!(host.metric("filter.revocations_age_seconds") >= 30);
+        }
     }
 }

@@ -249,9 +249,10 @@ fn spec_s2_3_assertions_are_checked_in_full() {
             .sign(),
         &[],
     );
-    assert_eq!(
-        aud.assert_error(400, "invalid_grant"),
-        "Audience validation failed"
+    let description = aud.assert_error(400, "invalid_grant");
+    assert!(
+        description.starts_with("Audience validation failed"),
+        "{description}"
     );
     refused(&ada().with("iss", json!("web-demo")), "iss");
     refused(&ada().with("sub", json!("nobody@example.com")), "user");
@@ -596,4 +597,122 @@ fn rfc6749_s2_3_1_form_encoded_basic_credentials_are_read() {
         &body,
     );
     assert_eq!(reply.status, 200);
+}
+
+/// D-31: what has no value was not sent.
+#[test]
+fn rfc6749_s3_2_parameters_without_a_value_count_as_omitted() {
+    let pkce = Pkce::of(&"e".repeat(43));
+    let code = code(&INSTALLED, Some(&pkce));
+    let reply = INSTALLED.post(
+        &lobby(),
+        "/auth/token?code=&client_secret",
+        &[
+            ("grant_type", "authorization_code"),
+            ("code", &code),
+            ("code", ""),
+            ("redirect_uri", INSTALLED.redirect_uri),
+            ("code_verifier", &pkce.verifier),
+            ("client_secret", ""),
+            ("scope", ""),
+        ],
+    );
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let reply = USER_BOUND.token(
+        &lobby(),
+        &[
+            ("grant_type", "client_credentials"),
+            ("client_id", ""),
+            ("client_secret", ""),
+            ("user_id", "1879048403"),
+            ("user_site", "https://us1.example.com"),
+        ],
+    );
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+/// D-9 at the exchange of a code: less than was authorized may be asked for, never more.
+#[test]
+fn rfc6749_s3_3_scope_is_checked_at_the_exchange_too() {
+    let code = code(&WEB, None);
+    let exchange = |scope: &str| {
+        WEB.token(
+            &lobby(),
+            &[
+                ("grant_type", "authorization_code"),
+                ("code", &code),
+                ("redirect_uri", WEB.redirect_uri),
+                ("scope", scope),
+            ],
+        )
+    };
+    exchange("a  b").assert_error(400, "invalid_request");
+    exchange("projects everything").assert_error(400, "invalid_request");
+    let tokens = exchange("projects");
+    assert_eq!(claims(&tokens.text("access_token"))["scope"], "projects");
+    let refreshed = WEB.refresh(&lobby(), &tokens.text("refresh_token"));
+    let scope = claims(&refreshed.text("access_token"))["scope"].clone();
+    assert_eq!(scope, "documents projects", "the grant has all of it");
+}
+
+/// Each refusal says what was received, what was expected and what to do.
+#[test]
+fn refusals_say_what_is_needed_to_act() {
+    let assertion = |assertion: Assertion, more: &[(&str, &str)]| {
+        let signed = assertion.sign();
+        let mut fields = vec![
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", signed.as_str()),
+        ];
+        fields.extend(more);
+        NON_INTERACTIVE.token(&lobby(), &fields)
+    };
+    let ada = || Assertion::of("ada@example.com");
+    let reply = assertion(
+        ada().with("aud", serde_json::json!("https://identity.example.com")),
+        &[],
+    );
+    assert_eq!(
+        reply.assert_error(400, "invalid_grant"),
+        "Audience validation failed: aud is https://identity.example.com; expected https://identity.example.com/"
+    );
+    let reply = assertion(
+        ada().with("exp", serde_json::json!(crate::support::now() - 100)),
+        &[],
+    );
+    let description = reply.assert_error(400, "invalid_grant");
+    assert!(
+        description.starts_with("The assertion has expired 10"),
+        "{description}"
+    );
+    assert!(
+        description.contains("the time of the server 1"),
+        "{description}"
+    );
+    let site = [
+        ("user_id", "1879048401"),
+        ("user_site", "https://us1.example.com/"),
+    ];
+    let description = assertion(ada(), &site).assert_error(400, "invalid_grant");
+    assert!(
+        description.contains("by a slash at its end"),
+        "{description}"
+    );
+
+    let url = format!("{}/auth/token", lobby());
+    let none = crate::support::post(&url, &[], "grant_type=client_credentials");
+    let description = none.assert_error(401, "invalid_client");
+    assert!(
+        description.contains("sends client_id in the body"),
+        "{description}"
+    );
+    let twice = [
+        ("grant_type", "refresh_token"),
+        ("scope", "a"),
+        ("scope", "b"),
+    ];
+    let description = WEB
+        .token(&lobby(), &twice)
+        .assert_error(400, "invalid_request");
+    assert_eq!(description, "The parameter scope is repeated");
 }

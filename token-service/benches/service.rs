@@ -14,12 +14,13 @@
 mod support;
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
-use support::client::{Connection, Load, Script, Scripts, block, post};
-use support::scripts::{Assertor, Codes, Constant, Refreshes, grant, sign_in};
+use claims::revocation::Page;
+use support::client::{Connection, Load, Script, Scripts, block, form, get, post};
+use support::scripts::{Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in};
 use support::seed::{Size, seed};
 use support::server::{Demo, Postgres, Server, free_port};
 use support::{Bound, Spread, cpu, percentile, resident, row, spread};
@@ -35,6 +36,12 @@ const BLOCK: Load = Load {
 /// Assertions signed ahead for a block; it ends with them.
 const ASSERTIONS: usize = 3000;
 const CONNECTIONS: usize = 16;
+
+/// Gateways whose requests are held.
+const HELD: [usize; 2] = [100, 1000];
+/// Revocations that they are told of.
+const WAKE_UPS: usize = 20;
+const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
 
 /// Requests per second at which sizes are compared: far from saturation.
 const STEADY: Load = Load {
@@ -201,6 +208,70 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
     for subject in &mut subjects {
         rates(subject).await;
     }
+    for subject in &subjects {
+        for gateways in HELD {
+            held(subject, gateways).await;
+        }
+    }
+}
+
+/// What it costs to tell gateways, whose requests are held, of a revocation, and how long it takes to tell the last one.
+async fn held(subject: &Subject<'_>, gateways: usize) {
+    let mut client = Connection::open(subject.server.address).await;
+    let mut revocations = Vec::new();
+    for _ in 0..WAKE_UPS {
+        let reply = client.ask(&Constant::client_credentials().0).await;
+        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        let token = form(&[("token", body["access_token"].as_str().unwrap())]);
+        revocations.push(post(
+            "/auth/revoke",
+            &demo_client("user-bound-demo"),
+            &token,
+        ));
+    }
+    let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..gateways {
+        let (told, internal) = (told.clone(), subject.server.internal);
+        readers.spawn(async move {
+            let mut connection = Connection::open(internal).await;
+            let mut since = 0;
+            loop {
+                let path = format!("/revocations?version=2&since={since}&wait=20");
+                let reply = connection.ask(&get(&path, "")).await;
+                let page: Page = serde_json::from_slice(&reply.body).unwrap();
+                since = page.position;
+                if told.send((since, Instant::now())).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let (mut times, mut costs) = (vec![], vec![]);
+    for request in revocations {
+        // All are held again before the next revocation.
+        tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
+        while answers.try_recv().is_ok() {}
+        let before = cpu(subject.server.pid());
+        assert_eq!(client.ask(&request).await.status, 200);
+        let revoked = Instant::now();
+        let mut last = Duration::ZERO;
+        for _ in 0..gateways {
+            let (_, at) = answers.recv().await.unwrap();
+            last = last.max(at.saturating_duration_since(revoked));
+        }
+        times.push(last.as_secs_f64() * 1000.0);
+        tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
+        let after = cpu(subject.server.pid());
+        costs.push(microseconds(before, after, gateways));
+    }
+    readers.shutdown().await;
+    let what = format!(
+        "{}: {gateways} gateways held, told of a revocation",
+        subject.name
+    );
+    row(&format!("{what}: CPU for each"), &costs, "us", None);
+    row(&format!("{what}: the last one after"), &times, "ms", None);
 }
 
 /// CPU per answer of each grant type, against the floor.

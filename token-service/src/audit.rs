@@ -2,6 +2,7 @@
 //! transaction. A request does not wait for its entry; what it did is durable on its own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::admin::views::{EventView, rfc3339};
 use crate::clock::Timestamp;
+use crate::config::LogFormat;
 use crate::output;
 use crate::store::{AuditAction, AuditEvent, Store, StoreError};
 
@@ -136,6 +138,22 @@ impl Entry {
         }
     }
 
+    /// A registrations file did it, at a start.
+    pub fn by_file(self, path: &Path) -> Self {
+        Self {
+            actor: Some(format!("file:{}", path.display())),
+            ..self
+        }
+    }
+
+    /// The configuration did it, at a start.
+    pub fn by_configuration(self) -> Self {
+        Self {
+            actor: Some("configuration".to_owned()),
+            ..self
+        }
+    }
+
     /// It concerns this client.
     pub fn client(self, client_id: impl Into<String>) -> Self {
         Self {
@@ -175,11 +193,34 @@ struct Line {
     audit: EventView,
 }
 
+/// How entries are written to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StandardOutput {
+    /// Not at all.
+    Nothing,
+    /// A JSON object on each line, for collectors.
+    Json,
+    /// A line of text, for a person who reads the log in text on the same terminal.
+    Text,
+}
+
+impl StandardOutput {
+    /// What the configuration asks for, on a terminal or not.
+    #[must_use]
+    pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
+        match (enabled, log_format, is_terminal) {
+            (false, _, _) => Self::Nothing,
+            (true, LogFormat::Text, true) => Self::Text,
+            (true, _, _) => Self::Json,
+        }
+    }
+}
+
 /// The log's entrance.
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,
-    standard_output: bool,
+    standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
     quotas: Mutex<BTreeMap<AuditAction, Quota>>,
     arrived: Notify,
@@ -188,7 +229,7 @@ pub struct AuditLog {
 impl AuditLog {
     /// A log whose entries are kept for `keep_for`, and written to standard output too if so configured.
     #[must_use]
-    pub fn new(keep_for: Duration, standard_output: bool) -> Self {
+    pub fn new(keep_for: Duration, standard_output: StandardOutput) -> Self {
         Self {
             keep_for,
             standard_output,
@@ -212,8 +253,8 @@ impl AuditLog {
             request_id: origin.request_id.clone(),
             expires_at: now + self.keep_for,
         };
-        if self.standard_output {
-            event = print(event);
+        if self.standard_output != StandardOutput::Nothing {
+            event = print(event, self.standard_output);
         }
         if event.action.is_refusal() && !self.take(event.action, now) {
             return;
@@ -304,12 +345,16 @@ impl AuditLog {
 }
 
 /// Prints an entry, and returns it: everything in it moves, nothing is copied.
-fn print(event: AuditEvent) -> AuditEvent {
+fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
     let (at, expires_at) = (event.at, event.expires_at);
     let line = Line {
         audit: EventView::from(event),
     };
-    if let Ok(mut text) = serde_json::to_vec(&line) {
+    let text = match format {
+        StandardOutput::Text => Ok(line.audit.to_string().into_bytes()),
+        StandardOutput::Json | StandardOutput::Nothing => serde_json::to_vec(&line),
+    };
+    if let Ok(mut text) = text {
         text.push(b'\n');
         // Nobody may listen; the store has the entry all the same.
         output::standard_output().write(text);
@@ -354,7 +399,7 @@ mod tests {
 
     #[test]
     fn refusals_leave_the_log_to_what_happened() {
-        let log = AuditLog::new(KEEP_FOR, false);
+        let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
         let record = |action| log.record(&Origin::default(), Entry::new(action), NOW);
         for _ in 0..REFUSALS_AT_ONCE + 500 {
             record(AuditAction::TokenRequestRefused);
@@ -386,5 +431,20 @@ mod tests {
         }
         assert!(taken > REFUSALS_OF_A_KIND / 2, "{taken}");
         assert!(taken <= REFUSALS_OF_A_KIND + REFUSALS_AT_ONCE, "{taken}");
+    }
+
+    #[test]
+    fn a_terminal_gets_one_format_and_a_collector_always_json() {
+        use StandardOutput::{Json, Nothing, Text};
+        for (enabled, log_format, is_terminal, expected) in [
+            (true, LogFormat::Text, true, Text),
+            (true, LogFormat::Text, false, Json),
+            (true, LogFormat::Json, true, Json),
+            (true, LogFormat::Json, false, Json),
+            (false, LogFormat::Text, true, Nothing),
+        ] {
+            let found = StandardOutput::of(enabled, log_format, is_terminal);
+            assert_eq!(found, expected, "{log_format:?} {is_terminal}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! SHA-256 digests: the only form in which the store knows codes, secrets and session ids.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -32,6 +33,12 @@ impl Digest {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
+    /// The digest as base64url without padding, 43 characters.
+    #[must_use]
+    pub fn to_base64url(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
     /// The 32 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
@@ -42,6 +49,13 @@ impl Digest {
 impl PartialEq for Digest {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
+    }
+}
+
+/// For maps with a keyed hash, such as the standard library's: what is equal hashes the same.
+impl Hash for Digest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 

@@ -19,15 +19,15 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::store::{self, FeedState, Revoked, Store, StoreError};
 
 /// How often a process looks whether another one revoked something, while a request is held.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// Least time between two answers to all held requests, for each held request: 50 ms for 1,000 of them and 0.5 s for
-/// 10,000. It bounds what the answers cost, however much is revoked. A revocation after a longer pause is told at once.
+/// Least time between two wake-ups of held requests, for each request held: 50 ms for 1,000 of them and 0.5 s for 10,000. It
+/// bounds what the answers cost, however much is revoked. A revocation after a longer pause is told at once.
 const PAUSE_PER_HELD: Duration = Duration::from_micros(50);
 
 /// Newest entries kept in memory.
@@ -116,8 +116,9 @@ struct Tail {
     /// Every entry behind `start`.
     entries: VecDeque<store::Revocation>,
     start: u64,
-    /// When the position last moved, and how many requests were held then.
+    /// When the position last moved.
     moved_at: Option<Instant>,
+    /// About how many requests are held between wake-ups: as many as at the last one, or an eighth less than thought then.
     crowd: u32,
     /// By the position behind which they start.
     pages: HashMap<u64, WrittenPage>,
@@ -260,7 +261,7 @@ impl RevocationFeed {
                         tracing::error!(%error, "the revocations cannot be read; gateways wait for them");
                     }
                     failing = true;
-                    sleep(AGAIN_AFTER).await;
+                    sleep_until(Instant::now() + AGAIN_AFTER).await;
                 }
             }
         }
@@ -466,7 +467,8 @@ impl Tail {
         let same_feed = self.state.is_some_and(|before| before.feed == state.feed);
         self.pages.retain(|_, page| same_feed && page.full);
         self.state = Some(state);
-        self.crowd = held;
+        // Some that were told last may still be on their way back.
+        self.crowd = held.max(self.crowd - self.crowd / 8);
         self.moved_at = Some(Instant::now());
         true
     }

@@ -69,6 +69,21 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
     }
 }
 
+/// The keys in the file at `path`, one a line: at least one and at most `most`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_lines(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
+    let text = Zeroizing::new(std::fs::read(path).map_err(|error| file_error(path, error))?);
+    check_permissions(path)?;
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let keys: Option<Vec<Key>> = lines.filter(|line| !line.is_empty()).map(parse).collect();
+    keys.filter(|keys| (1..=most).contains(&keys.len()))
+        .ok_or_else(|| KeyFileError::Malformed {
+            path: path.to_owned(),
+        })
+}
+
 /// The key in the file at `path`; a missing file is created with a random key and mode 0600.
 ///
 /// # Errors

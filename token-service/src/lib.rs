@@ -4,6 +4,7 @@
 //! [`oauth`] knows neither actix nor redb nor the wall clock.
 
 pub mod admin;
+pub mod admin_tokens;
 pub mod audit;
 pub mod clock;
 pub mod command;
@@ -21,6 +22,7 @@ pub mod output;
 pub mod random;
 pub mod registry;
 pub mod sealing;
+pub mod secret_guesses;
 pub mod service;
 pub mod sign_in;
 pub mod store;

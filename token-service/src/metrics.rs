@@ -39,6 +39,11 @@ struct Grant {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    reason: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ActionLabel(AuditAction);
 
@@ -72,6 +77,7 @@ pub struct Metrics {
     requests: Family<Answer, Counter>,
     durations: Family<Route, Histogram, fn() -> Histogram>,
     token_requests: Family<Grant, Counter>,
+    refused_clients: Family<Refusal, Counter>,
     events: Family<Event, Counter>,
     grants: Gauge,
     sessions: Gauge,
@@ -115,6 +121,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(request_durations),
             token_requests: Family::default(),
+            refused_clients: Family::default(),
             events: Family::default(),
             grants: Gauge::default(),
             sessions: Gauge::default(),
@@ -170,6 +177,11 @@ impl Metrics {
             "token_requests",
             "Token requests by grant type and outcome: ok, or the error code",
             self.token_requests.clone(),
+        );
+        registry.register(
+            "refused_clients",
+            "Clients that could not be authenticated, by reason; wrong_secret counts guesses",
+            self.refused_clients.clone(),
         );
         registry.register(
             "events",
@@ -254,6 +266,13 @@ impl Metrics {
                 grant_type,
                 outcome,
             })
+            .inc();
+    }
+
+    /// A client could not be authenticated, for this reason.
+    pub fn client_refused(&self, reason: &'static str) {
+        self.refused_clients
+            .get_or_create(&Refusal { reason })
             .inc();
     }
 

@@ -1,5 +1,6 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::audit::{AuditLog, Entry, Origin};
+use crate::admin_tokens::AdminTokens;
+use crate::audit::{AuditLog, Entry, Origin, StandardOutput};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::digest::Digest;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
@@ -18,6 +19,7 @@ use crate::oauth::Context;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::sealing::EncryptionKey;
+use crate::secret_guesses::Suspects;
 use crate::store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 use crate::token::rotation::{self, Policy};
 use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -43,7 +45,9 @@ pub struct Service {
     pub revocation_limit: RevocationLimit,
     /// What gateways read of revocations.
     pub feed: RevocationFeed,
-    admin_token: Digest,
+    /// For which clients and addresses a secret was wrong lately.
+    pub suspects: Suspects,
+    admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
     registry_confirmed: Confirmed,
@@ -69,11 +73,14 @@ impl Service {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
-        admin_token: Digest,
+        admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
         let policy = Policy::of(&config, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
-        let audit = AuditLog::new(config.audit.keep_for, config.audit.standard_output);
+        let is_terminal = std::io::stdout().is_terminal();
+        let output =
+            StandardOutput::of(config.audit.standard_output, config.log_format, is_terminal);
+        let audit = AuditLog::new(config.audit.keep_for, output);
         let metrics = Metrics::new(&*store, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),
@@ -86,7 +93,8 @@ impl Service {
             feed,
             audit,
             metrics,
-            admin_token,
+            suspects: Suspects::default(),
+            admin_tokens,
             registry_turn: Mutex::default(),
             draining: AtomicBool::new(false),
             store,
@@ -158,10 +166,10 @@ impl Service {
         Ok(self.registry())
     }
 
-    /// Whether this is the bearer token of the administration, as its file holds it; compared in constant time.
+    /// Whether this is a bearer token of the administration, as its file holds it now; compared in constant time.
     #[must_use]
     pub fn is_admin_token(&self, presented: &[u8]) -> bool {
-        self.admin_token == Digest::of(presented)
+        self.admin_tokens.contain(presented)
     }
 
     /// Takes an entry for the audit log.
@@ -269,7 +277,7 @@ impl Confirmed {
 pub struct StoredRegistry {
     /// When the store was asked.
     asked: Instant,
-    /// How often it had changed.
+    /// How often it had changed; [`Registry::version`] says the same.
     version: u64,
     /// What there is.
     pub registry: Registry,
@@ -286,7 +294,9 @@ impl StoredRegistry {
         let version = store.registry_version().await?;
         let (clients, users) = store.registry().await?;
         let legacy_instances = store.legacy_instances().await?;
-        let registry = Registry::new(clients, users).with_legacy_instances(legacy_instances);
+        let registry = Registry::new(clients, users)
+            .with_legacy_instances(legacy_instances)
+            .with_version(version);
         Ok(Self {
             asked,
             version,

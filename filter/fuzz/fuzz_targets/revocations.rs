@@ -1,11 +1,15 @@
-//! Pages of the revocation feed, one a line, to the same reader: a bad page changes nothing, and the position never goes
-//! back except to the start.
+//! Pages of the revocation feed, one a line, to the same reader: a bad page changes nothing, and the table never holds more
+//! than it may.
 
 #![no_main]
 
-use filter::revocations::{MAX_ENTRIES, Revocations};
+use filter::clock::Time;
+use filter::config::Endpoint;
+use filter::feed::{Feed, FeedConfig, NoSharedData};
 use filter::verify::TokenReference;
 use libfuzzer_sys::fuzz_target;
+
+const CAPACITY: usize = 10;
 
 fuzz_target!(|input: &[u8]| {
     let token = TokenReference {
@@ -13,26 +17,37 @@ fuzz_target!(|input: &[u8]| {
         grant_id: Some("g".into()),
         client_id: "c".into(),
         sub: "u".into(),
+        user_id: Some("i".into()),
+        user_site: Some("s".into()),
         iat: 100,
+        exp: 3700,
     };
-    let mut revocations = Revocations::default();
+    let mut feed = Feed::new(FeedConfig {
+        endpoint: Endpoint {
+            cluster: "c".into(),
+            authority: "a".into(),
+            path: "/r".into(),
+        },
+        issuers: vec!["iss".into()],
+        poll_seconds: 2,
+        max_staleness_seconds: 60,
+        max_entries: CAPACITY,
+        skew: 5,
+    });
     for (page, now) in input.split(|byte| *byte == b'\n').zip(200..) {
-        let before = (
-            revocations.position(),
-            revocations.synchronized_at(),
-            revocations.names(&token),
-        );
-        let applied = revocations.apply(page, now);
-        let position = revocations.position();
-        assert!(position >= before.0 || position == 0);
-        assert!(revocations.len() <= MAX_ENTRIES);
-        if applied.is_err() {
-            // Only what has expired may be gone.
-            assert_eq!(
-                (position, revocations.synchronized_at()),
-                (before.0, before.1)
-            );
-            assert!(before.2 || !revocations.names(&token));
+        let time = Time {
+            wall: now,
+            steady: now,
+        };
+        feed.due(now);
+        let state = |feed: &Feed| (feed.completed_at(), feed.revocations().generation());
+        let is_refused = |feed: &Feed| feed.revocations().refusal(&token, "iss", 0).is_some();
+        let (before, was_refused) = (state(&feed), is_refused(&feed));
+        let answered = feed.answered(page, &NoSharedData, time);
+        assert!(feed.revocations().len() <= CAPACITY);
+        if answered.is_err() {
+            assert_eq!((state(&feed), is_refused(&feed)), (before, was_refused));
+            feed.failed(now);
         }
     }
 });

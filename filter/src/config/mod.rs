@@ -78,12 +78,14 @@ pub enum KeySource {
 pub struct RevocationSource {
     /// From where.
     pub endpoint: Endpoint,
-    /// How often, in seconds.
+    /// How often, in seconds, where the service does not hold requests.
     pub poll_seconds: u64,
     /// Age beyond which the list is stale, in seconds.
     pub max_staleness_seconds: u64,
     /// What happens then.
     pub when_stale: WhenStale,
+    /// Entries that each VM holds at most.
+    pub max_entries: usize,
 }
 
 /// What happens to tokens whose revocation cannot be known.
@@ -125,6 +127,8 @@ const MAX_CACHE_ENTRIES: u64 = 1_000_000;
 const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// A quarter of what a VM can address.
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
+const DEFAULT_REVOCATION_ENTRIES: u64 = 1_000_000;
+const REVOCATION_ENTRIES: std::ops::RangeInclusive<u64> = 1_000..=20_000_000;
 const DAY: u64 = 24 * 60 * 60;
 
 impl Config {
@@ -287,6 +291,9 @@ fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
             WhenStale::Deny
         }
     };
+    let max_entries = object
+        .number("max_entries", REVOCATION_ENTRIES)
+        .unwrap_or(DEFAULT_REVOCATION_ENTRIES) as usize;
     if max_staleness_seconds < poll_seconds {
         object.problem("max_staleness_seconds", "must not be below poll_seconds");
     }
@@ -295,6 +302,7 @@ fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
         poll_seconds,
         max_staleness_seconds,
         when_stale,
+        max_entries,
     })
 }
 
@@ -391,9 +399,14 @@ fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
                 object.problem(&name, why);
             }
             let form = match object.take(&name) {
-                Some(Value::String(claim)) if !claim.is_empty() => Some((claim, ListForm::Comma)),
+                Some(value @ (Value::String(_) | Value::Array(_))) => {
+                    claim_names(object, &name, value).map(|claims| (claims, ListForm::Comma))
+                }
                 Some(Value::Object(members)) => object.within(&name, members, |object| {
-                    let claim = object.required_text("claim");
+                    object.require("claim");
+                    let claims = object
+                        .take("claim")
+                        .and_then(|value| claim_names(object, "claim", value));
                     let form = match object.text("lists").as_deref() {
                         None | Some("comma") => ListForm::Comma,
                         Some("json") => ListForm::Json,
@@ -402,20 +415,48 @@ fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
                             ListForm::Comma
                         }
                     };
-                    claim.map(|claim| (claim, form))
+                    claims.map(|claims| (claims, form))
                 }),
                 _ => {
                     object.problem(
                         &name,
-                        "is the name of a claim, or an object with claim and lists",
+                        "is the name of a claim, a list of names, or an object with claim and lists",
                     );
                     None
                 }
             };
-            headers.extend(form.map(|(claim, lists)| ForwardedHeader { name, claim, lists }));
+            headers.extend(form.map(|(claims, lists)| ForwardedHeader {
+                name,
+                claims,
+                lists,
+            }));
         }
     });
     headers
+}
+
+/// The name of one claim, or a list of names of which the first present claim counts.
+fn claim_names(object: &mut Object<'_>, key: &str, value: Value) -> Option<Vec<String>> {
+    let names = match value {
+        Value::Array(names) => names,
+        name => vec![name],
+    };
+    let names: Option<Vec<String>> = names
+        .into_iter()
+        .map(|name| {
+            name.as_str()
+                .filter(|name| !name.is_empty())
+                .map(ToOwned::to_owned)
+        })
+        .collect();
+    let names = names.filter(|names| !names.is_empty());
+    if names.is_none() {
+        object.problem(
+            key,
+            "is the name of a claim, or a list of at least one name",
+        );
+    }
+    names
 }
 
 /// Headers that a claim must never replace: the gateway or the filter itself gives them meaning.

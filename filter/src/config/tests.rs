@@ -22,7 +22,7 @@ fn example() -> Value {
             {"path_prefix": "/api/admin/", "methods": ["POST"], "scopes": ["admin"]},
             {"path_prefix": "/"},
         ],
-        "forward": {"x-user-id": "user_id", "x-user-site": "user_site", "x-user-hat": "user_hat", "x-client-id": "client_id", "x-scope": "scope", "x-auth-subject": "sub"},
+        "forward": {"x-user-id": "user_id", "x-user-site": "user_site", "x-user-hat": "user_hat", "x-client-id": "client_id", "x-scope": "scope", "x-auth-subject": ["user_id", "sub"]},
         "forward_authorization": true,
         "clock_skew_seconds": 5,
         "token_cache_entries": 10000,
@@ -36,6 +36,13 @@ fn the_example_is_good() {
     assert_eq!(config.issuers[0].algorithms.len(), 3);
     assert_eq!(config.rules.len(), 3);
     assert_eq!(config.forward.len(), 6);
+    let claims: Vec<_> = config
+        .forward
+        .iter()
+        .filter(|header| header.name == "x-auth-subject")
+        .map(|header| header.claims.as_slice())
+        .collect();
+    assert_eq!(claims, [["user_id", "sub"]]);
     assert_eq!(config.token_cache_entries, 10_000);
 }
 
@@ -54,7 +61,7 @@ fn every_problem_is_named_with_its_path() {
             {"path": "/x", "access": "anonymous", "scopes": ["s"]},
             {"path": "/y"}, {"path": "/y"},
         ],
-        "forward": {"X-Upper": "sub", "cookie": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}},
+        "forward": {"X-Upper": "sub", "cookie": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
         "forward_payload": "x_payload",
         "forward_authorization": "yes",
         "clock_skew_seconds": 1.5,
@@ -86,6 +93,9 @@ fn every_problem_is_named_with_its_path() {
         "forward.cookie",
         "forward.x-a",
         "forward.x-b.lists",
+        "forward.x-c",
+        "forward.x-d",
+        "forward.x-e.claim",
         "forward_payload",
         "forward_authorization",
         "clock_skew_seconds",

@@ -23,6 +23,14 @@ fn ready_with(config: &Value, issuer: &Issuer) -> Guard {
     guard
 }
 
+/// Both clocks, in step.
+fn at(now: u64) -> Time {
+    Time {
+        wall: now,
+        steady: now,
+    }
+}
+
 fn fetch_keys(guard: &mut Guard, issuer: &Issuer, now: u64) {
     let due = guard.due(now);
     assert!(
@@ -48,6 +56,7 @@ fn decide_at(
         target: target.as_bytes(),
         authorization: &headers,
     };
+    guard.set_time(at(now));
     guard.decide(request, patience, now, || now).decision
 }
 
@@ -294,6 +303,7 @@ fn with_feed(when_stale: &str) -> Value {
 fn feed(guard: &mut Guard, revocations: Vec<Revocation>, now: u64) {
     let last = revocations.last().map_or(0, |entry| entry.sequence);
     let page = serde_json::to_vec(&Feed { revocations, last }).unwrap();
+    guard.set_time(at(now));
     guard.due(now);
     guard.fetched(0, Subject::Revocations, &page, now).unwrap();
 }
@@ -325,7 +335,7 @@ fn a_revoked_token_is_refused_cached_or_not() {
         .iter()
         .map(|fetch| fetch.endpoint.path.as_str())
         .collect();
-    assert_eq!(paths, ["/revocations?since=7"]);
+    assert_eq!(paths, ["/revocations?version=2&since=7"]);
 }
 
 #[test]
@@ -530,11 +540,11 @@ fn unusable_keys_are_remarked_once() {
     };
     assert_eq!(fetch(set(&[])), "");
     assert_eq!(
-        fetch(set(&[none.clone()])),
+        fetch(set(std::slice::from_ref(&none))),
         "1 key cannot be used: key 1: it has no kid"
     );
     for _ in 0..3 {
-        assert_eq!(fetch(set(&[none.clone()])), "");
+        assert_eq!(fetch(set(std::slice::from_ref(&none))), "");
     }
     let two = "2 keys cannot be used: key 1: not for signatures; key 2: it has no kid";
     assert_eq!(fetch(set(&[one.clone(), other.clone()])), two);
@@ -595,4 +605,137 @@ fn hundreds_of_issuers_are_found_by_name() {
         decide(&mut guard, "/api/x", Some(&issuer.token(&stranger))),
         refused(Refusal::Issuer)
     );
+}
+
+/// Backup, revocation, restore, revocation: the same position means something else, and a cached token is looked up again.
+#[test]
+fn a_cached_token_does_not_survive_a_position_that_repeats() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready_with(&with_feed("deny"), &issuer);
+    let page = |feed: &str, entries: Value| {
+        json!({"feed": feed, "since": 0, "position": 1, "more": false, "holds": false, "revocations": entries}).to_string()
+    };
+    let entry = |id: &str| json!([{"kind": "grant", "id": id, "at": NOW, "exp": NOW + 3600}]);
+    let read = |guard: &mut Guard, page: String, now| {
+        guard.set_time(at(now));
+        guard.due(now);
+        guard
+            .fetched(0, Subject::Revocations, page.as_bytes(), now)
+            .unwrap();
+    };
+    read(&mut guard, page("A", entry("another grant")), NOW);
+    let token = issuer.token(&claims());
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+    read(&mut guard, page("B", entry("grant-1")), NOW + 2);
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&token)),
+        refused(Refusal::Revoked)
+    );
+}
+
+/// Up to the last second in which its expiry is tolerated.
+#[test]
+fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = with_feed("allow");
+    config["clock_skew_seconds"] = json!(300);
+    let mut guard = ready_with(&config, &issuer);
+    feed(&mut guard, vec![grant_revoked(7)], NOW);
+    let token = issuer.token(&claims());
+    for now in NOW + 3590..NOW + 3900 {
+        guard.set_time(at(now));
+        (0..100).for_each(|_| guard.sweep());
+        feed(&mut guard, vec![], now);
+        let decision = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, now);
+        assert_eq!(decision, refused(Refusal::Revoked), "{}", now - NOW);
+    }
+    let decision = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&token),
+        Patience::Left,
+        NOW + 3900,
+    );
+    assert_eq!(decision, refused(Refusal::Expired));
+}
+
+/// More revocations than are held: cached tokens that may be revoked are refused, with a reason of their own, and what is
+/// issued now is not.
+#[test]
+fn a_full_table_refuses_old_tokens_and_no_new_ones() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = with_feed("deny");
+    config["issuers"][0]["revocations"]["max_entries"] = json!(1000);
+    let mut guard = ready_with(&config, &issuer);
+    feed(&mut guard, vec![], NOW);
+    let old = issuer.token(&claims());
+    let fresh = with(with(claims(), "iat", json!(NOW)), "exp", json!(NOW + 7200));
+    let fresh = issuer.token(&with(fresh, "jti", json!("token-2")));
+    for token in [&old, &fresh] {
+        assert!(is_allowed(&decide(&mut guard, "/api/x", Some(token))));
+    }
+    for page in 0..2 {
+        let entries = (1..1000).map(|number| Revocation {
+            sequence: page * 1000 + number,
+            kind: RevocationKind::Token,
+            id: format!("{page} {number}"),
+            at: NOW,
+            exp: NOW + 3600 + page * 1000 + number,
+        });
+        feed(&mut guard, entries.collect(), NOW);
+    }
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&old)),
+        refused(Refusal::Folded)
+    );
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&fresh))));
+    let counts = guard.take_counts();
+    assert!(counts.revocations_folded > 900);
+    assert_eq!(guard.folding_feeds(), 1);
+    let remarks = guard.take_remarks();
+    assert_eq!(remarks.len(), 1, "{remarks:?}");
+    assert!(remarks[0].1.contains("max_entries"));
+}
+
+/// Several issuers of one token service have one feed: one request, one table.
+#[test]
+fn issuers_with_the_same_endpoint_share_a_feed() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = with_feed("deny");
+    let mut second = config["issuers"][0].clone();
+    second["issuer"] = json!("https://us1.legacy.example");
+    config["issuers"].as_array_mut().unwrap().push(second);
+    let mut guard = guard(&config);
+    guard.set_time(at(NOW));
+    let due = guard.due(NOW);
+    let feeds = due
+        .iter()
+        .filter(|fetch| fetch.subject == Subject::Revocations);
+    assert_eq!(feeds.count(), 1);
+    for index in [0, 1] {
+        guard
+            .fetched(index, Subject::Keys, &issuer.jwks(), NOW)
+            .unwrap();
+    }
+    let legacy = issuer.token(&with(claims(), "iss", json!("https://us1.legacy.example")));
+    let waits = decide(&mut guard, "/api/x", Some(&legacy));
+    assert_eq!(
+        waits,
+        Decision::Wait {
+            issuer: 0,
+            subject: Subject::Revocations
+        }
+    );
+    let user = json!({"feed": "A", "since": 0, "position": 1, "more": false, "holds": false, "revocations": [
+        {"kind": "user", "id": "ada@example.com", "iss": "https://us1.legacy.example", "at": NOW, "exp": NOW + 3600},
+    ]});
+    guard
+        .fetched(0, Subject::Revocations, user.to_string().as_bytes(), NOW)
+        .unwrap();
+    assert_eq!(
+        decide(&mut guard, "/api/x", Some(&legacy)),
+        refused(Refusal::Revoked)
+    );
+    let other = issuer.token(&claims());
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&other))));
 }

@@ -39,12 +39,14 @@ impl<T: Default> Gauge<T> {
     }
 }
 
-const COUNTERS: [&str; 5] = [
+const COUNTERS: [&str; 7] = [
     "filter.allowed",
     "filter.anonymous",
     "filter.reported",
     "filter.cache_hits",
     "filter.cache_misses",
+    "filter.revocations_folded",
+    "filter.revocations_skipped",
 ];
 const FETCH_COUNTERS: [&str; 2] = ["filter.fetches", "filter.fetch_failures"];
 const KEYS_AGE: &str = "filter.keys_age_seconds";
@@ -52,15 +54,17 @@ const KEYS_MISSING: &str = "filter.keys_missing";
 const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
 const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
 const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
+const FOLDING: &str = "filter.revocations_folding";
 const WAITING: &str = "filter.waiting";
 const CACHE_BYTES: &str = "filter.cache_bytes";
 const HOST_RS256: &str = "filter.host_verifies_rs256";
 const HOST_ES256: &str = "filter.host_verifies_es256";
 const AGES: [&str; 2] = [KEYS_AGE, REVOCATIONS_AGE];
-const SUMS: [&str; 5] = [
+const SUMS: [&str; 6] = [
     KEYS_MISSING,
     REVOCATIONS_MISSING,
     REVOCATION_ENTRIES,
+    FOLDING,
     WAITING,
     CACHE_BYTES,
 ];
@@ -158,9 +162,19 @@ impl Metrics {
             reported,
             cache_hits,
             cache_misses,
+            revocations_folded,
+            revocations_skipped,
             denied: refusals,
         } = guard.take_counts();
-        let values = [allowed, anonymous, reported, cache_hits, cache_misses];
+        let values = [
+            allowed,
+            anonymous,
+            reported,
+            cache_hits,
+            cache_misses,
+            revocations_folded,
+            revocations_skipped,
+        ];
         for (name, value) in COUNTERS.into_iter().zip(values) {
             self.count(name, value);
         }
@@ -168,7 +182,7 @@ impl Metrics {
             self.count(&denied(name), value);
         }
         let (keys, revocations) = (guard.keys_age(now), guard.revocations_age(now));
-        // Ticks come thicker while requests wait.
+        // Ticks come thicker while requests wait, and where another VM reads the feed.
         if self.aged.replace(now) != now {
             self.age(KEYS_AGE, keys.unwrap_or(0));
             self.age(REVOCATIONS_AGE, revocations.unwrap_or(0));
@@ -177,6 +191,7 @@ impl Metrics {
             (KEYS_MISSING, guard.issuers_without_keys()),
             (REVOCATIONS_MISSING, guard.issuers_without_revocations()),
             (REVOCATION_ENTRIES, guard.revocation_entries()),
+            (FOLDING, guard.folding_feeds()),
             (WAITING, waiting),
             (CACHE_BYTES, guard.cache_bytes()),
         ] {

@@ -1,6 +1,7 @@
 //! Everything that deals with the proxy-wasm host. It decides nothing: [`Guard`](crate::guard::Guard) does.
 
 mod crypto;
+mod data;
 mod log;
 mod metrics;
 mod request;

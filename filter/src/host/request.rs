@@ -107,7 +107,7 @@ fn wait(context: u32, shared: &Shared, source: Source, request: Request<'_>) -> 
             .map(|header| header.to_vec())
             .collect(),
     };
-    waiting.hold(context, source, shared.tick(), held);
+    waiting.hold(context, source, shared.steady(), held);
     drop(waiting);
     shared.hurry();
     Action::Pause
@@ -204,8 +204,11 @@ fn deny(shared: &Shared, denial: &Denial, token: Option<&TokenReference>) -> Act
 }
 
 fn refuse(shared: &Shared, denial: &Denial, own: &Answer) -> Action {
-    let mut log = shared.log.borrow_mut();
-    log.refusal(denial, own.status, false, shared.tick());
+    // Released before the answer, in which a host may call the filter again.
+    shared
+        .log
+        .borrow_mut()
+        .refusal(denial, own.status, false, shared.tick());
     answer(own)
 }
 

@@ -1,21 +1,21 @@
 //! Configuration, ticks and fetches.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Duration;
 
 use abi::host::{self, LogLevel};
 
 use super::crypto::HostSignatures;
+use super::data::HostData;
 use super::log;
 use super::metrics::Metrics;
 use super::request::resume;
-use super::shared::{Shared, TICK};
+use super::shared::{FOLLOWING_TICK, Shared, TICK};
 use crate::config::Config;
-use crate::fetch::TIMEOUT_SECONDS;
 use crate::guard::{Fetch, Guard, Subject};
 use crate::keys::MAX_JWKS_BYTES;
-use crate::revocations::MAX_FEED_BYTES;
+use crate::revocations::MAX_PAGE_BYTES;
 use crate::waiting::{BATCH, Source};
 
 /// One configuration of the filter in one VM.
@@ -23,6 +23,8 @@ pub(super) struct Root {
     shared: Shared,
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
+    /// When revocations that are over were swept out, in seconds of the steady clock.
+    swept: Cell<Option<u64>>,
 }
 
 impl Root {
@@ -32,7 +34,9 @@ impl Root {
         match Config::parse(&text) {
             Ok(config) => {
                 let signatures = HostSignatures::probe();
-                let guard = Guard::new(config).with_host(Box::new(signatures));
+                let guard = Guard::new(config)
+                    .with_host(Box::new(signatures))
+                    .with_shared_data(Box::new(HostData));
                 let metrics = Metrics::define();
                 Metrics::host_signatures(signatures);
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
@@ -41,6 +45,7 @@ impl Root {
                     shared: Shared::new(context, guard),
                     metrics,
                     fetches: RefCell::default(),
+                    swept: Cell::default(),
                 })
             }
             Err(problems) => {
@@ -57,16 +62,32 @@ impl Root {
         &self.shared
     }
 
-    /// Fetches what is due, goes on with requests that have waited, and publishes metrics.
+    /// Keeps in step with the other VMs, fetches what is due, goes on with requests that have waited, and publishes
+    /// metrics.
     pub(super) fn tick(&self) {
-        let _ = host::set_tick_period(TICK);
         let now = self.shared.take_time();
+        let (news, follows) = {
+            let mut guard = self.shared.guard.borrow_mut();
+            (guard.keep_in_step(), guard.follows())
+        };
+        let _ = host::set_tick_period(if follows { FOLLOWING_TICK } else { TICK });
         self.fetch(now);
-        self.shared.waiting.borrow_mut().expire(now);
+        {
+            let mut waiting = self.shared.waiting.borrow_mut();
+            for issuer in news {
+                waiting.fetch_ended((issuer, Subject::Revocations));
+            }
+            waiting.expire(now);
+        }
         self.resume_released();
         let waiting = self.shared.waiting.borrow().len();
         let mut guard = self.shared.guard.borrow_mut();
+        if self.swept.replace(Some(now)) != Some(now) {
+            guard.sweep();
+        }
         self.metrics.publish(&mut guard, waiting, now);
+        drop(guard);
+        self.log_remarks();
     }
 
     /// The root context ends.
@@ -79,7 +100,23 @@ impl Root {
         let fetch = self.fetches.borrow_mut().remove(&call);
         if let Some(fetch) = fetch {
             self.fetched(&fetch, body_size);
+            self.log_remarks();
+            // The next page, or the next held request, follows at once.
+            self.fetch(self.shared.steady());
             self.resume_released();
+        }
+    }
+
+    /// Logs what there is to say about feeds.
+    fn log_remarks(&self) {
+        let mut guard = self.shared.guard.borrow_mut();
+        for (issuer, remark) in guard.take_remarks() {
+            let issuer = guard.config().issuers.get(issuer);
+            let issuer = issuer.map_or("", |config| config.issuer.as_str());
+            log::write(
+                LogLevel::Warn,
+                &format!("revocations of {issuer}: {remark}"),
+            );
         }
     }
 
@@ -94,7 +131,7 @@ impl Root {
                 (":authority", endpoint.authority.as_str()),
                 ("accept", "application/json"),
             ];
-            let timeout = Duration::from_secs(TIMEOUT_SECONDS);
+            let timeout = Duration::from_secs(fetch.timeout);
             match host::call(&endpoint.cluster, &headers, timeout) {
                 Ok(call) => {
                     self.shared
@@ -114,14 +151,15 @@ impl Root {
 
     fn fetched(&self, fetch: &Fetch, body_size: usize) {
         let now = self.shared.take_time();
-        match read_response(fetch.subject, body_size) {
+        match read_response(fetch, body_size) {
             Ok(body) => {
                 let outcome =
                     self.shared
                         .guard
                         .borrow_mut()
                         .fetched(fetch.issuer, fetch.subject, &body, now);
-                self.metrics.fetch(outcome.is_ok());
+                let is_usable = outcome.is_ok();
+                self.metrics.fetch(is_usable);
                 match outcome {
                     Ok(remarks) => remarks
                         .iter()
@@ -132,10 +170,16 @@ impl Root {
                         &format!("the answer cannot be used: {why}"),
                     ),
                 }
-                self.shared
-                    .waiting
-                    .borrow_mut()
-                    .fetch_ended(source_of(fetch));
+                let source = source_of(fetch);
+                let goes_on = is_usable
+                    && fetch.subject == Subject::Revocations
+                    && self.shared.guard.borrow().is_catching_up(fetch.issuer);
+                let mut waiting = self.shared.waiting.borrow_mut();
+                if goes_on {
+                    waiting.extend(source, now);
+                } else {
+                    waiting.fetch_ended(source);
+                }
             }
             Err(why) => {
                 self.metrics.fetch(false);
@@ -185,7 +229,7 @@ impl Root {
         }
         for _ in 0..BATCH {
             // One by one: an answer may end other requests, which must not be answered any more.
-            let turn = self.shared.waiting.borrow_mut().next();
+            let turn = self.shared.waiting.borrow_mut().next_turn();
             let Some(turn) = turn else {
                 break;
             };
@@ -206,14 +250,15 @@ const fn source_of(fetch: &Fetch) -> Source {
 }
 
 /// The body of a good response; otherwise what went wrong, as far as the host tells.
-fn read_response(subject: Subject, body_size: usize) -> Result<Vec<u8>, String> {
-    let longest = match subject {
+fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
+    let longest = match fetch.subject {
         Subject::Keys => MAX_JWKS_BYTES,
-        Subject::Revocations => MAX_FEED_BYTES,
+        Subject::Revocations => MAX_PAGE_BYTES,
     };
     let Ok(status) = host::call_response_header(":status") else {
         return Err(format!(
-            "no answer within {TIMEOUT_SECONDS} seconds, or no connection"
+            "no answer within {} seconds, or no connection",
+            fetch.timeout
         ));
     };
     // One byte more than allowed shows that there is too much.

@@ -3,14 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
 
-use abi::host;
+use abi::host::{self, LogLevel};
 
-use super::log::Log;
+use super::log::{self, Log};
+use crate::clock::{Clock, Time};
 use crate::guard::Guard;
 use crate::waiting::Waiting;
 
 /// How long the host waits for the next tick, when nobody waits for it.
 pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// How long it waits when another VM reads revocations for this one.
+pub(super) const FOLLOWING_TICK: Duration = Duration::from_millis(50);
 
 /// How soon the next tick comes when a request waits for a fetch, or for its turn. Fetches start from ticks: they belong
 /// to the root context, so that the end of the request that asked for one does not end it.
@@ -30,8 +34,9 @@ pub(super) struct Shared {
     pub(super) guard: RefCell<Guard>,
     pub(super) waiting: RefCell<Waiting<HeldRequest>>,
     pub(super) log: RefCell<Log>,
-    /// The time of the last tick, in seconds since 1970.
-    tick: Cell<u64>,
+    clock: RefCell<Clock>,
+    /// The time of the last tick.
+    time: Cell<Time>,
 }
 
 impl Shared {
@@ -41,18 +46,39 @@ impl Shared {
             guard: RefCell::new(guard),
             waiting: RefCell::default(),
             log: RefCell::default(),
-            tick: Cell::new(now()),
+            clock: RefCell::default(),
+            time: Cell::new(Time {
+                wall: now(),
+                steady: 0,
+            }),
         }
     }
 
+    /// The time of the last tick, in seconds since 1970.
     pub(super) fn tick(&self) -> u64 {
-        self.tick.get()
+        self.time.get().wall
     }
 
-    /// Takes the time, once a tick.
+    /// The same, in seconds of the steady clock.
+    pub(super) fn steady(&self) -> u64 {
+        self.time.get().steady
+    }
+
+    /// Takes the time, once a tick. Returns that of the steady clock.
     pub(super) fn take_time(&self) -> u64 {
-        self.tick.set(now());
-        self.tick.get()
+        let monotonic = host::monotonic_time().ok().map(|time| time.as_secs());
+        let (time, stepped) = self.clock.borrow_mut().read(now(), monotonic);
+        self.time.set(time);
+        let mut guard = self.guard.borrow_mut();
+        guard.set_time(time);
+        if stepped {
+            log::write(
+                LogLevel::Warn,
+                "the clock stepped: all revocations are read again",
+            );
+            guard.doubt();
+        }
+        time.steady
     }
 
     /// A request has ended; nobody waits for it.

@@ -60,7 +60,10 @@ fn run() -> Result<()> {
     println!("Starting the token service and Envoy ...");
     let mut pair = Pair::start(Setup {
         replica: false,
+        feed: None,
+        workers: 1,
         filter: None,
+        gateway: Vec::new(),
         ports,
         config: Some(config),
         early_access: Some((early_access, early_environment)),
@@ -122,7 +125,7 @@ User-Bound Integration (client credentials); call the API with its token:
 
 Non-Interactive Integration (JWT bearer):
 
-  ASSERTION=$(target/release/token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \
+  ASSERTION=$(target/demo/token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \
     --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/)
   curl -u non-interactive-demo:demo-secret-of-non-interactive-demo-not-for-real-use \
     -d grant_type=urn:ietf:params:oauth:grant-type:jwt-bearer -d assertion=$ASSERTION {lobby}/auth/token

@@ -80,10 +80,13 @@ fn accounts_are_switched_by_starting_again() {
 
 /// D-7.
 #[test]
-fn a_person_without_account_is_told_at_the_application() {
+fn a_person_without_account_is_told_and_then_the_application() {
     let (app, window) = (App::start(), Chromium::open());
     window.visit(&app.authorize());
     sign_in(&window, "mary@example.com", "demo-password-of-mary");
+    window.expect_heading("No linked account");
+    window.expect_text("mary@example.com");
+    window.follow("Return to Field Notes");
     window.expect_heading("Back in the app");
     let address = window.address();
     assert!(address.as_str().contains("error=access_denied"));

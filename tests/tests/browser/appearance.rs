@@ -15,12 +15,23 @@ fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
         look(name);
     };
     window.visit(&super::app::authorize("nobody", &app.callback(), &[]));
-    see("error", "This did not work");
+    see("error", "Sign-in stopped");
     window.visit(&app.authorize());
     see("sign-in", "Sign in");
     sign_in(window, "nobody@example.com", "not-the-password");
     window.expect("//*[@role='alert']");
     see("sign-in-refused", "Sign in");
+    sign_in(window, "mary@example.com", "demo-password-of-mary");
+    see("no-account", "No linked account");
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
+    sign_in(window, "rosalind@example.com", "demo-password-of-rosalind");
+    window.expect_heading("Back in the app");
+    let other_app = super::app::authorize("ipv6-demo", "http://[::1]:4000/callback", &[]);
+    window.visit(&other_app);
+    see("confirm", "Continue as rosalind@example.com to Site Plans?");
+    window.follow("Sign in as somebody else");
+    window.expect_heading("Sign in");
     sign_in(window, "joan@example.com", "demo-password-of-joan");
     see("second-factor", "Enter your code");
     window.fill(CODE, "00000");
@@ -40,7 +51,15 @@ fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
     window.press("Turn on");
     window.expect("//*[@role='alert']");
     see("authenticator-refused", "Set up an authenticator app");
-    window.follow("Leave everything as it is");
+    // The problem comes first, where everybody sees it, and touches nothing.
+    let space = window.inspect(
+        "const problem = document.querySelector('.problem').getBoundingClientRect();
+         const next = document.querySelector('.problem + *').getBoundingClientRect();
+         return [problem.bottom <= innerHeight, next.top - problem.bottom]",
+    );
+    assert_eq!(space[0], true, "{space}");
+    assert!(space[1].as_f64().unwrap() >= 8.0, "{space}");
+    window.follow("Cancel");
     window.expect_heading("You are signed in");
     window.press("Sign out");
     see("signed-out", "You are not signed in");

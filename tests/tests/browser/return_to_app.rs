@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::app::authorize;
 use super::sign_in::sign_in_as_ada;
-use super::{App, Chromium, lobby};
+use super::{App, Chromium, lobby, pair};
 
 /// The address of an app that does not exist here: Chromium asks the system for it, which is as far as it goes.
 #[test]
@@ -38,9 +38,37 @@ fn a_loopback_address_of_version_6_is_followed() {
     assert!(window.address().as_str().starts_with(&app.callback()));
 }
 
+/// D-34, RFC 8252 §8.6: an app that starts by itself gets nothing from a session that is live.
+#[test]
+fn a_live_session_is_confirmed_by_the_person() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in_as_ada(&window);
+    window.expect_heading("Back in the app");
+    let other = App::serving("[::1]", vec![]);
+    let request = authorize("ipv6-demo", &other.callback(), &[]);
+    window.visit(&request);
+    window.expect_heading("Continue as ada@example.com to Site Plans?");
+    window.expect_text("alovelace");
+    window.press("Continue");
+    window.expect_heading("Back in the app");
+    assert!(window.address().as_str().starts_with(&other.callback()));
+    assert!(
+        window
+            .address()
+            .query()
+            .unwrap_or_default()
+            .contains("code=")
+    );
+    // Once per session and client.
+    window.visit(&request);
+    window.expect_heading("Back in the app");
+}
+
 /// A single-page app of the demo's Installed Application.
 fn single_page_app() -> App {
-    let settings = format!("const lobby = {};\n", Value::from(lobby()));
+    let (lobby, api) = (Value::from(lobby()), Value::from(pair().pair.api_url()));
+    let settings = format!("const lobby = {lobby}, api = {api};\n");
     let html = include_str!("single_page_app/index.html");
     let script = settings + include_str!("single_page_app/app.js");
     App::serving(
@@ -63,6 +91,8 @@ fn a_single_page_app_gets_its_tokens() {
     sign_in_as_ada(&window);
     window.expect_heading("Single-page app");
     window.expect_text("Signed in: Bearer for 3600 seconds");
+    window.press("Call the API");
+    window.expect_text("Hello ada@example.com");
     window.press("Refresh");
     window.expect_text("Refreshed: Bearer for 3600 seconds");
     // The used refresh token belongs to the page alone: nothing of the sign-in went along.
@@ -79,5 +109,19 @@ fn a_page_of_an_unregistered_origin_is_refused() {
     window.expect_text("Refused: invalid_grant");
     window.visit(&app.other_site());
     window.press("Use a wrong verifier");
+    window.expect_text("No answer: TypeError");
+}
+
+/// The page reads why the API refuses, and what to tell its operators: the challenge and the id of the request.
+#[test]
+fn a_single_page_app_reads_the_refusals_of_the_api() {
+    let (app, window) = (single_page_app(), Chromium::open());
+    window.visit(&app.origin);
+    window.press("Call the API without a token");
+    window.expect_text("Refused with a request id: Bearer realm='api'");
+    window.press("Call the API with a wrong token");
+    window.expect_text("error='invalid_token'");
+    window.visit(&app.other_site());
+    window.press("Call the API without a token");
     window.expect_text("No answer: TypeError");
 }

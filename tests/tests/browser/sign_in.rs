@@ -4,7 +4,7 @@ use super::{App, Chromium, lobby, pair};
 use crate::support::{code_at, is_accepted, lasting_code, now};
 
 /// The label of the field for the second factor.
-pub(super) const CODE: &str = "Six-digit code, or a recovery code";
+pub(super) const CODE: &str = "Six-digit code";
 
 /// Types username and password, and sends them.
 pub(super) fn sign_in(window: &Chromium, username: &str, password: &str) {
@@ -55,6 +55,54 @@ fn password_managers_know_the_fields() {
     sign_in(&window, "joan@example.com", "demo-password-of-joan");
     window.expect_heading("Enter your code");
     assert_eq!(kind(CODE), pair("text", "one-time-code"));
+    let keyboard = window.field(CODE).attribute("inputmode");
+    assert_eq!(keyboard.as_deref(), Some("numeric"));
+}
+
+/// Whoever is named already goes on with the password.
+#[test]
+fn the_focus_is_where_typing_goes_on() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    window.expect_heading("Sign in");
+    let focused = || window.inspect("return document.activeElement.name");
+    assert_eq!(focused(), "username");
+    window.visit(&app.authorize_with(&[("login_hint", "katherine@example.com")]));
+    window.expect_heading("Sign in");
+    assert_eq!(focused(), "password");
+    assert_eq!(window.field("Username").value(), "katherine@example.com");
+}
+
+/// The authenticator app shows the name of the service, and so does the title of each page.
+#[test]
+fn the_service_has_a_name() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(
+        &window,
+        "katherine@example.com",
+        "demo-password-of-katherine",
+    );
+    window.expect_heading("Back in the app");
+    window.visit(&format!("{}/auth/authenticator", lobby()));
+    window.expect_heading("Set up an authenticator app");
+    assert!(
+        window.title().ends_with(" · Gatepass"),
+        "{}",
+        window.title()
+    );
+    let link = window.expect("//a[starts-with(@href, 'otpauth:')]");
+    let link = link.attribute("href").unwrap();
+    assert!(link.contains("issuer=Gatepass"), "{link}");
+    // The secret fills whole lines: two of two groups.
+    let tops = window.inspect(
+        "return [...document.querySelectorAll('.secret span')].map(group => group.getBoundingClientRect().top)",
+    );
+    let tops: Vec<f64> = serde_json::from_value(tops).unwrap();
+    let [one, two, three, four] = tops.as_slice() else {
+        panic!("{tops:?}");
+    };
+    assert!(one == two && three == four && one < three, "{tops:?}");
 }
 
 /// The problem is announced, tied to its fields, and what was typed is kept; never the password.
@@ -119,7 +167,7 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("Back in the app");
 
     window.visit(&format!("{}/auth/", lobby()));
-    window.expect_text("Your password alone opens your account.");
+    window.expect_text("You sign in with your password only.");
     window.follow("Set up an authenticator app");
     window.expect_heading("Set up an authenticator app");
     window.expect("//*[@role='img']/*[name()='svg']");
@@ -148,7 +196,17 @@ fn a_person_sets_up_an_authenticator_app() {
     let codes = window.expect("//ul").text();
     let codes: Vec<&str> = codes.lines().collect();
     assert_eq!(codes.len(), 10, "{codes:?}");
-    window.follow("I have kept them");
+    // A link that saves the codes, in itself, without a script.
+    let file = window.expect("//a[@download]").attribute("href").unwrap();
+    let (kind, text) = file.split_once(',').unwrap();
+    assert_eq!(kind, "data:text/plain;charset=utf-8");
+    let text = percent_decode(text);
+    assert!(
+        text.contains("evelyn@example.com") && text.contains("Gatepass"),
+        "{text}"
+    );
+    assert!(codes.iter().all(|code| text.contains(code)), "{text}");
+    window.press("I have kept them");
     window.expect_text("Recovery codes left: 10.");
 
     // Other browsers are signed out, and need more than the password now.
@@ -163,8 +221,7 @@ fn a_person_sets_up_an_authenticator_app() {
         problem.contains("This code has been used.") || !is_accepted(enrolled_at),
         "{problem}"
     );
-    other.fill(CODE, &codes.first().unwrap().to_uppercase());
-    other.press("Continue");
+    use_recovery_code(&other, &codes.first().unwrap().to_uppercase());
     other.expect_heading("Back in the app");
     other.visit(&format!("{}/auth/", lobby()));
     other.expect_text("Recovery codes left: 9.");
@@ -172,8 +229,7 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("You are not signed in");
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
-    other.fill(CODE, codes.first().unwrap());
-    other.press("Continue");
+    use_recovery_code(&other, codes.first().unwrap());
     other.expect_text("This code is not right.");
     // The app's next code, if need be ahead of time: one step is drift that is allowed.
     let next = now().max(enrolled_at + 30);
@@ -196,6 +252,20 @@ fn an_administrator_removes_a_second_factor() {
     window.visit(&app.authorize());
     sign_in(&window, name, "demo-password-of-annie");
     window.expect_heading("Back in the app");
+}
+
+/// Opens the second form of the page, and sends a recovery code with it.
+fn use_recovery_code(window: &Chromium, code: &str) {
+    window.expect("//summary").click();
+    window.fill("Recovery code", code);
+    window.expect("//details//button").click();
+}
+
+fn percent_decode(text: &str) -> String {
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .unwrap()
+        .into_owned()
 }
 
 #[test]
@@ -277,7 +347,7 @@ fn an_unsafe_request_is_explained_and_goes_nowhere() {
         ("installed-demo", redirect, "redirect_uri"),
     ] {
         window.visit(&super::app::authorize(client, &redirect_uri, &[]));
-        window.expect_heading("This did not work");
+        window.expect_heading("Sign-in stopped");
         window.expect_text(word);
         assert!(window.address().as_str().starts_with(&lobby()));
     }

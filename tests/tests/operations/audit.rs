@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use crate::api::until;
-use crate::support::{Browser, OwnPair, WEB, now};
+use std::process::{Command, Stdio};
+
+use crate::support::{Browser, OwnPair, USER_BOUND, WEB, now};
 
 fn entries(pair: &OwnPair, arguments: &[&str]) -> Vec<Value> {
     let listed = pair.operate_json(&[&["audit", "--limit", "500"], arguments].concat());
@@ -119,4 +121,63 @@ fn the_log_survives_a_restart() {
     pair.pair.stop_token_service();
     pair.pair.start_token_service().unwrap();
     assert_eq!(actions(&entries(&pair, &[])), ["keys_rotated"]);
+}
+
+/// More entries than one answer of the administration holds.
+#[test]
+fn the_log_is_paged_and_a_reader_may_stop_reading() {
+    const ISSUED: usize = 510;
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    for _ in 0..ISSUED {
+        assert_eq!(
+            USER_BOUND
+                .token(&lobby, &[("grant_type", "client_credentials")])
+                .status,
+            200
+        );
+    }
+    let numbers = |arguments: &[&str]| -> Vec<u64> {
+        let arguments = [&["audit", "--action", "tokens_issued"], arguments].concat();
+        let listed = pair.operate_json(&arguments);
+        let items = listed["items"].as_array().unwrap().iter();
+        items
+            .map(|item| item["sequence"].as_u64().unwrap())
+            .collect()
+    };
+    let all = numbers(&["--limit", "1000"]);
+    assert_eq!(all.len(), ISSUED);
+    assert!(all.is_sorted_by(|one, next| one > next), "newest first");
+    assert_eq!(numbers(&[]), all[..50]);
+    let tenth = all[10].to_string();
+    assert_eq!(numbers(&["--before", &tenth, "--limit", "3"]), all[11..14]);
+    let oldest: Vec<u64> = all.iter().rev().copied().take(3).collect();
+    assert_eq!(numbers(&["--after", "0", "--limit", "3"]), oldest);
+    assert_eq!(numbers(&["--after", "0", "--limit", "1000"]).len(), ISSUED);
+    assert_eq!(numbers(&["--since", "1h"]).len(), ISSUED);
+    assert_eq!(numbers(&["--since", "2999-01-01T00:00:00Z"]), [0; 0]);
+    pair.operate(&["audit", "--since", "yesterday"], "")
+        .failed(2);
+    let some = pair.operate(&["audit", "--limit", "5"], "");
+    assert!(
+        some.errors.contains("There are more: --before "),
+        "{}",
+        some.errors
+    );
+
+    let mut listing = Command::new(&pair.pair.artifacts().token_service)
+        .args(["audit", "--limit", "1000"])
+        .env("TOKEN_SERVICE_ADMIN_URL", pair.pair.internal_url())
+        .env(
+            "TOKEN_SERVICE_ADMIN_TOKEN_FILE",
+            pair.state().join("admin-token"),
+        )
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(listing.stdout.take());
+    let ended = listing.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
 }

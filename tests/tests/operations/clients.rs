@@ -36,7 +36,6 @@ fn a_client_lives_from_registration_to_removal() {
             "add",
             "--type",
             "user_bound",
-            "--id",
             "meter",
             "--scope",
             "projects",
@@ -292,6 +291,21 @@ fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
         dry.contains("- client spa") && !dry.contains("- user"),
         "{dry}"
     );
+    let scoped = format!("{text}scopes = [\"projects\"]\nname = \"App\"\n");
+    std::fs::write(pair.state().join("more.toml"), scoped).unwrap();
+    let drift = pair.operate(&["apply", file, "--dry-run", "--exit-code"], "");
+    assert_eq!(drift.code, 2, "{}", drift.errors);
+    for line in [
+        "~ client spa: name, scopes",
+        "    name: \"spa\" -> \"App\"",
+        "    scopes: +projects",
+    ] {
+        assert!(
+            drift.output.lines().any(|found| found == line),
+            "{}",
+            drift.output
+        );
+    }
     pair.operate(&["apply", demo, "--prune"], "").done();
     pair.operate(&["client", "show", "spa"], "").failed(1);
 

@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
-use crate::support::{Assertion, Browser, OwnPair, WEB};
+use ureq::http::Request;
+
+use crate::support::{
+    Assertion, Browser, NON_INTERACTIVE, OwnPair, WEB, agent, form_body, get, now, send,
+};
 
 #[test]
 fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
@@ -20,6 +24,13 @@ fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
         assert!(!explained.contains("FAIL"), "{explained}");
         assert!(explained.contains("ada@example.com"), "{explained}");
     }
+    let header = format!("bearer {access}");
+    let explained = pair.operate(&["explain", &header], "").done();
+    assert!(explained.contains("This is: access token"), "{explained}");
+    assert!(
+        !explained.contains("null"),
+        "absent members are absent: {explained}"
+    );
     WEB.post(&lobby, "/auth/revoke", &[("token", &refresh)]);
     for token in [&access, &refresh] {
         let explained = pair.operate(&["explain", token], "");
@@ -35,7 +46,7 @@ fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
     let forged = format!("{signed}.{}{rest}", if first == "A" { "B" } else { "A" });
     let forged = pair.operate(&["explain", &forged], "");
     assert!(
-        forged.output.contains("FAIL  signature"),
+        forged.output.contains("FAIL  signature") && forged.output.matches("FAIL").count() == 1,
         "{}",
         forged.output
     );
@@ -81,5 +92,173 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
             "{line} in {}",
             explained.output
         );
+    }
+}
+
+/// A legacy access token of this pair.
+fn legacy_token(pair: &OwnPair) -> String {
+    let address = pair.pair.legacy_url();
+    let browser = Browser::on_host(&address, "us1.legacy.example");
+    let callback = "http://localhost:8765/callback";
+    let query = [
+        ("Action", "StartOAuth"),
+        ("client_id", "legacy-demo"),
+        ("redirect_uri", callback),
+    ];
+    let page = browser.open(&format!("/Logon?{}", form_body(&query)));
+    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    let answer = crate::support::answer(&done, callback);
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("client_id", "legacy-demo"),
+        ("code", answer[0].1.as_str()),
+        ("redirect_uri", callback),
+    ];
+    let request = Request::post(format!("{address}/as/token.oauth2"))
+        .header("host", "sso-us1.legacy.example")
+        .header("content-type", "application/x-www-form-urlencoded");
+    send(&agent(), request.body(form_body(&fields)).unwrap()).text("access_token")
+}
+
+/// The token with another signature of the same length.
+fn forged(token: &str) -> String {
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let first = if signature.starts_with('A') { "B" } else { "A" };
+    format!("{signed}.{first}{}", &signature[1..])
+}
+
+/// The verdict is what the API or the token endpoint does with the same token.
+#[test]
+fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let explain = |token: &str| pair.operate(&["explain", "-"], token);
+    let is_let_in = |token: &str| {
+        let url = format!("{}/api/projects", pair.pair.api_url());
+        get(&url, &[("authorization", &format!("Bearer {token}"))]).status == 200
+    };
+    let tokens = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
+    let access = tokens.text("access_token");
+    let legacy = legacy_token(&pair);
+    for (token, kind, cause) in [
+        (access.clone(), "access token", None),
+        (forged(&access), "access token", Some("signature")),
+        (legacy.clone(), "access token", None),
+        (forged(&legacy), "access token", Some("signature")),
+    ] {
+        let explained = explain(&token);
+        assert_eq!(
+            explained.code == 0,
+            is_let_in(&token),
+            "{}",
+            explained.output
+        );
+        assert_eq!(explained.code == 0, cause.is_none(), "{}", explained.output);
+        assert!(explained.output.contains(&format!("This is: {kind}")));
+        // The cause alone is marked, none of its consequences.
+        let failures: Vec<&str> = explained
+            .output
+            .lines()
+            .filter(|line| line.contains("FAIL"))
+            .collect();
+        assert_eq!(failures.len(), usize::from(cause.is_some()), "{failures:?}");
+        assert!(
+            failures
+                .iter()
+                .all(|line| line.contains(cause.unwrap_or_default()))
+        );
+    }
+
+    // A refresh token: live, used within the grace, and of a revoked grant.
+    let refresh = tokens.text("refresh_token");
+    let mut next = String::new();
+    for _ in ["live", "used"] {
+        let explained = explain(&refresh);
+        let reply = WEB.refresh(&lobby, &refresh);
+        assert_eq!(
+            (explained.code, reply.status),
+            (0, 200),
+            "{}",
+            explained.output
+        );
+        next = reply.text("refresh_token");
+    }
+    WEB.post(&lobby, "/auth/revoke", &[("token", &next)]);
+    let explained = explain(&next);
+    assert_eq!(
+        (explained.code, WEB.refresh(&lobby, &next).status),
+        (1, 400)
+    );
+    assert!(
+        explained.output.contains("FAIL  revocation"),
+        "{}",
+        explained.output
+    );
+
+    let ada = || Assertion::of("ada@example.com");
+    let mut with_type = ada();
+    with_type.header = json!({"type": "JWT", "alg": "RS256", "kid": "demo-2020"});
+    let mut null_kid = ada();
+    null_kid.header["kid"] = json!(null);
+    let good = ada();
+    for (name, assertion, cause) in [
+        ("good", good.clone(), None),
+        ("the same again", good, Some("single use")),
+        (
+            "nulls",
+            ada()
+                .with("user_id", json!(null))
+                .with("user_site", json!(null)),
+            None,
+        ),
+        ("type for typ", with_type, Some("typ")),
+        ("null kid", null_kid, Some("structure")),
+        ("expired", ada().with("exp", json!(now() - 60)), Some("exp")),
+        ("wrong audience", ada().with("aud", json!("x")), Some("aud")),
+        (
+            "wrong type",
+            ada().with("user_id", json!(7)),
+            Some("user_id"),
+        ),
+        (
+            "half an account",
+            ada().with("user_id", json!("1")),
+            Some("linked account"),
+        ),
+        ("nobody", ada().with("sub", json!("nobody")), Some("user")),
+    ] {
+        let signed = assertion.sign();
+        let explained = explain(&signed);
+        let fields = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", signed.as_str()),
+        ];
+        let reply = NON_INTERACTIVE.token(&lobby, &fields);
+        assert_eq!(
+            explained.code == 0,
+            reply.status == 200,
+            "{name}: {}",
+            explained.output
+        );
+        assert_eq!(
+            explained.code == 0,
+            cause.is_none(),
+            "{name}: {}",
+            explained.output
+        );
+        if let Some(cause) = cause {
+            assert!(
+                explained.output.contains(&format!("FAIL  {cause}")),
+                "{name}: {}",
+                explained.output
+            );
+        }
+        if name == "type for typ" {
+            assert!(
+                explained.output.contains("\"type\""),
+                "as it was sent: {}",
+                explained.output
+            );
+        }
     }
 }

@@ -57,6 +57,8 @@ fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
     assert_eq!(get(&ready, &[]).status, 200);
     pair.signal("TERM");
     until("it is not ready", || get(&ready, &[]).status == 503);
+    let reason = get(&ready, &[]).json();
+    assert_eq!(reason["reason"], "draining");
     let token = USER_BOUND.token(&pair.pair.lobby_url(), &FORM);
     assert_eq!(token.status, 200, "it serves on while it drains");
     pair.signal("TERM");
@@ -107,6 +109,39 @@ fn a_store_that_cannot_be_used_has_one_clear_message() {
         std::fs::read_to_string(&text).unwrap(),
         "this is not a store"
     );
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_named_with_the_cause() {
+    let pair = OwnPair::start(&[]);
+    let url = "postgres://somebody:hunter2@127.0.0.1:1/tokens".to_owned();
+    let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
+    assert_eq!(code, 1);
+    for part in ["127.0.0.1:1, database tokens", "Connection refused"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!message.contains("hunter2"), "{message}");
+    let url = "postgres://a@192.0.2.1:1/b?sslmode=disable&connect_timeout=1".to_owned();
+    let (_, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
+    assert!(
+        message.contains("192.0.2.1:1, database b is another machine"),
+        "{message}"
+    );
+}
+
+#[test]
+fn admin_tokens_change_while_the_service_runs() {
+    let pair = OwnPair::start(&[]);
+    let file = pair.state().join("admin-token");
+    let first = std::fs::read_to_string(&file).unwrap();
+    let second = "A".repeat(43);
+    for tokens in [format!("{first}{second}\n"), format!("{second}\n")] {
+        std::fs::write(&file, tokens).unwrap();
+        pair.operate(&["client", "list"], "").done();
+    }
+    let ended = format!("Bearer {}", first.trim());
+    let url = format!("{}/admin/clients", pair.pair.internal_url());
+    get(&url, &[("authorization", &ended)]).assert_error(401, "invalid_token");
 }
 
 /// A service on a disk that takes `blocks` of 512 bytes for each file and no more.

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 
+use serde_json::Value;
+
 use crate::support::{OwnPair, USER_BOUND};
 
 /// The body of the first request to `listener`, which gets an empty answer.
@@ -47,4 +49,25 @@ fn spans_of_requests_are_exported() {
         assert!(text.contains(word), "{word} in {text}");
     }
     drop(collector);
+}
+
+#[test]
+fn a_line_of_the_json_log_names_its_request_once_and_its_reason_in_a_word() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LOG_FORMAT", "json")]);
+    USER_BOUND
+        .token(&pair.pair.lobby_url(), &[("grant_type", "unknown")])
+        .assert_error(400, "invalid_grant");
+    let log = pair.pair.logs();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let refused: Vec<Value> = lines
+        .filter(|line| line["message"] == "token request refused")
+        .collect();
+    let [line] = refused.as_slice() else {
+        panic!("{log}");
+    };
+    assert_eq!(line["reason"], "unknown_grant_type");
+    assert_eq!(line["span"]["path"], "/auth/token");
+    assert!(line.get("spans").is_none(), "{line}");
 }

@@ -159,3 +159,27 @@ fn a_grant_is_listed_and_revoked() {
     let none = pair.operate_json(&["grant", "list", "--client", "installed-demo"]);
     assert_eq!(none["items"].as_array().unwrap().len(), 0);
 }
+
+#[test]
+fn all_grants_of_a_user_and_client_are_revoked_at_once() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let (one, other) = (ada(&lobby), ada(&lobby));
+    pair.operate(&["grant", "revoke"], "").failed(2);
+    let nobody = ["grant", "revoke", "--user", "grace@example.com"];
+    assert_eq!(pair.operate(&nobody, "").done(), "0 grants revoked.\n");
+    let all = [
+        "grant",
+        "revoke",
+        "--user",
+        "ada@example.com",
+        "--client",
+        WEB.id,
+    ];
+    assert_eq!(pair.operate(&all, "").done(), "2 grants revoked.\n");
+    for signed in [one, other] {
+        WEB.refresh(&lobby, &signed.refresh)
+            .assert_error(400, "invalid_grant");
+        until("the gateway knows", || call(&pair, &signed.access) == 401);
+    }
+}

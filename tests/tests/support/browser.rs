@@ -95,13 +95,23 @@ impl Browser {
 
     /// Submits `form` with `fields` added to its hidden ones.
     pub(crate) fn submit(&self, form: &Form, fields: &[(&str, &str)]) -> Reply {
+        let action = format!("{}{}", self.lobby, form.action);
+        let form = Form {
+            action,
+            ..form.clone()
+        };
+        self.submit_to(&form, fields)
+    }
+
+    /// Like [`Self::submit`], of a form whose action is a whole address.
+    pub(crate) fn submit_to(&self, form: &Form, fields: &[(&str, &str)]) -> Reply {
         let hidden = form
             .hidden
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = hidden.chain(fields.iter().copied()).collect();
-        let mut request = Request::post(format!("{}{}", self.lobby, form.action))
-            .header("content-type", "application/x-www-form-urlencoded");
+        let mut request =
+            Request::post(&form.action).header("content-type", "application/x-www-form-urlencoded");
         request = self.with_headers(request);
         send(&self.agent, request.body(form_body(&all)).unwrap())
     }
@@ -143,6 +153,7 @@ impl Browser {
         }
         let page = self.authorize(&parameters);
         let done = match page.status {
+            200 if Form::of(&page).fields.is_empty() => self.submit(&Form::of(&page), &[]),
             200 => self.sign_in(&page, "ada@example.com", "demo-password-of-ada"),
             _ => page,
         };

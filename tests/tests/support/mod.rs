@@ -6,6 +6,7 @@ mod browser;
 mod client;
 mod command;
 mod crashing;
+mod feed;
 mod http;
 mod wasm_host;
 
@@ -21,8 +22,9 @@ pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
+pub(crate) use feed::FeedService;
 pub(crate) use http::{Reply, agent, form_body, get, send};
-pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, WasmHost};
+pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
 /// A pair with state of its own.
 pub(crate) struct OwnPair {
@@ -41,6 +43,14 @@ impl OwnPair {
         Self::start_with(&[], true)
     }
 
+    /// A pair whose gateway has these texts of `envoy.yaml` replaced.
+    pub(crate) fn with_gateway(changes: &[(&str, &str)]) -> Self {
+        Self::start_setup(&[], |setup, _| {
+            let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
+            setup.gateway = changes.iter().map(owned).collect();
+        })
+    }
+
     /// Two token services behind one gateway, on the database at `store_url`.
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [
@@ -57,6 +67,17 @@ impl OwnPair {
             let filter = state.join("crashing.wasm");
             crashing::write_crashing_filter(&filter);
             setup.filter = Some(filter);
+        })
+    }
+
+    /// A gateway with this feed and so many workers, whose filter crashes like that of [`OwnPair::with_crashing_filter`].
+    pub(crate) fn with_feed(feed: &FeedService, workers: u16) -> Self {
+        Self::start_setup(&[], |setup, state| {
+            let filter = state.join("crashing.wasm");
+            crashing::write_crashing_filter(&filter);
+            setup.filter = Some(filter);
+            setup.feed = Some(feed.port());
+            setup.workers = workers;
         })
     }
 
@@ -83,7 +104,10 @@ impl OwnPair {
             environment,
             early_access: None,
             replica: false,
+            feed: None,
+            workers: 1,
             filter: None,
+            gateway: Vec::new(),
             directory: repository,
         };
         arrange(&mut setup, state.path());

@@ -1,9 +1,11 @@
 //! A second proxy-wasm host: an interpreter with what the ABI requires of every host and nothing else. No foreign
-//! functions, no properties, no shared data. Time, ticks and fetched answers are the test's.
+//! functions, no properties, and shared data only where a test has it. Time, ticks and fetched answers are the test's.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tests::Artifacts;
 use wasmi::{
@@ -14,7 +16,10 @@ use wasmi::{
 /// Statuses of the ABI.
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
+const VERSION_MISMATCH: u32 = 8;
 const INTERNAL_FAILURE: u32 = 10;
+/// The monotonic clock of WASI.
+const MONOTONIC: u32 = 1;
 /// Kinds of buffers and maps of the ABI.
 const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
@@ -24,6 +29,12 @@ const CALL_RESPONSE_HEADERS: u32 = 6;
 pub(crate) const ROOT: u32 = 1;
 /// Another one, beyond all contexts of requests.
 pub(crate) const OTHER_ROOT: u32 = 1_000_000;
+
+/// What several hosts share, as the VMs of one process do.
+pub(crate) type SharedData = Arc<Mutex<BTreeMap<String, (Vec<u8>, u32)>>>;
+
+/// What a host without shared data refuses.
+const SHARED_DATA: [&str; 2] = ["proxy_get_shared_data", "proxy_set_shared_data"];
 
 type Headers = Vec<(String, Vec<u8>)>;
 type HostError = Box<dyn Error>;
@@ -51,10 +62,14 @@ pub(crate) enum Fate {
 struct State {
     configuration: Vec<u8>,
     seconds: u64,
+    monotonic: u64,
+    shared: SharedData,
     context: u32,
     requests: BTreeMap<u32, Headers>,
     answers: BTreeMap<u32, (u32, String)>,
     resumed: Vec<u32>,
+    /// Requests in the order in which they were answered or went on.
+    decided: Vec<u32>,
     calls: Vec<HttpCall>,
     calls_made: u32,
     call_response: (Headers, Vec<u8>),
@@ -74,18 +89,30 @@ pub(crate) struct WasmHost {
 impl WasmHost {
     /// Loads the filter at this time, in seconds since 1970.
     pub(crate) fn load(seconds: u64) -> Self {
-        Self::load_refusing(seconds, None)
+        Self::load_with(seconds, SharedData::default(), &SHARED_DATA)
+    }
+
+    /// The same where it shares data with other hosts.
+    pub(crate) fn load_sharing(seconds: u64, shared: &SharedData) -> Self {
+        Self::load_with(seconds, Arc::clone(shared), &[])
     }
 
     /// What the filter asks of hosts.
     pub(crate) fn functions() -> Vec<String> {
         let imports = module(&Engine::default());
-        let imports = imports.imports().filter(|import| import.module() == "env");
+        let imports = imports
+            .imports()
+            .filter(|import| import.module() == "env" || import.name() == "clock_time_get");
         imports.map(|import| import.name().to_owned()).collect()
     }
 
     /// Loads it where one function of the host always fails.
-    pub(crate) fn load_refusing(seconds: u64, refused: Option<&str>) -> Self {
+    pub(crate) fn load_refusing(seconds: u64, refused: &str) -> Self {
+        Self::load_with(seconds, SharedData::default(), &[refused])
+    }
+
+    fn load_with(seconds: u64, shared: SharedData, refused: &[&str]) -> Self {
+        static HOSTS: AtomicU8 = AtomicU8::new(0);
         let engine = Engine::default();
         let module = module(&engine);
         let mut linker = Linker::new(&engine);
@@ -93,7 +120,7 @@ impl WasmHost {
         let known = link(&mut linker).unwrap();
         for import in module.imports() {
             let status = match import.name() {
-                name if Some(name) == refused => INTERNAL_FAILURE,
+                name if refused.contains(&name) => INTERNAL_FAILURE,
                 name if known.contains(&name) => continue,
                 _ => NOT_FOUND,
             };
@@ -114,6 +141,10 @@ impl WasmHost {
         }
         let state = State {
             seconds,
+            // Far from the wall clock, as in real hosts.
+            monotonic: 1000,
+            shared,
+            random: HOSTS.fetch_add(7, Ordering::Relaxed),
             ..State::default()
         };
         let mut store = Store::new(&engine, state);
@@ -144,9 +175,25 @@ impl WasmHost {
 
     /// Lets time pass and ticks.
     pub(crate) fn tick_after(&mut self, seconds: u64) {
-        self.store.data_mut().seconds += seconds;
-        self.enter(ROOT);
-        self.call::<_, ()>("proxy_on_tick", ROOT);
+        self.pass(seconds);
+        self.tick_root(ROOT);
+    }
+
+    /// Ticks a root of one's choice.
+    pub(crate) fn tick_root(&mut self, root: u32) {
+        self.enter(root);
+        self.call::<_, ()>("proxy_on_tick", root);
+    }
+
+    /// Sets the wall clock.
+    pub(crate) fn set_clock(&mut self, seconds: u64) {
+        self.store.data_mut().seconds = seconds;
+    }
+
+    /// Fetches that were asked for and are not answered.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let calls = self.store.data().calls.iter();
+        calls.map(|call| call.path.clone()).collect()
     }
 
     /// Whether a fetch that goes there has been asked for.
@@ -166,13 +213,25 @@ impl WasmHost {
         calls.remove(place)
     }
 
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let state = self.store.data_mut();
+        state.seconds += seconds;
+        state.monotonic += seconds;
+    }
+
     /// Answers a fetch with status 200.
     pub(crate) fn answer_call(&mut self, call: &HttpCall, body: &str) {
+        self.answer_call_of(ROOT, call, body);
+    }
+
+    /// The same under a root of one's choice.
+    pub(crate) fn answer_call_of(&mut self, root: u32, call: &HttpCall, body: &str) {
         let headers = vec![(":status".to_owned(), b"200".to_vec())];
         self.store.data_mut().call_response = (headers, body.as_bytes().to_vec());
-        self.enter(ROOT);
+        self.enter(root);
         let size = u32::try_from(body.len()).unwrap();
-        let arguments = (ROOT, call.token, 1_u32, size, 0_u32);
+        let arguments = (root, call.token, 1_u32, size, 0_u32);
         self.call::<_, ()>("proxy_on_http_call_response", arguments);
     }
 
@@ -218,6 +277,11 @@ impl WasmHost {
                 .or_insert_with(|| text(value));
         }
         Fate::Passed(headers)
+    }
+
+    /// Requests that the filter has answered, or let go on after they had waited, in this order.
+    pub(crate) fn decided(&self) -> &[u32] {
+        &self.store.data().decided
     }
 
     /// How soon the next tick was asked for, in milliseconds.
@@ -361,6 +425,7 @@ fn link(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
         link_system(linker)?,
         link_data(linker)?,
         link_actions(linker)?,
+        link_shared_data(linker)?,
     ];
     Ok(known.concat())
 }
@@ -381,11 +446,26 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
         )?
         .func_wrap(wasi, "environ_get", |_: C, _: u32, _: u32| 0_u32)?
         .func_wrap(wasi, "random_get", |mut host: C, at: u32, size: u32| {
-            host.data_mut().random += 1;
+            let random = host.data().random.wrapping_add(1);
+            host.data_mut().random = random;
             let bytes = vec![host.data().random; size as usize];
             host.put(at, &bytes);
             0_u32
         })?
+        .func_wrap(
+            wasi,
+            "clock_time_get",
+            |mut host: C, clock: u32, _: u64, at: u32| {
+                let state = host.data();
+                let seconds = if clock == MONOTONIC {
+                    state.monotonic
+                } else {
+                    state.seconds
+                };
+                host.put(at, &(seconds * 1_000_000_000).to_le_bytes());
+                OK
+            },
+        )?
         .func_wrap(
             "env",
             "proxy_log",
@@ -417,9 +497,14 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "proxy_define_metric",
             |mut host: C, _: u32, at: u32, size: u32, id: u32| {
                 let name = host.text(at, size);
-                let number = u32::try_from(host.data().metrics.len()).unwrap();
-                host.data_mut().metrics.push((name, 0));
-                host.put(id, &number.to_le_bytes());
+                // One of a name, whoever defines it.
+                let metrics = &mut host.data_mut().metrics;
+                let known = metrics.iter().position(|(known, _)| *known == name);
+                let number = known.unwrap_or(metrics.len());
+                if known.is_none() {
+                    metrics.push((name, 0));
+                }
+                host.put(id, &u32::try_from(number).unwrap().to_le_bytes());
                 OK
             },
         )?
@@ -427,7 +512,17 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "env",
             "proxy_increment_metric",
             |mut host: C, id: u32, by: i64| {
-                host.data_mut().metrics[id as usize].1 += by.cast_unsigned();
+                let value = &mut host.data_mut().metrics[id as usize].1;
+                *value = value.checked_add_signed(by).unwrap();
+                OK
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_get_metric",
+            |mut host: C, id: u32, at: u32| {
+                let value = host.data().metrics[id as usize].1;
+                host.put(at, &value.to_le_bytes());
                 OK
             },
         )?
@@ -443,11 +538,13 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
         "environ_sizes_get",
         "environ_get",
         "random_get",
+        "clock_time_get",
         "proxy_log",
         "proxy_get_current_time_nanoseconds",
         "proxy_set_tick_period_milliseconds",
         "proxy_define_metric",
         "proxy_increment_metric",
+        "proxy_get_metric",
         "proxy_record_metric",
     ])
 }
@@ -583,12 +680,14 @@ fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErr
                 let state = host.data_mut();
                 let earlier = state.answers.insert(state.context, (status, body));
                 assert_eq!(earlier, None, "answered twice");
+                state.decided.push(state.context);
                 OK
             },
         )?
         .func_wrap("env", "proxy_continue_stream", |mut host: C, _: u32| {
             let state = host.data_mut();
             state.resumed.push(state.context);
+            state.decided.push(state.context);
             OK
         })?
         .func_wrap(
@@ -605,4 +704,43 @@ fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErr
         "proxy_continue_stream",
         "proxy_set_effective_context",
     ])
+}
+
+/// Data that VMs share.
+fn link_shared_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
+    type C<'a> = Caller<'a, State>;
+    linker
+        .func_wrap(
+            "env",
+            "proxy_get_shared_data",
+            |mut host: C,
+             key: u32,
+             key_size: u32,
+             pointer_at: u32,
+             size_at: u32,
+             version_at: u32| {
+                let key = host.text(key, key_size);
+                let found = host.data().shared.lock().unwrap().get(&key).cloned();
+                let Some((value, version)) = found else {
+                    return Ok(NOT_FOUND);
+                };
+                host.put(version_at, &version.to_le_bytes());
+                host.give(&value, pointer_at, size_at)
+            },
+        )?
+        .func_wrap(
+            "env",
+            "proxy_set_shared_data",
+            |host: C, key: u32, key_size: u32, value: u32, value_size: u32, version: u32| {
+                let (key, value) = (host.text(key, key_size), host.bytes(value, value_size));
+                let mut shared = host.data().shared.lock().unwrap();
+                let current = shared.get(&key).map_or(0, |(_, current)| *current);
+                if version != 0 && current != 0 && version != current {
+                    return VERSION_MISMATCH;
+                }
+                shared.insert(key, (value, current + 1));
+                OK
+            },
+        )?;
+    Ok(SHARED_DATA.to_vec())
 }

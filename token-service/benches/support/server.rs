@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Server {
     process: Child,
     pub(crate) address: SocketAddr,
+    /// Of its internal listener, if it has one.
+    pub(crate) internal: SocketAddr,
     /// From the start of the process until it took connections.
     pub(crate) started_in: Duration,
 }
@@ -47,6 +49,7 @@ impl Server {
         Self {
             process,
             address,
+            internal: address,
             started_in: start.elapsed(),
         }
     }
@@ -136,7 +139,9 @@ impl Demo {
         command
             .args(["serve", "--config", &Self::file()])
             .envs(self.environment(ports));
-        Server::start(&mut command, ports[0])
+        let mut server = Server::start(&mut command, ports[0]);
+        server.internal = SocketAddr::from(([127, 0, 0, 1], ports[1]));
+        server
     }
 }
 

@@ -1,11 +1,17 @@
 //! The audit log, listed.
 
+use std::time::Duration;
+
 use super::views::{AuditView, Page};
 use super::{AdminError, Administration, DEFAULT_PAGE, MAX_PAGE};
+use crate::clock::Timestamp;
 use crate::store::{AuditAction, AuditRange, AuditRecord};
 
 /// Entries that one request looks at, at most, for those that it asks for.
 const MOST_LOOKED_AT: usize = 50_000;
+
+/// How far the clocks of replicas may be apart, for reading the log back to a moment.
+const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
 
 /// Which entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +20,8 @@ pub struct AuditQuery {
     pub after: Option<u64>,
     /// Newest first, before this sequence.
     pub before: Option<u64>,
+    /// Only those of this moment or later.
+    pub since: Option<Timestamp>,
     /// At most so many, 1 to [`MAX_PAGE`].
     pub limit: Option<usize>,
     /// Only those of this client.
@@ -32,6 +40,14 @@ impl AuditQuery {
         same(&self.client_id, &event.client_id)
             && same(&self.username, &event.username)
             && self.action.is_none_or(|action| action == event.action)
+            && self.since.is_none_or(|since| event.at >= since)
+    }
+
+    /// Whether the log, read backwards, has nothing more to give. Replicas' clocks differ a little, and so does the order of
+    /// their entries.
+    fn is_past(&self, record: &AuditRecord) -> bool {
+        let since = self.since.filter(|_| self.after.is_none());
+        since.is_some_and(|since| record.event.at + CLOCKS_DIFFER_BY < since)
     }
 
     fn behind(&self, last: Option<u64>) -> AuditRange {
@@ -65,8 +81,10 @@ impl Administration<'_> {
             let batch = self.service.store.audit(range, MAX_PAGE).await?;
             let full = batch.len() == MAX_PAGE;
             looked_at += batch.len();
+            let mut past = false;
             for record in batch {
                 last = Some(record.sequence);
+                past |= query.is_past(&record);
                 if query.wants(&record) {
                     items.push(AuditView::from(record));
                 }
@@ -77,7 +95,7 @@ impl Administration<'_> {
             if items.len() == limit || looked_at >= MOST_LOOKED_AT {
                 break false;
             }
-            if !full {
+            if !full || past {
                 break true;
             }
         };

@@ -47,29 +47,30 @@ impl Administration<'_> {
         &self,
         registration: Object,
     ) -> Result<ClientWithSecret, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut registrations = self.read_client(registration, &registry)?;
-        let [client] = registrations.clients.as_mut_slice() else {
-            return Err(AdminError::Internal("not one client".to_owned()));
-        };
-        if find(&registry, client.client_id.as_str()).is_some() {
-            let message = format!("there is a client {} already", client.client_id);
-            return Err(AdminError::Conflict(message));
-        }
-        let needs_secret = !matches!(
-            client.integration,
-            IntegrationType::Installed { .. } | IntegrationType::Legacy { .. }
-        );
-        let secret = if needs_secret && client.secrets().is_empty() {
-            Some(self.add_generated(client)?)
-        } else {
-            None
-        };
-        let client = client.clone();
-        let plan = self.plan(registrations, &registry).await?;
-        self.carry_out(plan, &registry).await?;
-        Ok(self.with_secret(&client, secret))
+        self.changing(async |registry| {
+            let mut registrations = self.read_client(registration.clone(), &registry)?;
+            let [client] = registrations.clients.as_mut_slice() else {
+                return Err(AdminError::Internal("not one client".to_owned()));
+            };
+            if find(&registry, client.client_id.as_str()).is_some() {
+                let message = format!("there is a client {} already", client.client_id);
+                return Err(AdminError::Conflict(message));
+            }
+            let needs_secret = !matches!(
+                client.integration,
+                IntegrationType::Installed { .. } | IntegrationType::Legacy { .. }
+            );
+            let secret = if needs_secret && client.secrets().is_empty() {
+                Some(self.add_generated(client)?)
+            } else {
+                None
+            };
+            let client = client.clone();
+            let plan = self.plan(registrations, &registry).await?;
+            self.carry_out(plan, &registry).await?;
+            Ok(self.with_secret(&client, secret))
+        })
+        .await
     }
 
     /// Changes a client: `patch` is laid over its registration (RFC 7396). Secrets and certificates that it does not name
@@ -82,37 +83,38 @@ impl Administration<'_> {
         client_id: &str,
         patch: Object,
     ) -> Result<ClientView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let before = stored(&registry, client_id)?;
-        let mut registration = registration(&before);
-        merge_patch(&mut registration, patch);
-        let mut registrations = self.read_client(registration, &registry)?;
-        let [client] = registrations.clients.as_mut_slice() else {
-            return Err(AdminError::Internal("not one client".to_owned()));
-        };
-        if client.client_id != before.client_id {
-            let message = "client_id cannot change: register another client";
-            return Err(AdminError::Conflict(message.to_owned()));
-        }
-        if client.integration.name() != before.integration.name() {
-            let message = "type cannot change: register another client";
-            return Err(AdminError::Conflict(message.to_owned()));
-        }
-        if client.secrets().is_empty()
-            && let Some(secrets) = client.secrets_mut()
-        {
-            secrets.extend_from_slice(before.secrets());
-        }
-        if client.certificates().is_empty()
-            && let Some(certificates) = client.certificates_mut()
-        {
-            certificates.extend_from_slice(before.certificates());
-        }
-        let client = client.clone();
-        let plan = self.plan(registrations, &registry).await?;
-        self.carry_out(plan, &registry).await?;
-        Ok(ClientView::new(&client, self.service.clock.now()))
+        self.changing(async |registry| {
+            let before = stored(&registry, client_id)?;
+            let mut registration = registration(&before);
+            merge_patch(&mut registration, patch.clone());
+            let mut registrations = self.read_client(registration, &registry)?;
+            let [client] = registrations.clients.as_mut_slice() else {
+                return Err(AdminError::Internal("not one client".to_owned()));
+            };
+            if client.client_id != before.client_id {
+                let message = "client_id cannot change: register another client";
+                return Err(AdminError::Conflict(message.to_owned()));
+            }
+            if client.integration.name() != before.integration.name() {
+                let message = "type cannot change: register another client";
+                return Err(AdminError::Conflict(message.to_owned()));
+            }
+            if client.secrets().is_empty()
+                && let Some(secrets) = client.secrets_mut()
+            {
+                secrets.extend_from_slice(before.secrets());
+            }
+            if client.certificates().is_empty()
+                && let Some(certificates) = client.certificates_mut()
+            {
+                certificates.extend_from_slice(before.certificates());
+            }
+            let client = client.clone();
+            let plan = self.plan(registrations, &registry).await?;
+            self.carry_out(plan, &registry).await?;
+            Ok(ClientView::new(&client, self.service.clock.now()))
+        })
+        .await
     }
 
     /// Removes a client; everything issued to it is revoked, at the edge too.
@@ -120,12 +122,13 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn delete_client(&self, client_id: &str) -> Result<(), AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut plan = Plan::default();
-        plan.remove_client(stored(&registry, client_id)?.client_id.clone());
-        self.carry_out(plan, &registry).await?;
-        Ok(())
+        self.changing(async |registry| {
+            let mut plan = Plan::on(&registry);
+            plan.remove_client(stored(&registry, client_id)?.client_id.clone());
+            self.carry_out(plan, &registry).await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Adds a generated client secret; the one before goes on working until [`Self::end_old_secrets`].
@@ -133,18 +136,19 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::Conflict`] when two are live, or the type has none.
     pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut client = stored(&registry, client_id)?.as_ref().clone();
-        if client.secrets().len() >= MOST_SECRETS {
-            let message = format!(
-                "{client_id} has {MOST_SECRETS} live secrets: end the old one before you add another"
-            );
-            return Err(AdminError::Conflict(message));
-        }
-        let secret = self.add_generated(&mut client)?;
-        self.replace(client.clone(), &registry).await?;
-        Ok(self.with_secret(&client, Some(secret)))
+        self.changing(async |registry| {
+            let mut client = stored(&registry, client_id)?.as_ref().clone();
+            if client.secrets().len() >= MOST_SECRETS {
+                let message = format!(
+                    "{client_id} has {MOST_SECRETS} live secrets: end the old one before you add another"
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let secret = self.add_generated(&mut client)?;
+            self.replace(client.clone(), &registry).await?;
+            Ok(self.with_secret(&client, Some(secret)))
+        })
+        .await
     }
 
     /// Ends all secrets but the newest.
@@ -152,20 +156,21 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::Conflict`] when there is no older one.
     pub async fn end_old_secrets(&self, client_id: &str) -> Result<ClientView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut client = stored(&registry, client_id)?.as_ref().clone();
-        match client.secrets_mut() {
-            Some(secrets) if secrets.len() > 1 => {
-                secrets.drain(..secrets.len() - 1);
+        self.changing(async |registry| {
+            let mut client = stored(&registry, client_id)?.as_ref().clone();
+            match client.secrets_mut() {
+                Some(secrets) if secrets.len() > 1 => {
+                    secrets.drain(..secrets.len() - 1);
+                }
+                _ => {
+                    let message = format!("{client_id} has no older secret");
+                    return Err(AdminError::Conflict(message));
+                }
             }
-            _ => {
-                let message = format!("{client_id} has no older secret");
-                return Err(AdminError::Conflict(message));
-            }
-        }
-        self.replace(client.clone(), &registry).await?;
-        Ok(ClientView::new(&client, self.service.clock.now()))
+            self.replace(client.clone(), &registry).await?;
+            Ok(ClientView::new(&client, self.service.clock.now()))
+        })
+        .await
     }
 
     /// Adds a certificate, PEM or DER, under `alias`.
@@ -179,38 +184,39 @@ impl Administration<'_> {
         alias: &str,
         bytes: &[u8],
     ) -> Result<ClientView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut client = stored(&registry, client_id)?.as_ref().clone();
-        let certificate = Certificate::read(alias, bytes).map_err(|error| {
-            let place = Place::Body(String::new());
-            AdminError::Invalid(InvalidDocument {
-                problems: vec![Problem {
-                    place,
-                    message: error.to_string(),
-                }],
-            })
-        })?;
-        let taken = client
-            .certificates()
-            .iter()
-            .find(|other| other.alias == alias || other.x5t() == certificate.x5t());
-        if let Some(other) = taken {
-            let message = format!(
-                "{client_id} has the certificate {} with x5t {} already",
-                other.alias,
-                other.x5t()
-            );
-            return Err(AdminError::Conflict(message));
-        }
-        let Some(certificates) = client.certificates_mut() else {
-            let message =
-                format!("{client_id} is not of type non_interactive: it has no certificates");
-            return Err(AdminError::Conflict(message));
-        };
-        certificates.push(certificate);
-        self.replace(client.clone(), &registry).await?;
-        Ok(ClientView::new(&client, self.service.clock.now()))
+        self.changing(async |registry| {
+            let mut client = stored(&registry, client_id)?.as_ref().clone();
+            let certificate = Certificate::read(alias, bytes).map_err(|error| {
+                let place = Place::Body(String::new());
+                AdminError::Invalid(InvalidDocument {
+                    problems: vec![Problem {
+                        place,
+                        message: error.to_string(),
+                    }],
+                })
+            })?;
+            let taken = client
+                .certificates()
+                .iter()
+                .find(|other| other.alias == alias || other.x5t() == certificate.x5t());
+            if let Some(other) = taken {
+                let message = format!(
+                    "{client_id} has the certificate {} with x5t {} already",
+                    other.alias,
+                    other.x5t()
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let Some(certificates) = client.certificates_mut() else {
+                let message =
+                    format!("{client_id} is not of type non_interactive: it has no certificates");
+                return Err(AdminError::Conflict(message));
+            };
+            certificates.push(certificate);
+            self.replace(client.clone(), &registry).await?;
+            Ok(ClientView::new(&client, self.service.clock.now()))
+        })
+        .await
     }
 
     /// Removes the certificate `alias`: assertions signed with it are refused from now on.
@@ -222,18 +228,19 @@ impl Administration<'_> {
         client_id: &str,
         alias: &str,
     ) -> Result<ClientView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut client = stored(&registry, client_id)?.as_ref().clone();
-        let before = client.certificates().len();
-        if let Some(certificates) = client.certificates_mut() {
-            certificates.retain(|certificate| certificate.alias != alias);
-        }
-        if client.certificates().len() == before {
-            return Err(AdminError::not_found("certificate", alias));
-        }
-        self.replace(client.clone(), &registry).await?;
-        Ok(ClientView::new(&client, self.service.clock.now()))
+        self.changing(async |registry| {
+            let mut client = stored(&registry, client_id)?.as_ref().clone();
+            let before = client.certificates().len();
+            if let Some(certificates) = client.certificates_mut() {
+                certificates.retain(|certificate| certificate.alias != alias);
+            }
+            if client.certificates().len() == before {
+                return Err(AdminError::not_found("certificate", alias));
+            }
+            self.replace(client.clone(), &registry).await?;
+            Ok(ClientView::new(&client, self.service.clock.now()))
+        })
+        .await
     }
 
     fn read_client(

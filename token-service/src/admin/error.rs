@@ -32,6 +32,9 @@ pub enum AdminError {
     /// It is there already, or in a state that does not allow it.
     #[error("{0}")]
     Conflict(String),
+    /// Other replicas changed the registry again and again while the change was planned.
+    #[error("other replicas are changing the registry at the same time: try again")]
+    Overtaken,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

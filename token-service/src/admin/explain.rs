@@ -1,22 +1,26 @@
 //! `explain`: a token or an assertion, decoded, with every check that decides about it and its reason in words. The checks
 //! are the ones that really decide.
 
-use claims::CompactJws;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
+use claims::{CompactJws, RefreshTokenClaims};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Administration;
 use super::views::rfc3339;
 use crate::clock::Timestamp;
+use crate::legacy::access_token as legacy;
 use crate::oauth::Context;
 use crate::oauth::account_selection;
 use crate::oauth::assertion::{self, AssertionError};
-use crate::oauth::grants::jwt_bearer;
+use crate::oauth::grants::{jwt_bearer, refresh_token};
 use crate::oauth::issued_token::IssuedToken;
-use crate::registry::{Client, IntegrationType, Registry, User};
-use crate::store::{StoreError, TokenReference, TokenSubject};
+use crate::registry::{Client, IntegrationType, Registry};
+use crate::store::grant::RotationDecision;
+use crate::store::{RefreshRotation, RotationRefusal, StoreError};
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -76,49 +80,69 @@ impl Administration<'_> {
     /// The store's.
     pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
         let token = token.trim();
+        let token = match token.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
+            _ => token,
+        };
         let (registry, keys) = (self.service.registry(), self.service.keys());
         let context = self.service.context(&registry, &keys);
-        let Ok(jws) = CompactJws::parse(token) else {
-            return Ok(Explanation {
-                kind: "unknown".to_owned(),
-                header: Value::Null,
-                claims: Value::Null,
-                checks: vec![failed(
-                    "structure",
-                    "this is not a JWT: three parts of base64url without padding, joined by dots, with a strict JSON header",
-                )],
-                accepted: false,
-            });
+        let jws = match CompactJws::parse(token) {
+            Ok(jws) => jws,
+            Err(error) => {
+                let reason = format!(
+                    "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
+                );
+                return Ok(Explanation {
+                    kind: "unknown".to_owned(),
+                    header: header_as_sent(token),
+                    claims: Value::Null,
+                    checks: vec![failed("structure", reason)],
+                    accepted: false,
+                });
+            }
         };
-        let header = json!({
-            "alg": jws.header.alg, "typ": jws.header.typ, "kid": jws.header.kid, "x5t": jws.header.x5t,
-        });
-        let claims = jws.claims().map_or(Value::Null, Value::Object);
-        let (kind, checks) = match jws.header.typ.as_deref() {
-            Some(ACCESS_TOKEN_TYPE) => {
-                let checks = issued(&context, token, &jws, ACCESS_TOKEN_TYPE).await?;
-                ("access token", checks)
+        let header = header_as_sent(token);
+        let typ = jws.header.typ.as_deref();
+        let kind = match typ {
+            Some(ACCESS_TOKEN_TYPE) => "access token",
+            Some(REFRESH_TOKEN_TYPE) => "refresh token",
+            _ => "user assertion",
+        };
+        let claims = match jws.claims() {
+            Ok(claims) => claims,
+            Err(error) => {
+                return Ok(Explanation {
+                    kind: kind.to_owned(),
+                    header,
+                    claims: Value::Null,
+                    checks: vec![failed("structure", error.to_string())],
+                    accepted: false,
+                });
             }
-            Some(REFRESH_TOKEN_TYPE) => {
-                let checks = issued(&context, token, &jws, REFRESH_TOKEN_TYPE).await?;
-                ("refresh token", checks)
+        };
+        let checks = match typ {
+            Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
+                issued(&context, token, &jws, &claims, typ).await?
             }
-            _ => ("user assertion", user_assertion(&context, token, &claims)),
+            _ => user_assertion(&context, token, &claims).await?,
         };
         Ok(Explanation {
             kind: kind.to_owned(),
             header,
-            claims,
+            claims: Value::Object(claims),
             accepted: checks.iter().all(|check| check.passed),
             checks,
         })
     }
 }
 
+/// The checks of a token that this service signs, in the order in which the gateway or the token endpoint makes them.
+/// What depends on a check that failed is left out: the failed check is the cause.
 async fn issued(
     context: &Context<'_>,
     token: &str,
     jws: &CompactJws<'_>,
+    claims: &Map<String, Value>,
     typ: &str,
 ) -> Result<Vec<CheckView>, StoreError> {
     let kid = jws.header.kid.as_deref().unwrap_or_default();
@@ -131,143 +155,213 @@ async fn issued(
             "one of this service's",
             "kid names no key of this service: the token is of another issuer, or its key is forgotten",
         ),
-        judged(
-            "signature",
-            context.keys.verify(token, typ).is_some(),
-            "the key's",
-            "is not the key's, or alg is not the key's",
-        ),
     ];
-    let Some(token) = IssuedToken::read(context, token) else {
-        let config = context.config;
-        let expected = if typ == ACCESS_TOKEN_TYPE {
-            &config.api_audience
-        } else {
-            &config.issuer
-        };
-        checks.push(failed(
-            "iss, aud",
-            format!(
-                "expected the issuer {} and the audience {expected}, and all claims of such a token",
-                config.issuer
-            ),
-        ));
+    if !known {
+        // Without its key nothing else can be said.
         return Ok(checks);
-    };
-    checks.push(passed("iss, aud", "as configured"));
-    let expires_at = Timestamp::from_seconds(token.expires_at());
+    }
+    let signed = context.keys.verify(token, typ).is_some();
     checks.push(judged(
-        "exp",
-        context.now < expires_at,
-        &format!(
-            "{}, {} s from now",
-            rfc3339(expires_at),
-            expires_at.since(context.now).as_secs()
-        ),
-        &format!("expired at {}", rfc3339(expires_at)),
+        "signature",
+        signed,
+        "the key's",
+        "is not the key's, or alg is not the key's",
     ));
-    let Some(reference) = token.reference() else {
-        checks.push(failed(
-            "ids",
-            "jti, grant_id, client_id or sub is not of this service's form",
-        ));
+    if !signed {
+        // Anybody could have written the claims.
         return Ok(checks);
-    };
-    let client = reference.client_id.as_str();
-    checks.push(match context.registry.client_of_any_flow(client) {
-        Some(client) => passed("client", client.name.clone()),
-        None => failed("client", "is unknown or disabled"),
+    }
+    checks.extend(match typ {
+        REFRESH_TOKEN_TYPE => refresh_token(context, claims).await?,
+        // The gateway knows of clients, users and linked accounts by the feed of revocations alone.
+        _ => access_token(context, claims).await?,
     });
-    let username = match &reference.subject {
-        TokenSubject::User { username, .. } => Some(username.clone()),
-        // Only its grant knows the user.
-        TokenSubject::Legacy { .. } => {
-            let grant = context.store.grant(reference.grant_id).await?;
-            grant.map(|grant| grant.username)
+    Ok(checks)
+}
+
+/// Issuer, audience and expiry.
+fn frame(
+    context: &Context<'_>,
+    claims: &Map<String, Value>,
+    iss: &str,
+    aud: &str,
+) -> Vec<CheckView> {
+    let equal = |name: &'static str, expected: &str| {
+        let found = claims.get(name).and_then(Value::as_str);
+        judged(
+            name,
+            found == Some(expected),
+            expected,
+            &format!("is {}; expected {expected:?}", shown(claims.get(name))),
+        )
+    };
+    let expires_at = claims
+        .get("exp")
+        .and_then(claims::json::numeric_date)
+        .map(Timestamp::from_seconds);
+    let expiry = match expires_at {
+        None => failed("exp", "is absent, or no number of seconds since 1970"),
+        Some(at) if context.now < at => {
+            let left = at.since(context.now).as_secs();
+            passed("exp", format!("{}, {left} s from now", rfc3339(at)))
+        }
+        Some(at) => {
+            let ago = context.now.since(at).as_secs();
+            failed("exp", format!("expired at {}, {ago} s ago", rfc3339(at)))
         }
     };
-    let user = username.and_then(|name| context.registry.user(name.as_str()));
+    vec![equal("iss", iss), equal("aud", aud), expiry]
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "absent".to_owned(), Value::to_string)
+}
+
+async fn access_token(
+    context: &Context<'_>,
+    claims: &Map<String, Value>,
+) -> Result<Vec<CheckView>, StoreError> {
+    let claims_of = Value::Object(claims.clone());
+    let legacy = legacy_issuer(context.registry, claims);
+    let issuer = legacy.as_deref().unwrap_or(&context.config.issuer);
+    let mut checks = frame(context, claims, issuer, &context.config.api_audience);
+    let token = if legacy.is_some() {
+        let claims = serde_json::from_value(claims_of).ok();
+        claims.map(|claims| IssuedToken::Legacy(Box::new(claims)))
+    } else {
+        let claims = serde_json::from_value(claims_of).ok();
+        claims.map(|claims| IssuedToken::Access(Box::new(claims)))
+    };
+    let Some(reference) = token.as_ref().and_then(IssuedToken::reference) else {
+        checks.push(failed(
+            "claims",
+            "are not those of an access token of this service",
+        ));
+        return Ok(checks);
+    };
+    checks.push(judged(
+        "revocation",
+        !context.store.is_revoked(reference).await?,
+        "neither the token nor its grant, client, user, account or issuer is revoked",
+        "the token, or its grant, client, user, account or issuer, is revoked",
+    ));
+    Ok(checks)
+}
+
+/// The issuer of legacy access tokens that `iss` names, if it names one.
+fn legacy_issuer(registry: &Registry, claims: &Map<String, Value>) -> Option<String> {
+    let named = claims.get("iss").and_then(Value::as_str)?;
+    let mut issuers = registry
+        .legacy_instances()
+        .iter()
+        .map(|instance| legacy::issuer(&instance.hostname));
+    issuers.find(|issuer| issuer == named)
+}
+
+/// A refresh token: what the token endpoint would decide about its next use.
+async fn refresh_token(
+    context: &Context<'_>,
+    claims: &Map<String, Value>,
+) -> Result<Vec<CheckView>, StoreError> {
+    let issuer = &context.config.issuer;
+    let mut checks = frame(context, claims, issuer, issuer);
+    // The store knows the expiry; the claim only repeats it.
+    let expiry = checks.pop();
+    let read = serde_json::from_value::<RefreshTokenClaims>(Value::Object(claims.clone()));
+    let reference = read
+        .ok()
+        .and_then(|claims| IssuedToken::Refresh(claims).reference());
+    let Some(reference) = reference else {
+        checks.push(failed(
+            "claims",
+            "are not those of a refresh token of this service",
+        ));
+        return Ok(checks);
+    };
+    let client = context.registry.client(reference.client_id.as_str());
+    checks.push(match client {
+        Some(client) if refresh_token::may_refresh(client) => passed("client", client.name.clone()),
+        Some(_) => failed("client", "is of a type that does not refresh"),
+        None => failed("client", "is unknown or disabled"),
+    });
+    let Some(mut grant) = context.store.grant(reference.grant_id).await? else {
+        checks.push(failed("grant", "is unknown: it ended and is forgotten"));
+        return Ok(checks);
+    };
+    let user = context.registry.user(grant.username.as_str());
+    let linked = user.is_some_and(|user| user.accounts.contains(&grant.account));
+    let account = format!("{} at {}", grant.account.user_id, grant.account.site);
     checks.push(judged(
         "user",
         user.is_some(),
         "is enabled",
         "is unknown or disabled",
     ));
-    checks.push(judged(
-        "revocation",
-        !context.store.is_revoked(reference.clone()).await?,
-        "neither the token nor its grant, client, user, account or issuer is revoked",
-        "the token, or its grant, client, user, account or issuer, is revoked",
-    ));
-    checks.extend(account(context, &token, &reference, user.map(|user| &**user)).await?);
+    if user.is_some() {
+        let unlinked = format!("{account} is not linked to the user any more");
+        checks.push(judged("linked account", linked, &account, &unlinked));
+    }
+    let lifetimes = &context.config.lifetimes;
+    let decision = grant.rotate(&RefreshRotation {
+        grant_id: reference.grant_id,
+        refresh_id: reference.token_id,
+        client_id: reference.client_id,
+        scope: None,
+        // Nothing is written: these ids are never used.
+        next_refresh_id: reference.token_id,
+        next_access_id: reference.token_id,
+        now: context.now,
+        lifetime: lifetimes.refresh_token,
+        grace: lifetimes.refresh_reuse_grace,
+    });
+    match decision {
+        RotationDecision::Refuse(RotationRefusal::Expired) => {
+            checks.push(failed("exp", "has passed without a refresh"));
+        }
+        RotationDecision::Refuse(RotationRefusal::Revoked) => {
+            checks.push(failed("revocation", "the grant of the token is revoked"));
+        }
+        RotationDecision::Refuse(_) => {
+            checks.push(failed("grant", "belongs to another client"));
+        }
+        RotationDecision::Revoke => checks.push(failed(
+            "rotation",
+            "was used before, and the grace is over: another use revokes the grant (D-3)",
+        )),
+        RotationDecision::Repeat(_) => checks.push(passed(
+            "rotation",
+            "was used before; within the grace the same answer is given again (D-3)",
+        )),
+        RotationDecision::Rotate => {
+            checks.extend(expiry);
+            checks.push(passed("revocation", "the grant of the token is live"));
+            checks.push(passed("rotation", "is the grant's live refresh token"));
+        }
+    }
     Ok(checks)
 }
 
-/// The linked account, and for a refresh token its place in the rotation.
-async fn account(
-    context: &Context<'_>,
-    token: &IssuedToken,
-    reference: &TokenReference,
-    user: Option<&User>,
-) -> Result<Vec<CheckView>, StoreError> {
-    let linked = |right: bool, id: &str| {
-        judged(
-            "linked account",
-            right,
-            &format!("{id} is linked"),
-            &format!("{id} is not linked to the user any more"),
-        )
-    };
-    match token {
-        IssuedToken::Access(claims) => {
-            let right = user.is_some_and(|user| {
-                let mut accounts = user.accounts.iter();
-                accounts.any(|account| {
-                    account.user_id == claims.user_id && account.site == claims.user_site
-                })
-            });
-            Ok(vec![linked(right, &claims.user_id)])
-        }
-        IssuedToken::Legacy(claims) => {
-            let right = user.is_some_and(|user| {
-                let mut accounts = user.accounts.iter();
-                accounts.any(|account| account.user_id == claims.sub)
-            });
-            Ok(vec![linked(right, &claims.sub)])
-        }
-        IssuedToken::Refresh(_) => {
-            let Some(grant) = context.store.grant(reference.grant_id).await? else {
-                return Ok(vec![failed(
-                    "grant",
-                    "is unknown: it ended and is forgotten",
-                )]);
-            };
-            let current = grant.current.refresh_id == reference.token_id;
-            let right = user.is_some_and(|user| user.accounts.contains(&grant.account));
-            Ok(vec![
-                judged("grant", grant.revoked_at.is_none(), "is live", "is revoked"),
-                judged(
-                    "rotation",
-                    current,
-                    "is the grant's live refresh token",
-                    "was used: within the grace it gets the same answer again, after it the grant is revoked (D-3)",
-                ),
-                linked(right, &grant.account.user_id),
-            ])
-        }
-    }
+/// The header with every member that was sent: a misspelt one is what the person looks for.
+fn header_as_sent(token: &str) -> Value {
+    let header = token.split('.').next().unwrap_or_default();
+    let bytes = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
 }
 
-fn user_assertion(context: &Context<'_>, token: &str, claims: &Value) -> Vec<CheckView> {
+async fn user_assertion(
+    context: &Context<'_>,
+    token: &str,
+    claims: &Map<String, Value>,
+) -> Result<Vec<CheckView>, StoreError> {
     let issuer = claims
         .get("iss")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let Some(client) = context.registry.client(issuer) else {
-        return vec![failed(
+        return Ok(vec![failed(
             "client",
             format!("iss must be the Client ID of an enabled client; {issuer:?} is none"),
-        )];
+        )]);
     };
     let IntegrationType::NonInteractive {
         certificates,
@@ -275,13 +369,13 @@ fn user_assertion(context: &Context<'_>, token: &str, claims: &Value) -> Vec<Che
         ..
     } = &client.integration
     else {
-        return vec![failed(
+        return Ok(vec![failed(
             "client",
             format!(
                 "{issuer} is of type {}; assertions are for non_interactive",
                 client.integration.name()
             ),
-        )];
+        )]);
     };
     let mut checks = vec![passed("client", client.name.clone())];
     let found = assertion::explain(
@@ -293,14 +387,25 @@ fn user_assertion(context: &Context<'_>, token: &str, claims: &Value) -> Vec<Che
     );
     checks.extend(found.into_iter().map(|check| match check.outcome {
         Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(error, client)),
+        Err(error) => failed(check.name, refusal(&error, client)),
     }));
     checks.extend(subject(context.registry, claims, organization.as_deref()));
-    checks
+    if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
+        let (client_id, jti) = (client.client_id.clone(), jti.to_owned());
+        if context
+            .store
+            .is_jti_claimed(client_id, jti, context.now)
+            .await?
+        {
+            let reason = AssertionError::Replayed.description();
+            checks.push(failed("single use", reason));
+        }
+    }
+    Ok(checks)
 }
 
 /// The description that the client gets, and what the client cannot know.
-fn refusal(error: AssertionError, client: &Client) -> String {
+fn refusal(error: &AssertionError, client: &Client) -> String {
     let description = error.description();
     match error {
         AssertionError::UnknownThumbprint | AssertionError::UnknownAlias => {
@@ -310,11 +415,15 @@ fn refusal(error: AssertionError, client: &Client) -> String {
                 .collect();
             format!("{description}; registered: {}", known.join(", "))
         }
-        _ => description.to_owned(),
+        _ => description.into_owned(),
     }
 }
 
-fn subject(registry: &Registry, claims: &Value, organization: Option<&str>) -> Vec<CheckView> {
+fn subject(
+    registry: &Registry,
+    claims: &Map<String, Value>,
+    organization: Option<&str>,
+) -> Vec<CheckView> {
     let claim = |name: &str| claims.get(name).and_then(Value::as_str);
     let username = claim("sub").unwrap_or_default();
     let Some(user) = jwt_bearer::find_subject(registry, username, organization) else {

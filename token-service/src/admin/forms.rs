@@ -100,7 +100,7 @@ pub struct RotationRequest {
     /// notices.
     #[serde(default)]
     pub immediate: bool,
-    /// With `immediate`: end every access token that was issued before the new keys sign, of all issuers.
+    /// With `immediate`: end every access token that was issued until the rotation, of all issuers.
     #[serde(default)]
     pub cut_off: bool,
 }

@@ -1,7 +1,7 @@
 //! Grants: listed and revoked.
 
-use super::views::{GrantView, Page};
-use super::{AdminError, Administration, PageRequest};
+use super::views::{GrantView, Page, RevokedGrants};
+use super::{AdminError, Administration, MAX_PAGE, PageRequest};
 use crate::audit::Entry;
 use crate::registry::{ClientId, Username};
 use crate::store::{AuditAction, Extent, Grant, GrantFilter, GrantId, Revoked};
@@ -88,6 +88,41 @@ impl Administration<'_> {
             self.service.record(self.origin, entry);
         }
         Ok(())
+    }
+
+    /// Ends all live grants of a client, of a user, or of both together.
+    ///
+    /// # Errors
+    /// [`AdminError::Malformed`] when neither is named, or a parameter is not one.
+    pub async fn revoke_grants(
+        &self,
+        client_id: Option<&str>,
+        username: Option<&str>,
+    ) -> Result<RevokedGrants, AdminError> {
+        if client_id.is_none() && username.is_none() {
+            let message = "name client_id, username, or both".to_owned();
+            return Err(AdminError::Malformed(message));
+        }
+        let mut page = PageRequest {
+            limit: Some(MAX_PAGE),
+            ..PageRequest::default()
+        };
+        let mut revoked = 0;
+        loop {
+            let found = self.grants(client_id, username, &page).await?;
+            for grant in found
+                .items
+                .iter()
+                .filter(|grant| grant.revoked_at.is_none())
+            {
+                self.revoke_grant(&grant.grant_id).await?;
+                revoked += 1;
+            }
+            match found.next {
+                Some(next) => page.after = Some(next),
+                None => return Ok(RevokedGrants { revoked }),
+            }
+        }
     }
 
     async fn stored_grant(&self, grant_id: &str) -> Result<Grant, AdminError> {

@@ -3,7 +3,6 @@
 use super::views::KeyView;
 use super::{AdminError, Administration};
 use crate::audit::Entry;
-use crate::clock::Timestamp;
 use crate::legacy::access_token;
 use crate::store::AuditAction;
 use crate::token::rotation::{KeyState, Policy, Signers};
@@ -48,19 +47,14 @@ impl Administration<'_> {
         Ok(self.keys())
     }
 
-    /// Ends every access token that was issued before the newest keys sign: first the rotation, so that clients get tokens
-    /// that last.
+    /// Ends every access token that was issued until now, with this second: after the rotation, so that clients then get tokens
+    /// of the new keys.
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
-        let ring = self.service.keys();
-        let keys = ring.sealed().iter();
-        let Some(signs_from) = keys.map(|key| key.signs_from).max() else {
-            return Ok(());
-        };
-        let last = Timestamp::from_seconds(signs_from.seconds().saturating_sub(1));
-        self.cut_off_up_to(None, last).await?;
+        let now = self.service.clock.now();
+        self.cut_off_up_to(None, now).await?;
         for instance in self.service.registry().legacy_instances() {
             let issuer = access_token::issuer(&instance.hostname);
-            self.cut_off_up_to(Some(&issuer), last).await?;
+            self.cut_off_up_to(Some(&issuer), now).await?;
         }
         Ok(())
     }

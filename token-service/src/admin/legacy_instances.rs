@@ -16,28 +16,30 @@ impl Administration<'_> {
         instances.map(LegacyInstanceView::from).collect()
     }
 
-    /// Registers or changes the host `hostname`: an object with `auth_server_hostname` and `enabled`. What the
-    /// configuration names is as the configuration says after the next start.
+    /// Registers or changes the host `hostname`: an object with `auth_server_hostname` and `enabled`. A start changes it
+    /// again only if the configuration has changed there (D-27).
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
     pub async fn put_legacy_instance(
         &self,
         hostname: &str,
-        mut instance: Object,
+        instance: Object,
     ) -> Result<LegacyInstanceView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        instance.insert("hostname".to_owned(), json!(hostname));
-        let instance = LegacyInstance::from_json(instance)?
-            .ok_or_else(|| AdminError::Internal("no instance".to_owned()))?;
-        let view = LegacyInstanceView::from(&instance);
-        let mut plan = Plan::default();
-        plan.put_legacy_instances([instance], &registry);
-        self.carry_out(plan, &registry).await?;
-        // The first one needs a key of its own.
-        self.service.maintain_keys().await?;
-        Ok(view)
+        self.changing(async |registry| {
+            let mut instance = instance.clone();
+            instance.insert("hostname".to_owned(), json!(hostname));
+            let instance = LegacyInstance::from_json(instance)?
+                .ok_or_else(|| AdminError::Internal("no instance".to_owned()))?;
+            let view = LegacyInstanceView::from(&instance);
+            let mut plan = Plan::on(&registry);
+            plan.put_legacy_instances([instance], &registry);
+            self.carry_out(plan, &registry).await?;
+            // The first one needs a key of its own.
+            self.service.maintain_keys().await?;
+            Ok(view)
+        })
+        .await
     }
 
     /// Removes a host: it is unknown from now on.
@@ -45,15 +47,16 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn delete_legacy_instance(&self, hostname: &str) -> Result<(), AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let mut all = registry.legacy_instances().iter();
-        if !all.any(|instance| instance.hostname == hostname) {
-            return Err(AdminError::not_found("legacy instance", hostname));
-        }
-        let mut plan = Plan::default();
-        plan.remove_legacy_instance(hostname.to_owned());
-        self.carry_out(plan, &registry).await?;
-        Ok(())
+        self.changing(async |registry| {
+            let mut all = registry.legacy_instances().iter();
+            if !all.any(|instance| instance.hostname == hostname) {
+                return Err(AdminError::not_found("legacy instance", hostname));
+            }
+            let mut plan = Plan::on(&registry);
+            plan.remove_legacy_instance(hostname.to_owned());
+            self.carry_out(plan, &registry).await?;
+            Ok(())
+        })
+        .await
     }
 }

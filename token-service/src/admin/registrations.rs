@@ -5,11 +5,15 @@ use std::sync::Arc;
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
 use crate::audit::Entry;
-use crate::registry::Registry;
-use crate::registry::apply::{Difference, DifferenceKind, Kept, Plan};
+use crate::registry::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
 use crate::registry::registrations::{Completeness, Registrations};
-use crate::sign_in::protection::AtRest;
-use crate::store::AuditAction;
+use crate::registry::remembered::{ObjectKind, ObjectName};
+use crate::registry::{Registry, Remembered};
+use crate::sign_in::protection::{AtRest, ProtectionError};
+use crate::store::{AuditAction, RegistryOutcome};
+
+/// How often a change is planned again that another replica has overtaken.
+pub const MOST_PLANS: usize = 20;
 
 /// What to do about clients and users that a document does not list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +22,15 @@ pub enum Unlisted {
     Keep,
     /// They go, and what was issued to them is revoked.
     Remove,
+}
+
+/// What counts where a command changed something after a file was last applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conflicts {
+    /// The registry stays as it is (D-27).
+    Keep,
+    /// The document counts.
+    Overwrite,
 }
 
 /// Whether to do it.
@@ -30,8 +43,8 @@ pub enum Run {
 }
 
 impl Administration<'_> {
-    /// Makes the registry what `document` says: an object with the lists `clients` and `users`. Applying it again changes
-    /// nothing.
+    /// Takes over what changed in `document` since a document was last applied: an object with the lists `clients` and
+    /// `users`. Applying it again changes nothing.
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; nothing was changed then.
@@ -39,31 +52,63 @@ impl Administration<'_> {
         &self,
         document: Object,
         unlisted: Unlisted,
+        conflicts: Conflicts,
         run: Run,
     ) -> Result<Applied, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let stored = self.service.registry();
-        let now = self.service.clock.now();
-        let registrations = Registrations::from_json(document, &stored, Completeness::Whole, now)?;
-        let warnings = registrations.warnings.iter();
-        let warnings = warnings.map(ToString::to_string).collect();
-        let kept = Kept::of(&registrations);
-        let mut plan = self.plan(registrations, &stored).await?;
-        if unlisted == Unlisted::Remove {
-            plan.prune(&kept, &stored);
-        }
-        let differences = match run {
-            Run::Dry => {
-                self.refuse_misfits(&plan, &stored)?;
-                plan.differences
-            }
-            Run::Real => self.carry_out(plan, &stored).await?,
+        let occasion = match conflicts {
+            Conflicts::Keep => Occasion::Apply,
+            Conflicts::Overwrite => Occasion::Overwrite,
         };
-        Ok(Applied {
-            differences: differences.iter().map(ToString::to_string).collect(),
-            warnings,
-            dry_run: run == Run::Dry,
+        self.changing(async |stored| {
+            let now = self.service.clock.now();
+            let document = document.clone();
+            let registrations =
+                Registrations::from_json(document, &stored, Completeness::Whole, now)?;
+            let warnings = registrations.warnings.iter();
+            let warnings = warnings.map(ToString::to_string).collect();
+            let listed = Listed::of(&registrations);
+            let remembered: Arc<[Remembered]> = self.service.store.remembered().await?.into();
+            let past = Arc::clone(&remembered);
+            let mut plan = self
+                .planned(&stored, move |stored, protection| {
+                    Plan::merge(registrations, stored, &past, occasion, protection)
+                })
+                .await?;
+            if unlisted == Unlisted::Remove {
+                plan.prune(&listed, &stored, &remembered);
+            }
+            let kept = plan.kept.iter().map(ToString::to_string).collect();
+            let differences = match run {
+                Run::Dry => {
+                    self.refuse_misfits(&plan, &stored)?;
+                    plan.differences
+                }
+                Run::Real => self.carry_out(plan, &stored).await?,
+            };
+            Ok(Applied {
+                differences: differences.iter().map(Difference::with_values).collect(),
+                kept,
+                warnings,
+                dry_run: run == Run::Dry,
+            })
         })
+        .await
+    }
+
+    /// Plans and makes a change of the registry, again from the start if another replica was faster. No other change of
+    /// this process comes in between.
+    pub(super) async fn changing<T>(
+        &self,
+        attempt: impl AsyncFn(Arc<Registry>) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let _turn = self.service.registry_turn().await;
+        for _ in 0..MOST_PLANS {
+            match attempt(self.service.registry()).await {
+                Err(AdminError::Overtaken) => self.service.reload_registry().await?,
+                outcome => return outcome,
+            }
+        }
+        Err(AdminError::Overtaken)
     }
 
     /// Compares; passwords are hashed on the way, away from the async workers.
@@ -72,10 +117,20 @@ impl Administration<'_> {
         registrations: Registrations,
         stored: &Arc<Registry>,
     ) -> Result<Plan, AdminError> {
+        self.planned(stored, |stored, protection| {
+            Plan::new(registrations, stored, protection)
+        })
+        .await
+    }
+
+    async fn planned(
+        &self,
+        stored: &Arc<Registry>,
+        plan: impl FnOnce(&Registry, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
+    ) -> Result<Plan, AdminError> {
         let (service, stored) = (Arc::clone(self.service), Arc::clone(stored));
-        let plan = tokio::task::spawn_blocking(move || {
-            Plan::new(registrations, &stored, &AtRest(&service.encryption_key))
-        });
+        let plan =
+            tokio::task::spawn_blocking(move || plan(&stored, &AtRest(&service.encryption_key)));
         let plan = plan
             .await
             .map_err(|error| AdminError::Internal(error.to_string()))?;
@@ -89,14 +144,17 @@ impl Administration<'_> {
         stored: &Registry,
     ) -> Result<Vec<Difference>, AdminError> {
         self.refuse_misfits(&plan, stored)?;
-        if plan.differences.is_empty() {
+        if plan.is_empty() {
             return Ok(Vec::new());
         }
         let now = self.service.clock.now();
-        self.service.store.change_registry(plan.change, now).await?;
+        let store = &self.service.store;
+        if store.change_registry(plan.change, now).await? == RegistryOutcome::Overtaken {
+            return Err(AdminError::Overtaken);
+        }
         self.service.reload_registry().await?;
-        for difference in &plan.differences {
-            self.service.record(self.origin, entry(difference));
+        for entry in entries(&plan.differences, &plan.kept) {
+            self.service.record(self.origin, entry.by_administrator());
         }
         Ok(plan.differences)
     }
@@ -111,19 +169,32 @@ impl Administration<'_> {
     }
 }
 
+/// What the audit log says of a plan that was carried out: the changes, and the conflicts of which nobody has heard
+/// before. The actor is missing.
+pub fn entries<'a>(
+    differences: &'a [Difference],
+    kept: &'a [Kept],
+) -> impl Iterator<Item = Entry> + 'a {
+    let conflicts = kept.iter().filter(|kept| kept.conflict).map(|kept| {
+        let field = kept.field.unwrap_or("removed");
+        about(AuditAction::RegistrationKept, &kept.object, field)
+    });
+    differences.iter().map(entry).chain(conflicts)
+}
+
 fn entry(difference: &Difference) -> Entry {
-    let (added, changed, removed) = match difference.what {
-        "client" => (
+    let (added, changed, removed) = match difference.object.kind {
+        ObjectKind::Client => (
             AuditAction::ClientCreated,
             AuditAction::ClientUpdated,
             AuditAction::ClientDeleted,
         ),
-        "user" => (
+        ObjectKind::User => (
             AuditAction::UserCreated,
             AuditAction::UserUpdated,
             AuditAction::UserDeleted,
         ),
-        _ => (
+        ObjectKind::LegacyInstance => (
             AuditAction::LegacyInstanceCreated,
             AuditAction::LegacyInstanceUpdated,
             AuditAction::LegacyInstanceDeleted,
@@ -134,18 +205,18 @@ fn entry(difference: &Difference) -> Entry {
         DifferenceKind::Changed(_) => changed,
         DifferenceKind::Removed => removed,
     };
-    let entry = Entry::new(action).by_administrator();
-    let fields = match &difference.kind {
-        DifferenceKind::Changed(fields) => fields.join(", "),
-        DifferenceKind::Added | DifferenceKind::Removed => String::new(),
-    };
-    let name = &difference.name;
-    match (difference.what, fields.is_empty()) {
-        ("client", true) => entry.client(name),
-        ("client", false) => entry.client(name).detail(fields),
-        ("user", true) => entry.user(name),
-        ("user", false) => entry.user(name).detail(fields),
-        (_, true) => entry.detail(name),
-        (_, false) => entry.detail(format!("{name}: {fields}")),
+    about(action, &difference.object, &difference.fields().join(", "))
+}
+
+fn about(action: AuditAction, object: &ObjectName, fields: &str) -> Entry {
+    let entry = Entry::new(action);
+    let name = &object.name;
+    match (object.kind, fields.is_empty()) {
+        (ObjectKind::Client, true) => entry.client(name),
+        (ObjectKind::Client, false) => entry.client(name).detail(fields),
+        (ObjectKind::User, true) => entry.user(name),
+        (ObjectKind::User, false) => entry.user(name).detail(fields),
+        (ObjectKind::LegacyInstance, true) => entry.detail(name),
+        (ObjectKind::LegacyInstance, false) => entry.detail(format!("{name}: {fields}")),
     }
 }

@@ -41,15 +41,16 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::Conflict`] when the name is taken, [`AdminError::Invalid`] with every problem.
     pub async fn create_user(&self, registration: Object) -> Result<UserView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let registrations = self.read_user(registration, &registry)?;
-        let name = only_user(&registrations)?;
-        if find(&registry, &name).is_some() {
-            let message = format!("there is a user {name} already");
-            return Err(AdminError::Conflict(message));
-        }
-        self.put_user(registrations, &registry, &name).await
+        self.changing(async |registry| {
+            let registrations = self.read_user(registration.clone(), &registry)?;
+            let name = only_user(&registrations)?;
+            if find(&registry, &name).is_some() {
+                let message = format!("there is a user {name} already");
+                return Err(AdminError::Conflict(message));
+            }
+            self.put_user(registrations, &registry, &name).await
+        })
+        .await
     }
 
     /// Changes a user: `patch` is laid over the registration (RFC 7396). A new password or second factor, or being
@@ -58,27 +59,28 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.
     pub async fn update_user(&self, username: &str, patch: Object) -> Result<UserView, AdminError> {
-        self.change_user(username, |_| Ok(patch)).await
+        self.change_user(username, |_| Ok(patch.clone())).await
     }
 
     /// Changes a user by a patch that depends on what is stored; nobody else changes it meanwhile.
     async fn change_user(
         &self,
         username: &str,
-        patch: impl FnOnce(&User) -> Result<Object, AdminError>,
+        patch: impl Fn(&User) -> Result<Object, AdminError>,
     ) -> Result<UserView, AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let before = stored(&registry, username)?;
-        let mut registration = registration(&before);
-        merge_patch(&mut registration, patch(&before)?);
-        let registrations = self.read_user(registration, &registry)?;
-        let name = only_user(&registrations)?;
-        if name != before.username.as_str() {
-            let message = "username cannot change: register another user";
-            return Err(AdminError::Conflict(message.to_owned()));
-        }
-        self.put_user(registrations, &registry, &name).await
+        self.changing(async |registry| {
+            let before = stored(&registry, username)?;
+            let mut registration = registration(&before);
+            merge_patch(&mut registration, patch(&before)?);
+            let registrations = self.read_user(registration, &registry)?;
+            let name = only_user(&registrations)?;
+            if name != before.username.as_str() {
+                let message = "username cannot change: register another user";
+                return Err(AdminError::Conflict(message.to_owned()));
+            }
+            self.put_user(registrations, &registry, &name).await
+        })
+        .await
     }
 
     /// Removes a user; everything issued to them is revoked, at the edge too.
@@ -86,27 +88,28 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] while a client is bound to the user.
     pub async fn delete_user(&self, username: &str) -> Result<(), AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let user = stored(&registry, username)?;
-        let bound = registry.clients().find(|client| {
-            matches!(
-                &client.integration,
-                crate::registry::IntegrationType::UserBound { bound_user, .. }
-                    if *bound_user == user.username
-            )
-        });
-        if let Some(client) = bound {
-            let message = format!(
-                "the client {} is bound to {username}: bind it to another user, or delete it first",
-                client.client_id
-            );
-            return Err(AdminError::Conflict(message));
-        }
-        let mut plan = Plan::default();
-        plan.remove_user(user.username.clone());
-        self.carry_out(plan, &registry).await?;
-        Ok(())
+        self.changing(async |registry| {
+            let user = stored(&registry, username)?;
+            let bound = registry.clients().find(|client| {
+                matches!(
+                    &client.integration,
+                    crate::registry::IntegrationType::UserBound { bound_user, .. }
+                        if *bound_user == user.username
+                )
+            });
+            if let Some(client) = bound {
+                let message = format!(
+                    "the client {} is bound to {username}: bind it to another user, or delete it first",
+                    client.client_id
+                );
+                return Err(AdminError::Conflict(message));
+            }
+            let mut plan = Plan::on(&registry);
+            plan.remove_user(user.username.clone());
+            self.carry_out(plan, &registry).await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Removes a user's second factor: the one that the person set up, and a registered one. Ends the user's sessions and
@@ -115,28 +118,24 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
-        let _turn = self.service.registry_turn().await;
-        let registry = self.service.registry();
-        let before = stored(&registry, username)?;
-        let store = &self.service.store;
-        store
-            .set_second_factor(
-                before.username.clone(),
-                None,
-                None,
-                self.service.clock.now(),
-            )
-            .await?;
-        if before.totp_secret_sealed.is_some() {
-            let mut plan = Plan::default();
-            plan.remove_totp_secret(&before);
-            self.carry_out(plan, &registry).await?;
-        }
-        let entry = Entry::new(AuditAction::SecondFactorRemoved)
-            .by_administrator()
-            .user(before.username.as_str());
-        self.service.record(self.origin, entry);
-        Ok(())
+        self.changing(async |registry| {
+            let before = stored(&registry, username)?;
+            let (store, now) = (&self.service.store, self.service.clock.now());
+            store
+                .set_second_factor(before.username.clone(), None, None, now)
+                .await?;
+            if before.totp_secret_sealed.is_some() {
+                let mut plan = Plan::on(&registry);
+                plan.remove_totp_secret(&before);
+                self.carry_out(plan, &registry).await?;
+            }
+            let entry = Entry::new(AuditAction::SecondFactorRemoved)
+                .by_administrator()
+                .user(before.username.as_str());
+            self.service.record(self.origin, entry);
+            Ok(())
+        })
+        .await
     }
 
     /// Links an account: an object with `user_id`, `username` and `site`.
@@ -152,7 +151,7 @@ impl Administration<'_> {
             let linked = user.accounts.iter().map(AccountView::from);
             let mut accounts: Vec<serde_json::Value> =
                 linked.map(|account| json!(account)).collect();
-            accounts.push(account.into());
+            accounts.push(account.clone().into());
             Ok(accounts_patch(accounts))
         })
         .await

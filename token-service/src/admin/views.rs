@@ -1,5 +1,6 @@
 //! What the administration shows: no secret, no hash.
 
+use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -263,6 +264,13 @@ pub struct FeedView {
     pub feed: String,
 }
 
+/// What revoking several grants did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokedGrants {
+    /// Grants that were live and are revoked now.
+    pub revoked: usize,
+}
+
 /// A signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyView {
@@ -348,7 +356,8 @@ pub struct EventView {
     pub at: String,
     /// What.
     pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, or `administrator`.
+    /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
+    /// file that a start applied, or `configuration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// The client that it concerns.
@@ -369,6 +378,37 @@ pub struct EventView {
     /// The request's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+}
+
+/// One line for people. What others chose, such as a claimed Client ID, cannot steer a terminal.
+impl fmt::Display for EventView {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.at, self.action.name())?;
+        let named = [
+            ("by", &self.actor),
+            ("client", &self.client_id),
+            ("user", &self.username),
+            ("grant", &self.grant_id),
+            ("from", &self.address),
+            ("request", &self.request_id),
+            ("detail", &self.detail),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value {
+                let printable: String = value.chars().map(printable).collect();
+                write!(formatter, " {name}={printable}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn printable(character: char) -> char {
+    if character.is_control() {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        character
+    }
 }
 
 impl From<AuditRecord> for AuditView {
@@ -399,8 +439,13 @@ impl From<AuditEvent> for EventView {
 /// What applying registrations did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Applied {
-    /// One line per client and user that differs: `+` new, `~` changed with its fields, `-` removed.
+    /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes on
+    /// with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
+    /// One line per field, each with `!`, in which the registry stays as it is although the file says something else: a
+    /// command changed it after a file was last applied, or no file was applied to the object before (D-27).
+    #[serde(default)]
+    pub kept: Vec<String>,
     /// What is allowed but unwise.
     pub warnings: Vec<String>,
     /// Whether it was only looked at.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use x509_parser::pem::Pem;
 use zeroize::Zeroizing;
 
+use super::output;
 use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::random::{self, OsRandom, Random};
 use crate::registry::Certificate;
@@ -79,7 +80,7 @@ struct Body<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    println!("{}", sign(arguments, SystemClock.now(), &OsRandom)?);
+    output::line(sign(arguments, SystemClock.now(), &OsRandom)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

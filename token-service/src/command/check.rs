@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::ConfigFile;
+use super::{ConfigFile, output};
 use crate::clock::{Clock as _, SystemClock};
 use crate::legacy::access_token;
 use crate::registry::Registry;
@@ -13,18 +13,21 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = match arguments.load() {
         Ok(config) => config,
         Err(problems) => {
-            println!("{problems}");
+            output::line(problems)?;
             return Ok(ExitCode::FAILURE);
         }
     };
+    for warning in config.warnings() {
+        output::line(format_args!("warning: {warning}"))?;
+    }
     let Some(path) = &config.registrations else {
-        println!("The configuration has no problem; it names no registrations.");
+        output::line("The configuration has no problem; it names no registrations.")?;
         return Ok(ExitCode::SUCCESS);
     };
     match Registrations::load(path, &Registry::default(), SystemClock.now()) {
         Ok(registrations) => {
             for warning in &registrations.warnings {
-                println!("warning: {warning}");
+                output::line(format_args!("warning: {warning}"))?;
             }
             let users = registrations
                 .users
@@ -38,19 +41,19 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             );
             if !misfits.is_empty() {
                 for misfit in misfits {
-                    println!("{misfit}");
+                    output::line(misfit)?;
                 }
                 return Ok(ExitCode::FAILURE);
             }
-            println!(
+            output::line(format_args!(
                 "No problem: {} clients, {} users.",
                 registrations.clients.len(),
                 registrations.users.len()
-            );
+            ))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
-            println!("{problems}");
+            output::line(problems)?;
             Ok(ExitCode::FAILURE)
         }
     }

@@ -4,6 +4,7 @@ mod admin;
 mod assertion;
 mod check;
 mod health;
+mod output;
 mod serve;
 mod telemetry;
 
@@ -15,7 +16,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::document::InvalidDocument;
-use crate::output;
 
 /// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
@@ -89,13 +89,9 @@ pub fn run() -> ExitCode {
         Command::Administration(command) => admin::run(&command),
         Command::Completions { shell } => {
             let name = env!("CARGO_PKG_NAME");
-            clap_complete::generate(
-                shell,
-                &mut Arguments::command(),
-                name,
-                &mut std::io::stdout(),
-            );
-            Ok(ExitCode::SUCCESS)
+            let mut completions = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), name, &mut completions);
+            output::bytes(&completions).map(|()| ExitCode::SUCCESS)
         }
     };
     outcome.unwrap_or_else(|error| {
@@ -103,6 +99,8 @@ pub fn run() -> ExitCode {
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
             say(&problems.to_string());
             ExitCode::from(EXIT_USAGE)
+        } else if error.is::<output::ReaderGone>() {
+            ExitCode::SUCCESS
         } else if let Some(unreachable) = error.downcast_ref::<admin::Unreachable>() {
             say(&format!("token-service: {unreachable}"));
             ExitCode::from(EXIT_UNAVAILABLE)
@@ -115,7 +113,7 @@ pub fn run() -> ExitCode {
 
 /// Says why the process ends, on standard error; whose reader may have stalled.
 fn say(last_words: &str) {
-    let standard_error = output::standard_error();
+    let standard_error = crate::output::standard_error();
     standard_error.write(format!("{last_words}\n").into_bytes());
     standard_error.finish(LAST_WORDS_WITHIN);
 }

@@ -5,20 +5,24 @@ use std::sync::Arc;
 
 use super::ConfigFile;
 use super::telemetry::Telemetry;
+use crate::admin::registrations::{self, MOST_PLANS};
+use crate::admin_tokens::AdminTokens;
+use crate::audit::{Entry, Origin};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::digest::Digest;
 use crate::http::Application;
 use crate::key_file;
 use crate::random::OsRandom;
-use crate::registry::apply::Plan;
+use crate::registry::apply::{Kept, Occasion, Plan};
 use crate::registry::registrations::Registrations;
+use crate::registry::remembered::{ObjectKind, ObjectName};
+use crate::registry::{Registry, Remembered};
 use crate::sealing::EncryptionKey;
 use crate::service::{Service, StoredRegistry};
 use crate::sign_in::protection::AtRest;
-use crate::store::Store;
 use crate::store::postgres::PostgresStore;
 use crate::store::redb::RedbStore;
+use crate::store::{RegistryOutcome, Store};
 
 const DEVELOPMENT_BANNER: &str = "
   ************************************************************************
@@ -40,6 +44,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             "the issuer is plain http: for development only"
         );
     }
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let served = actix_web::rt::System::new().block_on(serve(config));
     telemetry.finish();
     served?;
@@ -47,6 +54,11 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    // Each connection is a file descriptor, and the usual soft limit of 1,024 is for programs of another age.
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) => tracing::debug!(limit, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
     let service = prepare(config).await?;
     let application = Application::bind(Arc::new(service))?;
     tracing::info!(
@@ -71,8 +83,7 @@ async fn prepare_on(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
-    let admin_token = key_file::load_or_create(&config.admin_token_file, &OsRandom)?;
-    let admin_token = Digest::of(key_file::text(&admin_token).as_bytes());
+    let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
     // A new key opens nothing that an old one sealed: it is made for an empty store only.
     let encryption_key = if store.signing_keys().await?.is_empty() {
         key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
@@ -80,7 +91,7 @@ async fn prepare_on(
         key_file::load(&config.encryption_key_file)?
     };
     let encryption_key = EncryptionKey::new(&encryption_key)?;
-    let registry = register(&config, &*store, &encryption_key).await?;
+    let (registry, entries) = register(&config, &*store, &encryption_key).await?;
     let random = Arc::new(OsRandom);
     let service = Service::new(
         config,
@@ -89,9 +100,17 @@ async fn prepare_on(
         clock,
         random,
         encryption_key,
-        admin_token,
+        admin_tokens,
     );
-    Ok(service.await?)
+    let service = service.await?;
+    for entry in entries {
+        service.record(&Origin::default(), entry);
+    }
+    // Before anybody is served; what cannot be written now waits for the store like any other entry.
+    if let Err(error) = service.audit.write(&*service.store).await {
+        tracing::warn!(%error, "what this start registered is not in the audit log yet");
+    }
+    Ok(service)
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
@@ -106,41 +125,115 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// Makes the registry what configuration and registrations file say, and returns it.
+/// Takes over what changed in configuration and registrations file since the last start (D-27). Returns the registry, and
+/// what the audit log must hold of it.
 async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
-) -> anyhow::Result<StoredRegistry> {
-    let now = SystemClock.now();
-    let found = StoredRegistry::read(store).await?;
-    let stored = &found.registry;
+) -> anyhow::Result<(StoredRegistry, Vec<Entry>)> {
+    for _ in 0..MOST_PLANS {
+        let now = SystemClock.now();
+        let found = StoredRegistry::read(store).await?;
+        let remembered = store.remembered().await?;
+        let plan = plan(config, &found.registry, &remembered, encryption_key)?;
+        tell(config, &plan);
+        if plan.is_empty() {
+            tracing::info!("registrations are up to date");
+            return Ok((found, Vec::new()));
+        }
+        let entries = entries(config, &plan);
+        // Another replica may have applied the same file a moment ago.
+        if store.change_registry(plan.change, now).await? == RegistryOutcome::Changed {
+            for difference in &plan.differences {
+                tracing::info!("registered: {difference}");
+            }
+            return Ok((StoredRegistry::read(store).await?, entries));
+        }
+    }
+    anyhow::bail!("other replicas are changing the registry at the same time: start again")
+}
+
+fn plan(
+    config: &Config,
+    stored: &Registry,
+    remembered: &[Remembered],
+    encryption_key: &EncryptionKey,
+) -> anyhow::Result<Plan> {
+    let protection = AtRest(encryption_key);
     let mut plan = match &config.registrations {
-        None => Plan::default(),
+        None => Plan::on(stored),
         Some(path) => {
-            let registrations = Registrations::load(path, stored, now)?;
+            let registrations = Registrations::load(path, stored, SystemClock.now())?;
             for warning in &registrations.warnings {
                 tracing::warn!("{warning}");
             }
-            Plan::new(registrations, stored, &AtRest(encryption_key))?
+            Plan::merge(
+                registrations,
+                stored,
+                remembered,
+                Occasion::Start,
+                &protection,
+            )?
         }
     };
-    plan.put_legacy_instances(config.legacy_instances.iter().cloned(), stored);
+    let instances = &config.legacy_instances;
+    plan.merge_legacy_instances(instances, stored, remembered, &protection);
     let misfits = plan.legacy_misfits(&config.api_audience, stored);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
         anyhow::bail!("{}", lines.join("\n"));
     }
-    if plan.differences.is_empty() {
-        tracing::info!("registrations are up to date");
-        return Ok(found);
-    }
-    store.change_registry(plan.change, now).await?;
-    for difference in &plan.differences {
-        tracing::info!("registered: {difference}");
-    }
-    Ok(StoredRegistry::read(store).await?)
+    Ok(plan)
 }
+
+/// Logs where the registry stays as it is. A conflict is new; anything else was told at an earlier start.
+fn tell(config: &Config, plan: &Plan) {
+    for kept in &plan.kept {
+        let of_configuration = kept.object.kind == ObjectKind::LegacyInstance;
+        let file = match &config.registrations {
+            Some(path) if !of_configuration => path.display().to_string(),
+            _ => "the configuration".to_owned(),
+        };
+        if kept.conflict {
+            tracing::warn!(
+                file,
+                "kept, because a command changed it or the service never applied the file to it: {kept}. \
+                 To let a registrations file count, run token-service apply FILE --overwrite"
+            );
+        } else {
+            tracing::info!(file, "kept as a command left it: {kept}");
+        }
+    }
+}
+
+/// What the audit log says of a start that carried out `plan`.
+fn entries(config: &Config, plan: &Plan) -> Vec<Entry> {
+    let of_configuration = |object: &ObjectName| object.kind == ObjectKind::LegacyInstance;
+    let (mut configured, mut registered) = (Vec::new(), Vec::new());
+    for difference in &plan.differences {
+        let part = match of_configuration(&difference.object) {
+            true => &mut configured,
+            false => &mut registered,
+        };
+        part.push(difference.clone());
+    }
+    let (kept_configured, kept_registered): (Vec<Kept>, Vec<Kept>) = plan
+        .kept
+        .iter()
+        .cloned()
+        .partition(|kept| of_configuration(&kept.object));
+    let configured = registrations::entries(&configured, &kept_configured);
+    let mut entries: Vec<Entry> = configured.map(Entry::by_configuration).collect();
+    if let Some(path) = &config.registrations {
+        let registered = registrations::entries(&registered, &kept_registered);
+        entries.extend(registered.map(|entry| entry.by_file(path)));
+    }
+    entries
+}
+
+#[cfg(test)]
+mod restart_tests;
 
 #[cfg(test)]
 mod tests {
@@ -156,7 +249,7 @@ mod tests {
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
 
     /// The demo with its state in `folder`.
-    fn demo(folder: &TempDir) -> Config {
+    pub(super) fn demo(folder: &TempDir) -> Config {
         let path = |name: &str| folder.path().join(name).display().to_string();
         let environment = [
             ("STORE__URL", format!("redb:{}", path("store.redb"))),

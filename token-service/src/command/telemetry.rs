@@ -41,7 +41,12 @@ impl Telemetry {
             .with_ansi(std::io::stderr().is_terminal());
         let log = match config.log_format {
             LogFormat::Text => log.boxed(),
-            LogFormat::Json => log.json().flatten_event(true).boxed(),
+            LogFormat::Json => log
+                .json()
+                .flatten_event(true)
+                // The list of spans would repeat the current one: a request has no other.
+                .with_span_list(false)
+                .boxed(),
         };
         let traces = config
             .otlp_endpoint

@@ -71,6 +71,12 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
     }
 
     let config = Config {
+        name: root
+            .parsed("name", name)
+            .map_or(defaults.name, |name| name.value),
+        service_documentation: root
+            .parsed("service_documentation", service_documentation)
+            .map(|address| address.value),
         trusted_proxies: trusted_proxies(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations"),
         admin_token_file: root
@@ -110,6 +116,31 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
 
 fn or_default<T>(read: Option<Located<T>>, default: T) -> Located<T> {
     read.unwrap_or_else(|| Located::default_value(default))
+}
+
+/// Authenticator apps split issuer and account at a colon.
+fn name(text: &str) -> Result<String, &'static str> {
+    let legal = (1..=64).contains(&text.chars().count())
+        && text.trim() == text
+        && !text
+            .chars()
+            .any(|character| character.is_control() || character == ':');
+    if legal {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "must be one line of 1 to 64 characters without a colon and without white space at its ends",
+        )
+    }
+}
+
+fn service_documentation(text: &str) -> Result<String, &'static str> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "https" | "http") && url.host().is_some() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected an https or http URL"),
+    }
 }
 
 /// RFC 8414 §2: a URL without query and fragment. Clients compare it as text, so only the normal form will do.
@@ -228,6 +259,14 @@ fn trusted_proxies(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
             .parse()
             .or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
         match network {
+            // Addresses of clients, not of proxies: whoever connects could claim any address.
+            Ok(network) if is_wide(network) => {
+                let message = format!(
+                    "trusted_proxies: {value} covers addresses of clients, who could then claim any address; name \
+                     the addresses of your gateways"
+                );
+                root.report(&place, message);
+            }
             Ok(network) => networks.push(network),
             Err(_) => {
                 let message = format!(
@@ -240,9 +279,27 @@ fn trusted_proxies(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
     Some(networks)
 }
 
+/// True for networks wider than the widest private ones: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
+fn is_wide(network: IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        IpNet::V6(network) => network.prefix_len() < 7,
+    }
+}
+
 fn store(mut section: Section<'_>) -> Option<StoreUrl> {
-    let url = section.text("url");
-    let url_file = section.text("url_file");
+    let mut url = section.text("url");
+    let mut url_file = section.text("url_file");
+    // A variable takes the place of either key of the file.
+    let is_variable = |text: &Option<Located<String>>| {
+        text.as_ref()
+            .is_some_and(|text| matches!(text.place, Place::Variable(_)))
+    };
+    match (is_variable(&url), is_variable(&url_file)) {
+        (true, false) => url_file = None,
+        (false, true) => url = None,
+        _ => {}
+    }
     let ca_file = section.path("ca_file");
     let store = match (url, url_file) {
         (Some(url), Some(_)) => Err((url.place, "url: give either url or url_file".to_owned())),
@@ -567,6 +624,11 @@ enabled = false
     #[test]
     fn every_key_of_the_example_is_also_a_variable() {
         let environment = [
+            ("TOKEN_SERVICE__NAME", "Building Site Login"),
+            (
+                "TOKEN_SERVICE__SERVICE_DOCUMENTATION",
+                "https://docs.example.com/",
+            ),
             ("TOKEN_SERVICE__ISSUER", "https://lobby.example.com/ea"),
             ("TOKEN_SERVICE__API_AUDIENCE", "https://api.example.com"),
             (
@@ -608,6 +670,8 @@ enabled = false
         ];
         let seconds = Duration::from_secs;
         let expected = Config {
+            name: "Building Site Login".into(),
+            service_documentation: Some("https://docs.example.com/".into()),
             issuer: "https://lobby.example.com/ea".into(),
             api_audience: "https://api.example.com".into(),
             identity_audience: "https://identity.example.com".into(),
@@ -716,6 +780,21 @@ auth_server_hostname = "z.example"
     }
 
     #[test]
+    fn networks_of_clients_are_no_trusted_proxies() {
+        for wide in ["0.0.0.0/0", "128.0.0.0/1", "::/0", "2000::/3"] {
+            let problems = load(&format!("trusted_proxies = [\"{wide}\"]"), &[]).unwrap_err();
+            let expected = format!(
+                "config.toml:1: trusted_proxies: {wide} covers addresses of clients, who could then claim any \
+                 address; name the addresses of your gateways"
+            );
+            assert_eq!(problems, [expected]);
+        }
+        for private in ["10.0.0.0/8", "fc00::/7", "192.168.1.0/24", "::1"] {
+            load(&format!("trusted_proxies = [\"{private}\"]"), &[]).unwrap();
+        }
+    }
+
+    #[test]
     fn a_missing_file_is_one_problem() {
         let problems = load_from(Some(Path::new("/nowhere/config.toml")), &[]).unwrap_err();
         assert_eq!(problems.len(), 1);
@@ -814,6 +893,16 @@ auth_server_hostname = "z.example"
             .unwrap_err()
             .join("\n");
         assert!(problems.contains("either url or url_file"), "{problems}");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "[store]\nurl = \"redb:x\"").unwrap();
+        let file = folder.path().join("url").display().to_string();
+        let variable = ("TOKEN_SERVICE__STORE__URL_FILE", file.as_str());
+        let store = load_from(Some(&path), &[variable]).unwrap().store;
+        assert!(matches!(store, StoreUrl::Postgres(_)), "{store:?}");
+        std::fs::write(&path, "[store]\nurl_file = \"url\"").unwrap();
+        let variable = ("TOKEN_SERVICE__STORE__URL", "redb:x");
+        let store = load_from(Some(&path), &[variable]).unwrap().store;
+        assert_eq!(store, StoreUrl::Redb("x".into()));
         let problems = load("url_file = \"missing\"").unwrap_err().join("\n");
         assert!(problems.contains("url_file: missing: "), "{problems}");
     }

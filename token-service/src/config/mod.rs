@@ -21,6 +21,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// The name of the service, which people see on pages and in their authenticator app.
+    pub name: String,
+    /// Address of the documentation for integrators; part of the metadata (RFC 8414 §2).
+    pub service_documentation: Option<String>,
     /// {lobby_url}: the base address of this authorization server, without a trailing slash.
     pub issuer: String,
     /// {api_url}: the audience of access tokens.
@@ -72,15 +76,9 @@ pub struct Limits {
 
 impl Limits {
     /// As many as a person signs out, and a burst for an integrator that signs all its users out.
-    pub(super) const DEFAULT: Self = match (NonZeroU32::new(20), NonZeroU32::new(1000)) {
-        (Some(revocations_per_second), Some(revocations_burst)) => Self {
-            revocations_per_second,
-            revocations_burst,
-        },
-        _ => Self {
-            revocations_per_second: NonZeroU32::MIN,
-            revocations_burst: NonZeroU32::MIN,
-        },
+    pub(super) const DEFAULT: Self = Self {
+        revocations_per_second: NonZeroU32::MIN.saturating_add(19),
+        revocations_burst: NonZeroU32::MIN.saturating_add(999),
     };
 }
 
@@ -123,11 +121,37 @@ pub struct Signing {
 }
 
 impl Config {
+    /// What is allowed but unwise, for the operator.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let StoreUrl::Postgres(settings) = &self.store
+            && settings.url.is_plain_to_another_machine()
+        {
+            warnings.push(format!(
+                "store.url has sslmode=disable, and {} is another machine: who reads this network reads everything \
+                 that the service stores, and may change it. Remove sslmode, or set sslmode=verify-full",
+                settings.url.place()
+            ));
+        }
+        if !self.internal_listen.ip().is_loopback() {
+            warnings.push(format!(
+                "internal_listen {} is reachable from other machines and speaks plain http: the admin token and client \
+                 secrets cross the network in the clear. Listen on loopback, or let only your gateway, your \
+                 monitoring and your administrators reach the port",
+                self.internal_listen
+            ));
+        }
+        warnings
+    }
+
     /// The configuration without a file: everything on loopback, state under `data/` in the working folder.
     #[must_use]
     pub fn development() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
+            name: "Gatepass".to_owned(),
+            service_documentation: None,
             issuer: "http://127.0.0.1:8081".to_owned(),
             api_audience: "http://127.0.0.1:8080".to_owned(),
             identity_audience: "https://identity.example.com/".to_owned(),

@@ -1,26 +1,65 @@
-//! Reading request bodies, no larger than a form may be (D-18).
+//! Reading request bodies: no larger than a form may be (D-18), and within a deadline.
+//!
+//! The gateway sends complete bodies alone. What stands here holds for whoever reaches the service without it, or
+//! through a gateway that passes bodies on as they come.
+
+use std::collections::BTreeMap;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
 
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
+use tokio::sync::oneshot;
 
 /// Form bodies larger than this are refused with 413, in bytes (D-18).
 pub(super) const MAX_FORM_BYTES: usize = 64 * 1024;
 
+/// Time from a request's head to the end of its body.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Bodies that the process waits for at once. With [`MAX_FORM_BYTES`] it bounds their memory to 64 MiB.
+const MAX_AWAITED: usize = 1024;
+
 /// What is read and thrown away of a body that is too large, in bytes. Most clients read an answer only after they
 /// have sent their whole body; a connection that is closed before tells them nothing.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
+
+/// All bodies that the process waits for.
+static AWAITED: Awaited = Awaited::new(MAX_AWAITED);
 
 /// Why there is no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyError {
     /// Larger than [`MAX_FORM_BYTES`].
     TooLarge,
+    /// Not complete within [`DEADLINE`], or the oldest of more than [`MAX_AWAITED`] incomplete bodies.
+    TooSlow,
     /// The connection broke, or the body is not what its headers say.
     Broken,
 }
 
 /// Reads a body to its end.
-pub(super) async fn read(mut payload: Payload) -> Result<Bytes, BodyError> {
+pub(super) async fn read(payload: Payload) -> Result<Bytes, BodyError> {
+    let mut body = pin!(collect(payload));
+    // Nearly every body has arrived with its head: nothing needs to be remembered about it.
+    if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await {
+        return read;
+    }
+    let (_place, given_up) = AWAITED.enter();
+    let read = async {
+        tokio::select! {
+            read = body => read,
+            _ = given_up => Err(BodyError::TooSlow),
+        }
+    };
+    let read = tokio::time::timeout(DEADLINE, read).await;
+    read.unwrap_or(Err(BodyError::TooSlow))
+}
+
+async fn collect(mut payload: Payload) -> Result<Bytes, BodyError> {
     let mut body = BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|_| BodyError::Broken)?;
@@ -39,5 +78,97 @@ async fn discard(mut payload: Payload) {
         && let Some(Ok(chunk)) = payload.next().await
     {
         discarded += chunk.len();
+    }
+}
+
+/// The incomplete bodies, oldest first. One body too many makes the service give up the oldest, never refuse the newest:
+/// a client that sends its body at once is not in the way of those who stop in the middle of theirs, nor they in its.
+struct Awaited {
+    most: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: u64,
+    places: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+impl Awaited {
+    const fn new(most: usize) -> Self {
+        let state = State {
+            next: 0,
+            places: BTreeMap::new(),
+        };
+        Self {
+            most,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A place among the incomplete bodies until it is dropped, and what is told when this body is given up.
+    fn enter(&self) -> (Place<'_>, oneshot::Receiver<()>) {
+        let (give_up, given_up) = oneshot::channel();
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.places.insert(number, give_up);
+        if state.places.len() > self.most
+            && let Some((_, oldest)) = state.places.pop_first()
+        {
+            // A reader that has just ended needs no word.
+            let _ended = oldest.send(());
+        }
+        let awaited = self;
+        (Place { awaited, number }, given_up)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among the incomplete bodies.
+struct Place<'a> {
+    awaited: &'a Awaited,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.awaited.state().places.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_body_too_many_gives_up_the_oldest() {
+        let awaited = Awaited::new(2);
+        let (_first, mut first) = awaited.enter();
+        let (second_place, mut second) = awaited.enter();
+        let (_third, mut third) = awaited.enter();
+        assert_eq!(first.try_recv(), Ok(()));
+        assert_eq!(second.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        drop(second_place);
+        let (_fourth, mut fourth) = awaited.enter();
+        assert_eq!(third.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        let (_fifth, _) = awaited.enter();
+        assert_eq!(third.try_recv(), Ok(()));
+        assert_eq!(fourth.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    }
+
+    #[test]
+    fn complete_bodies_leave_no_place_behind() {
+        let awaited = Awaited::new(2);
+        for _ in 0..5 {
+            let (_place, mut given_up) = awaited.enter();
+            assert_eq!(
+                given_up.try_recv(),
+                Err(oneshot::error::TryRecvError::Empty)
+            );
+        }
+        assert!(awaited.state().places.is_empty());
     }
 }

@@ -1,11 +1,13 @@
 //! What clients and the filter find out by themselves: metadata (RFC 8414) and the public keys.
 
-use actix_web::http::header;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, EntityTag, IfNoneMatch};
 use actix_web::web::{self, Data};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::{cors, error, paths};
+use super::{cors, error, pages, paths};
+use crate::digest::Digest;
 use crate::oauth::grants::GrantType;
 use crate::service::Service;
 
@@ -18,28 +20,49 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
             web::resource(paths::JWKS)
                 .wrap(cors::registered_apps(service.clone()))
                 .route(web::get().to(jwks))
-                .default_service(web::to(|| async {
-                    error::method_not_allowed("GET, OPTIONS")
-                })),
+                .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         )
         .service(
             web::resource([
                 paths::METADATA.to_owned(),
+                paths::OPENID_CONFIGURATION.to_owned(),
                 format!("{}/{{issuer_path:.*}}", paths::METADATA),
             ])
             .wrap(cors::registered_apps(service.clone()))
             .route(web::get().to(metadata))
-            .default_service(web::to(|| async {
-                error::method_not_allowed("GET, OPTIONS")
-            })),
+            .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         );
 }
 
-async fn jwks(service: Data<Service>) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/jwk-set+json"))
+async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
+    let keys = service.keys().published().to_owned();
+    cacheable(&request, "application/jwk-set+json", keys)
+}
+
+/// An answer with `content`, or 304 if the client has that content already (RFC 9110 §13.1.2).
+fn cacheable(request: &HttpRequest, content_type: &'static str, content: String) -> HttpResponse {
+    let digest = Digest::of(content.as_bytes());
+    let tag = EntityTag::new_strong(digest.to_base64url());
+    let is_known = match request.get_header::<IfNoneMatch>() {
+        Some(IfNoneMatch::Any) => true,
+        Some(IfNoneMatch::Items(known)) => known.iter().any(|known| known.weak_eq(&tag)),
+        None => false,
+    };
+    let status = if is_known {
+        StatusCode::NOT_MODIFIED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = HttpResponse::build(status);
+    response
         .insert_header((header::CACHE_CONTROL, MAX_AGE))
-        .body(service.keys().published().to_owned())
+        .insert_header(header::ETag(tag));
+    if is_known {
+        return response.finish();
+    }
+    response
+        .insert_header((header::CONTENT_TYPE, content_type))
+        .body(content)
 }
 
 /// Authorization server metadata (RFC 8414 §2), with the flag of RFC 9207 §3.
@@ -59,37 +82,49 @@ struct Metadata<'a> {
     introspection_endpoint_auth_methods_supported: [&'static str; 1],
     code_challenge_methods_supported: [&'static str; 1],
     authorization_response_iss_parameter_supported: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    scopes_supported: Vec<&'a str>,
+    ui_locales_supported: [&'static str; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_documentation: Option<&'a str>,
 }
 
 async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let issuer = service.config.issuer.as_str();
     // RFC 8414 §3.1: an issuer's path follows the well-known part; any other path is somebody else's.
-    let path = request
-        .path()
-        .strip_prefix(paths::METADATA)
-        .unwrap_or_default();
-    if path != issuer_path(issuer) {
+    if let Some(path) = request.path().strip_prefix(paths::METADATA)
+        && path != issuer_path(issuer)
+    {
         return error::not_found().await;
     }
     let at = |path: &str| format!("{issuer}{path}");
-    HttpResponse::Ok()
-        .insert_header((header::CACHE_CONTROL, MAX_AGE))
-        .json(Metadata {
-            issuer,
-            authorization_endpoint: at(paths::AUTHORIZE),
-            token_endpoint: at(paths::TOKEN),
-            revocation_endpoint: at(paths::REVOKE),
-            introspection_endpoint: at(paths::INTROSPECT),
-            jwks_uri: at(paths::JWKS),
-            response_types_supported: ["code"],
-            response_modes_supported: ["query"],
-            grant_types_supported: GrantType::ALL.map(GrantType::name),
-            token_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
-            revocation_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
-            introspection_endpoint_auth_methods_supported: ["client_secret_basic"],
-            code_challenge_methods_supported: ["S256"],
-            authorization_response_iss_parameter_supported: true,
-        })
+    let registry = service.registry();
+    let metadata = Metadata {
+        issuer,
+        authorization_endpoint: at(paths::AUTHORIZE),
+        token_endpoint: at(paths::TOKEN),
+        revocation_endpoint: at(paths::REVOKE),
+        introspection_endpoint: at(paths::INTROSPECT),
+        jwks_uri: at(paths::JWKS),
+        response_types_supported: ["code"],
+        response_modes_supported: ["query"],
+        grant_types_supported: GrantType::ALL.map(GrantType::name),
+        token_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
+        revocation_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
+        introspection_endpoint_auth_methods_supported: ["client_secret_basic"],
+        code_challenge_methods_supported: ["S256"],
+        authorization_response_iss_parameter_supported: true,
+        scopes_supported: registry.scopes().collect(),
+        ui_locales_supported: pages::LANGUAGES,
+        service_documentation: service.config.service_documentation.as_deref(),
+    };
+    match serde_json::to_string(&metadata) {
+        Ok(metadata) => cacheable(&request, "application/json", metadata),
+        Err(error) => {
+            tracing::error!(%error, "the metadata cannot be written");
+            HttpResponse::InternalServerError().finish()
+        }
+    }
 }
 
 fn issuer_path(issuer: &str) -> &str {

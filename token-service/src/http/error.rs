@@ -1,26 +1,24 @@
 //! Error bodies (spec §2.4).
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::{ConnectionType, Method, StatusCode};
+use actix_web::web;
+use actix_web::{HttpRequest, HttpResponse, Route};
 use serde::Serialize;
 
 use super::body::BodyError;
-use crate::oauth::error::{ErrorCode, TokenError};
+use super::observe;
+use crate::oauth::error::{ErrorCode, TokenError, printable};
 
 /// The body of every error that is not a page.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct ErrorBody {
-    error: &'static str,
-    error_description: &'static str,
+struct ErrorBody<'a> {
+    error: &'a str,
+    error_description: &'a str,
 }
 
 /// An error in the shape of spec §2.4, never stored by caches.
-pub(super) fn json(
-    status: StatusCode,
-    error: &'static str,
-    error_description: &'static str,
-) -> HttpResponse {
+pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> HttpResponse {
     HttpResponse::build(status)
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .json(ErrorBody {
@@ -33,7 +31,7 @@ pub(super) fn json(
 pub(super) fn token_error(error: &TokenError) -> HttpResponse {
     let code = error.code();
     let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(status, code.as_str(), error.description());
+    let mut response = json(status, code.as_str(), &error.description());
     let headers = response.headers_mut();
     if error.challenges_basic() {
         let challenge = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
@@ -52,26 +50,54 @@ pub(super) fn unreadable_body(error: BodyError) -> HttpResponse {
             StatusCode::PAYLOAD_TOO_LARGE,
             "The body is larger than 64 KiB",
         ),
+        BodyError::TooSlow => (
+            StatusCode::REQUEST_TIMEOUT,
+            "The body did not arrive in time",
+        ),
         BodyError::Broken => (StatusCode::BAD_REQUEST, "The body cannot be read"),
     };
-    json(status, ErrorCode::InvalidRequest.as_str(), description)
+    let mut response = json(status, ErrorCode::InvalidRequest.as_str(), description);
+    if error == BodyError::TooSlow {
+        // The rest of the body is in the way of the next request (RFC 9110 section 15.5.9).
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 /// No such path.
 pub(super) async fn not_found() -> HttpResponse {
+    no_such_path("There is nothing at this path")
+}
+
+/// No such path, with what may help to find the right one.
+pub(super) fn no_such_path(description: &str) -> HttpResponse {
     json(
         StatusCode::NOT_FOUND,
         ErrorCode::InvalidRequest.as_str(),
-        "There is nothing at this path",
+        description,
     )
 }
 
-/// A path that takes other methods; `allow` lists them.
-pub(super) fn method_not_allowed(allow: &'static str) -> HttpResponse {
+/// The route of a resource for all methods but those that `allow` lists.
+pub(super) fn other_methods(allow: &'static str) -> Route {
+    web::to(move |request: HttpRequest| async move { method_not_allowed(&request, allow) })
+}
+
+fn method_not_allowed(request: &HttpRequest, allow: &'static str) -> HttpResponse {
+    let is_told =
+        |method: &&str| ![Method::HEAD.as_str(), Method::OPTIONS.as_str()].contains(method);
+    let takes: Vec<&str> = allow.split(", ").filter(is_told).collect();
+    let description = format!(
+        "{} takes {}; this request is {}",
+        printable(request.path()),
+        takes.join(" and "),
+        observe::method(request.method()),
+    );
     let mut response = json(
         StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::InvalidRequest.as_str(),
-        "This path does not take this method",
+        &description,
     );
     response
         .headers_mut()

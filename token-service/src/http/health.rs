@@ -1,17 +1,25 @@
 //! Health of the process, on the internal listener.
 
 use actix_web::HttpResponse;
+use actix_web::http::header;
 use actix_web::web::{self, Data};
 use serde_json::json;
 
 use super::{error, paths};
 use crate::service::Service;
-use crate::store::StoreError;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .route(paths::HEALTHZ, web::get().to(healthz))
-        .route(paths::READYZ, web::get().to(readyz));
+        .service(
+            web::resource(paths::HEALTHZ)
+                .route(web::get().to(healthz))
+                .default_service(error::other_methods("GET, HEAD")),
+        )
+        .service(
+            web::resource(paths::READYZ)
+                .route(web::get().to(readyz))
+                .default_service(error::other_methods("GET, HEAD")),
+        );
 }
 
 async fn healthz() -> HttpResponse {
@@ -20,13 +28,21 @@ async fn healthz() -> HttpResponse {
 
 async fn readyz(service: Data<Service>) -> HttpResponse {
     if service.is_draining() {
-        return error::token_error(&StoreError::Overloaded.into());
+        return not_ready("draining", "the service is stopping");
     }
     match service.store.ready().await {
         Ok(()) => HttpResponse::Ok().json(json!({"status": "ready"})),
         Err(error) => {
             tracing::warn!(%error, "not ready");
-            error::token_error(&error.into())
+            not_ready("store", &error.to_string())
         }
     }
+}
+
+/// Only the internal listener answers this, so it may say what failed.
+fn not_ready(reason: &str, description: &str) -> HttpResponse {
+    HttpResponse::ServiceUnavailable()
+        .insert_header((header::RETRY_AFTER, "1"))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .json(json!({"status": "not ready", "reason": reason, "description": description}))
 }

@@ -5,15 +5,17 @@ use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
-use super::{body, error, paths};
+use super::token::{refused, too_soon};
+use super::{body, error, origin, paths};
 use crate::oauth::introspection;
+use crate::secret_guesses::Guess;
 use crate::service::Service;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::resource(paths::INTROSPECT)
             .route(web::post().to(introspect))
-            .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+            .default_service(error::other_methods("POST")),
     );
 }
 
@@ -29,13 +31,22 @@ async fn introspect(
     let authorization = authorization(&request);
     let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
+    let address = origin::address(&request);
+    let guess = match Guess::begin(&service, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
+    let origin = origin::of(&request);
     let request = endpoint_request(&request, &authorization, &body);
-    match introspection::introspect(&context, request).await {
+    let claimed = || request.claimed_client();
+    let answer = introspection::introspect(&context, request).await;
+    guess.end(answer.as_ref().err()).await;
+    match answer {
         Ok(introspection) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(introspection),
         Err(error) => {
-            tracing::info!(reason = ?error, "introspection request refused");
+            refused(&service, &origin, "introspection", claimed, &error);
             error::token_error(&error)
         }
     }

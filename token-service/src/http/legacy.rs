@@ -7,10 +7,14 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use super::endpoint_request::authorization;
-use super::{body, error, host, origin, paths, tokens};
+use super::token::{refused_client, too_soon};
+use super::{body, error, host, lost, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
 use crate::legacy::error::LegacyTokenError;
 use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
+use crate::oauth::client_authentication;
+use crate::oauth::error::TokenError;
+use crate::secret_guesses::Guess;
 use crate::service::Service;
 use crate::store::AuditAction;
 
@@ -19,18 +23,22 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         .service(
             web::resource(paths::LEGACY_STATUS)
                 .route(web::get().to(status))
-                .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+                .default_service(error::other_methods("GET, HEAD")),
         )
         .service(
             web::resource(paths::LEGACY_TOKEN)
                 .route(web::post().to(token))
-                .default_service(web::to(|| async { error::method_not_allowed("POST") })),
+                .default_service(error::other_methods("POST")),
         );
 }
 
 async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     match service.registry().legacy_instance(host::of(&request)) {
-        None => error::not_found().await,
+        None => lost::wrong_legacy_host(
+            paths::LEGACY_STATUS,
+            host::of(&request),
+            &service.registry(),
+        ),
         Some(instance) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(json!({"uri": instance.auth_server_hostname, "enabled": instance.enabled})),
@@ -46,24 +54,46 @@ async fn token(
         Ok(body) => body,
         Err(error) => return error::unreadable_body(error),
     };
-    let registry = match service.issuing_registry() {
-        Ok(registry) => registry,
-        Err(error) => return refuse(&LegacyTokenError::Store(error)),
-    };
-    let keys = service.keys();
-    let Some(instance) = registry.legacy_auth_server(host::of(&request)) else {
-        return error::not_found().await;
+    let registry = service.registry();
+    let host = host::of(&request);
+    let Some(first) = registry.legacy_auth_servers(host).next() else {
+        return lost::wrong_legacy_host(paths::LEGACY_TOKEN, host, &registry);
     };
     let authorization = authorization(&request);
-    let context = service.context(&registry, &keys);
+    let address = origin::address(&request);
+    let guess = match Guess::begin(&service, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
+    let claimed = client_authentication::claimed(&authorization, &body);
+    let (issuing, keys) = match service.issuing_registry() {
+        Ok(issuing) => (issuing, service.keys()),
+        Err(error) => {
+            guess.end(Some(&TokenError::from(error.clone()))).await;
+            let answer = Err(LegacyTokenError::Store(error));
+            let origin = origin::of(&request);
+            report(&service, &origin, &first.hostname, claimed, &answer);
+            return answer.map_or_else(|error| refuse(&error), tokens::answer);
+        }
+    };
+    let context = service.context(&issuing, &keys);
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,
         query: request.query_string(),
         body: &body,
     };
     let key = &service.encryption_key;
-    let answer = token_endpoint::answer(&context, instance, key, legacy_request).await;
-    report(&service, &origin::of(&request), &instance.hostname, &answer);
+    let instances = issuing.legacy_auth_servers(host);
+    let answer = token_endpoint::answer(&context, instances, key, legacy_request).await;
+    let refusal = match &answer {
+        Err(LegacyTokenError::Client(error)) => Some(error),
+        _ => None,
+    };
+    guess.end(refusal).await;
+    let hostname = answer
+        .as_ref()
+        .map_or(&first.hostname, |response| &response.hostname);
+    report(&service, &origin::of(&request), hostname, claimed, &answer);
     match answer {
         Ok(response) => tokens::answer(response),
         Err(error) => refuse(&error),
@@ -75,6 +105,7 @@ fn report(
     service: &Service,
     origin: &Origin,
     hostname: &str,
+    claimed: Option<String>,
     answer: &Result<LegacyTokenResponse, LegacyTokenError>,
 ) {
     let outcome = answer
@@ -94,8 +125,20 @@ fn report(
             Entry::new(AuditAction::CodeReplayed).grant(grant_id)
         }
         Err(error) => {
-            tracing::info!(instance = hostname, reason = ?error, "legacy token request refused");
-            Entry::new(AuditAction::TokenRequestRefused).detail(error.description())
+            let (reason, claimed_client) = (error.reason(), claimed.as_deref());
+            tracing::info!(
+                instance = hostname,
+                claimed_client,
+                reason,
+                "legacy token request refused"
+            );
+            let entry = Entry::new(AuditAction::TokenRequestRefused);
+            if let LegacyTokenError::Client(_) = error {
+                service.metrics.client_refused(reason);
+                refused_client(entry, claimed_client, &error.description())
+            } else {
+                entry.detail(error.description())
+            }
         }
     };
     service.record(origin, entry);
@@ -104,7 +147,7 @@ fn report(
 fn refuse(error: &LegacyTokenError) -> HttpResponse {
     let (code, status) = error.code();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = error::json(status, code, error.description());
+    let mut response = error::json(status, code, &error.description());
     let headers = response.headers_mut();
     if error.challenges_basic() {
         headers.insert(

@@ -16,7 +16,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::resource(paths::METRICS)
             .route(web::get().to(metrics))
-            .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+            .default_service(error::other_methods("GET, HEAD")),
     );
 }
 

@@ -10,6 +10,7 @@ mod health;
 mod host;
 mod introspection;
 mod legacy;
+mod lost;
 mod metrics;
 mod observe;
 mod origin;
@@ -22,6 +23,7 @@ mod tokens;
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +38,18 @@ use crate::upkeep;
 
 /// How long running requests may take after SIGTERM, in seconds.
 const SHUTDOWN_SECONDS: u64 = 30;
+
+/// Time from the first byte of a request to the end of its headers.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a connection to the public listener is kept without a request: longer than gateways keep theirs.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// Connections to the public listener at once, of all workers. A gateway needs as many as its circuit breakers allow.
+const MAX_PUBLIC_CONNECTIONS: usize = 16_384;
+
+/// Connections to the internal listener at once: gateways that poll or hold a request, monitoring, operators.
+const MAX_INTERNAL_CONNECTIONS: usize = 16_384;
 
 /// The service with both listeners bound: what `serve` runs and tests start.
 pub struct Application {
@@ -54,6 +68,7 @@ impl Application {
     pub fn bind(service: Arc<Service>) -> std::io::Result<Self> {
         let data = web::Data::from(Arc::clone(&service));
         let public_data = data.clone();
+        let workers = std::thread::available_parallelism().map_or(2, NonZero::get);
         let public = HttpServer::new(move || {
             App::new()
                 .configure(|routes| public_routes(routes, &public_data))
@@ -61,7 +76,10 @@ impl Application {
         })
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
-        .keep_alive(Duration::from_secs(75))
+        .workers(workers)
+        .max_connections(MAX_PUBLIC_CONNECTIONS.div_ceil(workers))
+        .client_request_timeout(HEAD_DEADLINE)
+        .keep_alive(KEEP_ALIVE)
         .bind(service.config.listen)
         .map_err(cannot_listen("listen", service.config.listen))?;
         let internal = HttpServer::new(move || {
@@ -71,6 +89,8 @@ impl Application {
                 .wrap(from_fn(observe::observe))
         })
         .workers(1)
+        .max_connections(MAX_INTERNAL_CONNECTIONS)
+        .client_request_timeout(HEAD_DEADLINE)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .bind(service.config.internal_listen)
@@ -214,7 +234,7 @@ pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Servic
         .configure(|routes| discovery::routes(routes, service))
         .configure(legacy::routes)
         .configure(pages::routes)
-        .default_service(web::to(error::not_found));
+        .default_service(web::to(lost::not_found));
 }
 
 /// The routes of the internal listener.

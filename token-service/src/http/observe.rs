@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actix_web::body::MessageBody;
+use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderName, HeaderValue};
@@ -12,6 +12,7 @@ use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 
 use super::origin::{self, REQUEST_ID, RequestId};
+use super::pages;
 use crate::metrics::Route;
 use crate::random;
 use crate::service::Service;
@@ -20,11 +21,11 @@ use crate::service::Service;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waited;
 
-/// The middleware.
-pub(super) async fn observe<B: MessageBody>(
-    request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
+/// The middleware. It serves HEAD as GET (RFC 9110 §9.3.2): the connection leaves the body out.
+pub(super) async fn observe(
+    mut request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(service) = request.app_data::<Data<Service>>().cloned() else {
         return next.call(request).await;
     };
@@ -38,13 +39,18 @@ pub(super) async fn observe<B: MessageBody>(
         method = %request.method(),
         path = request.path(),
     );
-    let mut response = next.call(request).instrument(span.clone()).await?;
+    let method = method(request.method());
+    if request.method() == Method::HEAD {
+        request.head_mut().method = Method::GET;
+    }
+    let response = next.call(request).instrument(span.clone()).await?;
+    let mut response = pages::explain(response);
     let route = Route {
         route: response
             .request()
             .match_pattern()
             .unwrap_or_else(|| "unknown".to_owned()),
-        method: method(response.request().method()),
+        method,
     };
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::debug!(status, ?took, "answered"));
@@ -72,8 +78,8 @@ fn request_id(request: &ServiceRequest, service: &Service) -> String {
         .unwrap_or_default()
 }
 
-/// Clients may invent methods; metrics do not repeat them.
-fn method(method: &Method) -> &'static str {
+/// The method's name. Clients may invent methods; metrics and answers do not repeat them.
+pub(super) fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",

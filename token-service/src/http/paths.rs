@@ -10,6 +10,8 @@ pub const SECOND_FACTOR: &str = "/auth/second-factor";
 pub const AUTHENTICATOR: &str = "/auth/authenticator";
 /// `POST`: the choice of a linked account.
 pub const SELECT_ACCOUNT: &str = "/auth/select-account";
+/// `POST`: the person confirms that a public native client may go on (D-34).
+pub const CONTINUE: &str = "/auth/continue";
 /// `POST`: ends the session of this browser.
 pub const SIGN_OUT: &str = "/auth/sign-out";
 /// `GET`: who is signed in with this browser.
@@ -24,6 +26,8 @@ pub const INTROSPECT: &str = "/auth/introspect";
 pub const JWKS: &str = "/auth/jwks";
 /// `GET`: authorization server metadata (RFC 8414 §3). An issuer with a path appends it.
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
+/// `GET`: the same, where clients of OpenID Connect look (D-30); ID tokens are not issued.
+pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
 /// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (spec §4.4).
 pub const LEGACY_STATUS: &str = "/OAuthStatus";
 /// `GET`, on a legacy host: logon with a browser (spec §4.5).

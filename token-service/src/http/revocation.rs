@@ -3,12 +3,15 @@
 use actix_web::http::header;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse};
+use serde_json::json;
 
 use super::endpoint_request::{authorization, endpoint_request};
+use super::token::{refused, too_soon};
 use super::{body, cors, error, origin, paths};
 use crate::audit::{Entry, Origin};
 use crate::oauth::error::TokenError;
 use crate::oauth::revocation;
+use crate::secret_guesses::Guess;
 use crate::service::Service;
 use crate::store::AuditAction;
 
@@ -17,9 +20,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
         web::resource(paths::REVOKE)
             .wrap(cors::registered_apps(service.clone()))
             .route(web::post().to(revoke))
-            .default_service(web::to(|| async {
-                error::method_not_allowed("POST, OPTIONS")
-            })),
+            .default_service(error::other_methods("POST, OPTIONS")),
     );
 }
 
@@ -35,9 +36,18 @@ async fn revoke(
     let authorization = authorization(&request);
     let (registry, keys) = (service.registry(), service.keys());
     let context = service.context(&registry, &keys);
+    let address = origin::address(&request);
+    let guess = match Guess::begin(&service, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
+    let origin = origin::of(&request);
     let form = endpoint_request(&request, &authorization, &body);
+    let claimed = || form.claimed_client();
     let limit = &service.revocation_limit;
-    match revocation::revoke(&context, form, |client_id| limit.admit(client_id)).await {
+    let answer = revocation::revoke(&context, form, |client_id| limit.admit(client_id)).await;
+    guess.end(answer.as_ref().err()).await;
+    match answer {
         Ok(ended) => {
             if let Some(token) = ended {
                 let mut entry = Entry::new(AuditAction::TokenRevoked)
@@ -46,18 +56,18 @@ async fn revoke(
                 if let Some(username) = token.username {
                     entry = entry.user(username);
                 }
-                service.record(&origin::of(&request), entry);
+                service.record(&origin, entry);
             }
             HttpResponse::Ok()
                 .insert_header((header::CACHE_CONTROL, "no-store"))
-                .finish()
+                .json(json!({}))
         }
         Err(error @ TokenError::TooManyRevocations { .. }) => {
-            limited(&service, &origin::of(&request), &error);
+            limited(&service, &origin, &error);
             error::token_error(&error)
         }
         Err(error) => {
-            tracing::info!(reason = ?error, "revocation request refused");
+            refused(&service, &origin, "revocation", claimed, &error);
             error::token_error(&error)
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::resource(paths::REVOCATIONS)
             .route(web::get().to(revocations))
-            .default_service(web::to(|| async { error::method_not_allowed("GET") })),
+            .default_service(error::other_methods("GET, HEAD")),
     );
 }
 

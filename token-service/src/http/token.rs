@@ -10,6 +10,8 @@ use crate::oauth::error::{ErrorCode, TokenError};
 use crate::oauth::grants::GrantType;
 use crate::oauth::token_endpoint::{self, Trace};
 use crate::oauth::token_response::TokenResponse;
+use crate::registry::ClientId;
+use crate::secret_guesses::Guess;
 use crate::service::Service;
 use crate::store::AuditAction;
 
@@ -18,9 +20,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
         web::resource(paths::TOKEN)
             .wrap(cors::registered_apps(service.clone()))
             .route(web::post().to(token))
-            .default_service(web::to(|| async {
-                error::method_not_allowed("POST, OPTIONS")
-            })),
+            .default_service(error::other_methods("POST, OPTIONS")),
     );
 }
 
@@ -34,12 +34,18 @@ async fn token(
         Err(error) => return error::unreadable_body(error),
     };
     let authorization = authorization(&request);
+    let address = origin::address(&request);
+    let guess = match Guess::begin(&service, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
     let mut trace = Trace::default();
     let registry = match service.issuing_registry() {
         Ok(registry) => registry,
         Err(error) => {
             let answer = Err(TokenError::from(error));
-            report(&service, &origin::of(&request), &Trace::default(), &answer);
+            guess.end(answer.as_ref().err()).await;
+            report(&service, &origin::of(&request), &trace, &answer);
             return tokens_or_error(answer);
         }
     };
@@ -51,6 +57,7 @@ async fn token(
         &mut trace,
     )
     .await;
+    guess.end(answer.as_ref().err()).await;
     report(&service, &origin::of(&request), &trace, &answer);
     tokens_or_error(answer)
 }
@@ -73,6 +80,11 @@ fn report(
         .as_ref()
         .map_or_else(|error| error.code().as_str(), |_| "ok");
     service.metrics.token_request(trace.grant_type, outcome);
+    if let Err(error) = answer
+        && error.code() == ErrorCode::InvalidClient
+    {
+        service.metrics.client_refused(error.reason());
+    }
     service.record(origin, entry(trace, answer));
     let client_id = trace.client_id.as_deref();
     let grant_type = trace.grant_type.map(|grant_type| grant_type.name());
@@ -80,12 +92,22 @@ fn report(
         Ok(_) => tracing::debug!(client_id, grant_type, "tokens issued"),
         Err(error) => match error.code() {
             ErrorCode::InvalidClient | ErrorCode::InvalidGrant | ErrorCode::InvalidRequest => {
-                tracing::info!(client_id, grant_type, reason = ?error, "token request refused");
+                let claimed_client = trace.claimed_client.as_deref();
+                let revoked_grant = error.revoked_grant().map(|grant_id| grant_id.to_string());
+                tracing::info!(
+                    client_id,
+                    claimed_client,
+                    grant_type,
+                    revoked_grant,
+                    reason = error.reason(),
+                    "token request refused"
+                );
             }
             ErrorCode::TemporarilyUnavailable
             | ErrorCode::TooManyRequests
             | ErrorCode::ServerError => {
-                tracing::error!(client_id, grant_type, reason = ?error, "token request failed");
+                let (reason, cause) = (error.reason(), error.cause());
+                tracing::error!(client_id, grant_type, reason, cause, "token request failed");
             }
         },
     }
@@ -112,6 +134,58 @@ fn entry(trace: &Trace, answer: &Result<TokenResponse, TokenError>) -> Entry {
             entry(AuditAction::RefreshTokenReused).grant(grant_id)
         }
         Err(TokenError::CodeReplayed(grant_id)) => entry(AuditAction::CodeReplayed).grant(grant_id),
-        Err(error) => entry(AuditAction::TokenRequestRefused).detail(error.description()),
+        Err(error) => {
+            let entry = entry(AuditAction::TokenRequestRefused);
+            refused_client(entry, trace.claimed_client.as_deref(), &error.description())
+        }
     }
+}
+
+/// A client that guesses has to wait. The guesses before are in the audit log; these could only flush it.
+pub(super) fn too_soon(service: &Service, error: &TokenError) -> HttpResponse {
+    let reason = error.reason();
+    tracing::info!(
+        reason,
+        cause = error.cause(),
+        "client authentication refused"
+    );
+    service.metrics.client_refused(reason);
+    error::token_error(error)
+}
+
+/// A refusal that names the claimed client, so that guesses at one client's secret are found by its id. Nobody proved to
+/// be the client: it is no actor.
+pub(super) fn refused_client(entry: Entry, claimed: Option<&str>, description: &str) -> Entry {
+    match claimed {
+        Some(claimed) if ClientId::parse(claimed).is_some() => {
+            entry.client(claimed).detail(description)
+        }
+        Some(claimed) => entry.detail(format!("{description} (claimed client: {claimed})")),
+        None => entry.detail(description),
+    }
+}
+
+/// Tells of a refused request to an endpoint beside the token endpoint. Only a client that could not be authenticated is
+/// a matter for the audit log.
+pub(super) fn refused(
+    service: &Service,
+    origin: &Origin,
+    endpoint: &'static str,
+    claimed: impl FnOnce() -> Option<String>,
+    error: &TokenError,
+) {
+    let (reason, cause) = (error.reason(), error.cause());
+    if error.code() != ErrorCode::InvalidClient {
+        tracing::info!(endpoint, reason, cause, "request refused");
+        return;
+    }
+    let claimed_client = claimed();
+    tracing::info!(endpoint, claimed_client, reason, "request refused");
+    service.metrics.client_refused(reason);
+    let entry = Entry::new(AuditAction::TokenRequestRefused);
+    let description = format!("{endpoint}: {}", error.description());
+    service.record(
+        origin,
+        refused_client(entry, claimed_client.as_deref(), &description),
+    );
 }

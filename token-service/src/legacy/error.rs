@@ -1,6 +1,8 @@
 //! The errors of the legacy token endpoint (spec §7.2), one variant per reason.
 
-use crate::oauth::error::{OUTDATED_CODE, TokenError};
+use std::borrow::Cow;
+
+use crate::oauth::error::{OUTDATED_CODE, TokenError, repeated};
 use crate::oauth::parameters::ParameterError;
 use crate::random::RandomError;
 use crate::store::{CodeMismatch, GrantId, RotationRefusal, StoreError};
@@ -78,11 +80,35 @@ impl LegacyTokenError {
         }
     }
 
-    /// What the integrator should change; never a value from the request.
+    /// The reason as a word for the log and metrics.
     #[must_use]
-    pub const fn description(&self) -> &'static str {
+    pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Parameters(ParameterError::Repeated(_)) => "A parameter is repeated",
+            Self::Parameters(_) => "unreadable_parameters",
+            Self::Contradiction => "contradicting_parameters",
+            Self::Missing(_) => "missing_parameter",
+            Self::GrantType => "unknown_grant_type",
+            Self::Disabled => "instance_disabled",
+            Self::Client(error) => error.reason(),
+            Self::UnknownCode => "unknown_code",
+            Self::Code(mismatch) => mismatch.reason(),
+            Self::CodeReplayed(_) => "code_replayed",
+            Self::RefreshToken => "malformed_refresh_token",
+            Self::Refresh(refusal) => refusal.reason(),
+            Self::RefreshReused(_) => "refresh_token_reused",
+            Self::SubjectGone => "subject_gone",
+            Self::Store(_) => "store_failed",
+            Self::Random => "no_randomness",
+            Self::Signing => "signing_failed",
+        }
+    }
+
+    /// What the integrator should change; of the request it repeats names of parameters alone.
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
+            Self::Client(error) => return error.description(),
             Self::Parameters(_) => "The parameters cannot be read",
             Self::Contradiction => "A parameter stands in body and query with different values",
             Self::Missing(name) => match name.as_bytes() {
@@ -93,7 +119,6 @@ impl LegacyTokenError {
             },
             Self::GrantType => "grant_type must be authorization_code or refresh_token",
             Self::Disabled => "OAuth2 authentication is disabled on this host",
-            Self::Client(error) => error.description(),
             Self::UnknownCode | Self::Code(CodeMismatch::Client) => "The code is invalid",
             Self::Code(CodeMismatch::Expired) => "The code has expired",
             Self::Code(CodeMismatch::RedirectUri) => {
@@ -116,7 +141,7 @@ impl LegacyTokenError {
             Self::SubjectGone => "The user or the linked account is not available any more",
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",
-        }
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use url::form_urlencoded;
 use super::redirect_template::RedirectTemplate;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::oauth::authorize::{IssueError, SignedIn};
+use crate::oauth::authorize::{IssueError, MAX_CARRIED_BYTES, SignedIn};
 use crate::oauth::parameters::{ParameterError, Parameters};
 use crate::random::{self, Random};
 use crate::registry::{
@@ -29,8 +29,18 @@ pub struct LogonRequest {
     client: Arc<Client>,
     hostname: String,
     redirect_uri: RedirectUri,
-    expected_user: Option<Username>,
+    expected_user: Option<ExpectedUser>,
     query: String,
+}
+
+/// The person whom the e-mail address of a logon names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedUser {
+    /// Who may sign in.
+    pub username: Username,
+    /// The address as it was sent. Pages show it in the place of the username, which not everybody who knows the address
+    /// should learn.
+    pub email: String,
 }
 
 /// Why a logon is refused with a page (spec §7.2): there is nowhere to redirect to.
@@ -38,6 +48,8 @@ pub struct LogonRequest {
 pub enum LogonRefusal {
     /// The query cannot be read, or a parameter is repeated.
     Unreadable(ParameterError),
+    /// Longer than the pages of a sign-in can carry on.
+    TooLarge,
     /// `Action` is not `StartOAuth`.
     Action,
     /// `client_id` is missing, unknown, disabled, or of another instance.
@@ -51,7 +63,7 @@ impl LogonRefusal {
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Unreadable(_) => "Invalid request",
+            Self::Unreadable(_) | Self::TooLarge => "Invalid request",
             Self::Action => "Invalid Action",
             Self::Client => "Unknown or invalid client_id",
             Self::RedirectUri => "Invalid redirect_uri",
@@ -122,7 +134,10 @@ impl LogonRequest {
         let expected_user = match parameters.get("email") {
             None => None,
             Some(email) => match registry.single_sign_on_users(email) {
-                [only] => Some(only.clone()),
+                [only] => Some(ExpectedUser {
+                    username: only.clone(),
+                    email: email.to_owned(),
+                }),
                 _ => return redirect(LogonError::NoUniqueUser),
             },
         };
@@ -134,6 +149,9 @@ impl LogonRequest {
                     .filter_map(|name| Some((name, parameters.get(name)?))),
             )
             .finish();
+        if query.len() > MAX_CARRIED_BYTES {
+            return Err(LogonRefusal::TooLarge);
+        }
         Ok(Logon::Proceed(Self {
             client: Arc::clone(client),
             hostname: instance.hostname.clone(),
@@ -157,7 +175,7 @@ impl LogonRequest {
 
     /// The user that the e-mail address named: nobody else may sign in.
     #[must_use]
-    pub const fn expected_user(&self) -> Option<&Username> {
+    pub const fn expected_user(&self) -> Option<&ExpectedUser> {
         self.expected_user.as_ref()
     }
 

@@ -3,6 +3,7 @@
 use url::Url;
 
 use crate::registry::RedirectUri;
+use crate::registry::redirect_uri::is_port;
 
 /// A registered template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +82,7 @@ impl<'a> RedirectTemplate<'a> {
         }
         let parts = Parts::of(sent)?;
         let port_matches = match (self.parts.port, parts.port) {
-            (Some("*"), Some(port)) => port.parse::<u16>().is_ok_and(|port| port > 0),
+            (Some("*"), Some(port)) => is_port(port),
             (registered, sent) => registered == sent,
         };
         let segments_match = self.parts.segments.len() == parts.segments.len()
@@ -184,7 +185,7 @@ mod tests {
                     "{template} {port}"
                 );
             }
-            for port in ["", "0", "65536", "x", "*", "80a", "1:2"] {
+            for port in ["", "0", "65536", "x", "*", "80a", "1:2", "+8090", "08090"] {
                 assert!(
                     !matches(template, &template.replace('*', port)),
                     "{template} {port}"

@@ -11,6 +11,7 @@ use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
 use crate::oauth::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
+use crate::oauth::error::TokenError;
 use crate::oauth::parameters::{Merged, Parameters};
 use crate::oauth::token_response::Authorization;
 use crate::registry::{Client, LegacyInstance, Scope};
@@ -36,6 +37,9 @@ pub struct LegacyTokenResponse {
     /// Whom the tokens speak for; not part of the answer.
     #[serde(skip)]
     pub authorization: Authorization,
+    /// {hostname} of the instance that issued them; not part of the answer.
+    #[serde(skip)]
+    pub hostname: String,
 }
 
 /// Everything of an HTTP request that the endpoint reads.
@@ -49,13 +53,14 @@ pub struct LegacyTokenRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Answers one request on an instance's authorization server.
+/// Answers one request on the authorization server of `instances`. Several instances may share one authorization server:
+/// the code or refresh token then says whose the request is.
 ///
 /// # Errors
-/// A [`LegacyTokenError`], the first that is found.
-pub async fn answer(
+/// A [`LegacyTokenError`]: the first of the instance that knows most of the request.
+pub async fn answer<'a>(
     context: &Context<'_>,
-    instance: &LegacyInstance,
+    instances: impl IntoIterator<Item = &'a LegacyInstance>,
     encryption_key: &EncryptionKey,
     request: LegacyTokenRequest<'_>,
 ) -> Result<LegacyTokenResponse, LegacyTokenError> {
@@ -64,6 +69,37 @@ pub async fn answer(
     let fields = body
         .merged_with(query)
         .map_err(|Merged::Contradiction| LegacyTokenError::Contradiction)?;
+    let mut refusal = LegacyTokenError::Disabled;
+    for instance in instances {
+        match answer_at(context, instance, encryption_key, request, &fields).await {
+            Ok(response) => return Ok(response),
+            Err(error) => match (knowledge(&refusal), knowledge(&error)) {
+                (_, None) => return Err(error),
+                (before, now) if now >= before => refusal = error,
+                _ => {}
+            },
+        }
+    }
+    Err(refusal)
+}
+
+/// How far an instance came with a request that may be another instance's; `None` when the request is its own.
+const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
+    match refusal {
+        LegacyTokenError::Disabled => Some(0),
+        LegacyTokenError::Client(TokenError::UnknownClient { .. }) => Some(1),
+        LegacyTokenError::UnknownCode | LegacyTokenError::RefreshToken => Some(2),
+        _ => None,
+    }
+}
+
+async fn answer_at(
+    context: &Context<'_>,
+    instance: &LegacyInstance,
+    encryption_key: &EncryptionKey,
+    request: LegacyTokenRequest<'_>,
+    fields: &Parameters<'_>,
+) -> Result<LegacyTokenResponse, LegacyTokenError> {
     if !instance.enabled {
         return Err(LegacyTokenError::Disabled);
     }
@@ -77,14 +113,14 @@ pub async fn answer(
     };
     match grant_type {
         "authorization_code" => {
-            let client = endpoint.client(request.authorization, &fields)?;
-            endpoint.exchange(&client, &fields).await
+            let client = endpoint.client(request.authorization, fields)?;
+            endpoint.exchange(&client, fields).await
         }
         "refresh_token" => {
             let client = endpoint
-                .refreshing_client(request.authorization, &fields)
+                .refreshing_client(request.authorization, fields)
                 .await?;
-            endpoint.refresh(&client, &fields).await
+            endpoint.refresh(&client, fields).await
         }
         _ => Err(LegacyTokenError::GrantType),
     }
@@ -261,6 +297,7 @@ impl Endpoint<'_> {
                 step.issued_at + lifetime,
             )?,
             authorization: Authorization::from(grant),
+            hostname: self.instance.hostname.clone(),
         })
     }
 }

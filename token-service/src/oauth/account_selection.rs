@@ -1,5 +1,7 @@
 //! Which linked account a token request without a browser means (spec §4.2 rule 2, D-6, D-7).
 
+use unicode_normalization::UnicodeNormalization as _;
+
 use super::error::ErrorCode;
 use crate::registry::LinkedAccount;
 
@@ -31,6 +33,8 @@ pub enum AccountError {
     HalfNamed,
     /// The named account is not linked to the user.
     NotLinked,
+    /// The account would be linked, but for a slash at the end of `user_site`.
+    TrailingSlash,
     /// Named both in the assertion and in the body (spec §4.2 rule 2).
     NamedTwice,
 }
@@ -40,7 +44,7 @@ impl AccountError {
     #[must_use]
     pub const fn code(self) -> ErrorCode {
         match self {
-            Self::NoneLinked | Self::NotLinked => ErrorCode::InvalidGrant,
+            Self::NoneLinked | Self::NotLinked | Self::TrailingSlash => ErrorCode::InvalidGrant,
             Self::Ambiguous | Self::HalfNamed | Self::NamedTwice => ErrorCode::InvalidRequest,
         }
     }
@@ -55,6 +59,10 @@ impl AccountError {
             }
             Self::HalfNamed => "user_id and user_site must be given together",
             Self::NotLinked => "The account of user_id and user_site is not linked to the user",
+            Self::TrailingSlash => {
+                "user_site differs from the site of the linked account by a slash at its end; both must be equal \
+                 character by character"
+            }
             Self::NamedTwice => {
                 "user_id and user_site must not be given both in the assertion and in the body"
             }
@@ -89,16 +97,32 @@ pub fn select<'a>(
         (Some(_), None) | (None, Some(_)) => Err(AccountError::HalfNamed),
         (Some(user_id), Some(user_site)) => match linked {
             [] => Err(AccountError::NoneLinked),
-            _ => linked
-                .iter()
-                .find(|account| account.user_id == user_id && account.site == user_site)
-                .ok_or(AccountError::NotLinked),
+            _ => {
+                // As it was registered (D-33).
+                let user_id: String = user_id.trim().nfc().collect();
+                linked
+                    .iter()
+                    .find(|account| account.user_id == user_id && account.site == user_site)
+                    .ok_or_else(|| not_linked(linked, &user_id, user_site))
+            }
         },
         (None, None) => match linked {
             [] => Err(AccountError::NoneLinked),
             [only] => Ok(only),
             [_, _, ..] => Err(AccountError::Ambiguous),
         },
+    }
+}
+
+fn not_linked(linked: &[LinkedAccount], user_id: &str, user_site: &str) -> AccountError {
+    let site = |site: &str| site.trim_end_matches('/').to_owned();
+    let same_but_for_slash = linked
+        .iter()
+        .any(|account| account.user_id == user_id && site(&account.site) == site(user_site));
+    if same_but_for_slash {
+        AccountError::TrailingSlash
+    } else {
+        AccountError::NotLinked
     }
 }
 
@@ -148,6 +172,10 @@ mod tests {
         assert_eq!(
             select(&accounts(1), named(Some("2"), site)),
             Err(AccountError::NotLinked)
+        );
+        assert_eq!(
+            select(&three, named(Some("2"), Some("https://us2.example.com/"))),
+            Err(AccountError::TrailingSlash)
         );
         assert_eq!(
             select(&[], named(Some("2"), site)),

@@ -1,13 +1,19 @@
 //! User assertions: the signed statement of a non-interactive client about a user (spec §2.3, D-10, RFC 7523).
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::json::numeric_date;
+use claims::json::{JsonError, MAX_DEPTH, numeric_date};
+use claims::jws::MAX_TOKEN_BYTES;
 use claims::token::ASSERTION_TYPE;
-use claims::{Algorithm, CompactJws, JoseHeader};
+use claims::{Algorithm, CompactJws, JoseHeader, JwsError};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::{Map, Value};
 
 use super::account_selection::NamedAccount;
+use super::error::printable;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::registry::{Certificate, ClientId};
@@ -16,12 +22,11 @@ use crate::registry::{Certificate, ClientId};
 const MAX_JTI_CHARACTERS: usize = 255;
 
 /// Why an assertion is refused. All are `invalid_grant`; the description is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssertionError {
-    /// Not three parts of base64url joined by dots, or a part is not a strict JSON object.
-    Malformed,
-    /// The header asks for an extension that is not understood.
-    Critical,
+    /// Not three parts of base64url joined by dots, a part that is not a strict JSON object, or a header that cannot be
+    /// read.
+    Malformed(JwsError),
     /// `typ` is absent; some integrators send `type` instead (D-22).
     TypMissing,
     /// `typ` is not `JWT`.
@@ -32,6 +37,8 @@ pub enum AssertionError {
     NoKeyNamed,
     /// `x5t` names none of the client's certificates.
     UnknownThumbprint,
+    /// `x5t` is in hexadecimal digits; this is the value that it should have.
+    ThumbprintInHex(String),
     /// `kid` is the alias of none of the client's certificates.
     UnknownAlias,
     /// `x5t` and `kid` name two certificates.
@@ -43,17 +50,32 @@ pub enum AssertionError {
     /// A claim has the wrong type or form.
     WrongType(&'static str),
     /// `iss` is not the client.
-    Issuer,
+    Issuer(String),
     /// `aud` is not the identity service.
-    Audience,
+    Audience {
+        /// `aud` as sent; `None` when it is neither a string nor a list of one string.
+        received: Option<String>,
+        /// The identity service.
+        expected: String,
+    },
     /// `exp` has passed.
-    Expired,
+    Expired {
+        /// `exp`.
+        at: Timestamp,
+        /// The time of the server.
+        now: Timestamp,
+    },
     /// `exp` is too far ahead.
-    TooLong,
-    /// `iat` is in the future.
-    IssuedInFuture,
-    /// `nbf` has not come.
-    NotYetValid,
+    TooLong {
+        /// `exp`.
+        at: Timestamp,
+        /// The time of the server.
+        now: Timestamp,
+        /// How far ahead it may be.
+        most: Duration,
+    },
+    /// `iat` or `nbf`, which is named first, is further ahead than the tolerated skew of clocks.
+    InFuture(&'static str, Timestamp, Timestamp),
     /// The signature is not the certificate's.
     Signature,
     /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
@@ -65,12 +87,54 @@ pub enum AssertionError {
 impl AssertionError {
     /// What the integrator should change.
     #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Malformed => {
-                "The assertion is not a JWT: three parts of base64url without padding, joined by dots"
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Malformed(error) => return malformed(error),
+            Self::ThumbprintInHex(expected) => {
+                return format!(
+                    "x5t in the assertion header is in hexadecimal digits; it must be base64url, here {expected}"
+                )
+                .into();
             }
-            Self::Critical => "The assertion header has a crit extension that is not understood",
+            Self::Issuer(received) => {
+                let received = printable(received);
+                return format!(
+                    "Issuer validation failed: iss must be the Client ID, but is {received}"
+                )
+                .into();
+            }
+            Self::Audience { received, expected } => {
+                let received = received
+                    .as_deref()
+                    .map_or_else(|| "not one string".to_owned(), printable);
+                let expected = printable(expected);
+                return format!(
+                    "Audience validation failed: aud is {received}; expected {expected}"
+                )
+                .into();
+            }
+            Self::Expired { at, now } => {
+                let (ago, at, now) = (now.since(*at).as_secs(), at.seconds(), now.seconds());
+                return format!(
+                    "The assertion has expired {ago} s ago: exp is {at}, the time of the server {now}"
+                )
+                .into();
+            }
+            Self::TooLong { at, now, most } => {
+                let (ahead, now, most) = (at.since(*now).as_secs(), now.seconds(), most.as_secs());
+                return format!(
+                    "exp of the assertion is {ahead} s ahead of the time of the server, {now}; at most {most} s are \
+                     allowed"
+                )
+                .into();
+            }
+            Self::InFuture(claim, at, now) => {
+                let (ahead, now) = (at.since(*now).as_secs(), now.seconds());
+                return format!(
+                    "{claim} of the assertion is {ahead} s ahead of the time of the server, {now}"
+                )
+                .into();
+            }
             Self::TypMissing => "The assertion header lacks typ; it must be JWT",
             Self::TypWrong => "typ in the assertion header must be JWT",
             Self::Algorithm => "alg in the assertion header must be RS256",
@@ -83,15 +147,38 @@ impl AssertionError {
             }
             Self::Missing(claim) => missing(claim),
             Self::WrongType(claim) => wrong_type(claim),
-            Self::Issuer => "Issuer validation failed: iss must be the Client ID",
-            Self::Audience => "Audience validation failed",
-            Self::Expired => "The assertion has expired",
-            Self::TooLong => "exp of the assertion is too far ahead",
-            Self::IssuedInFuture => "iat of the assertion is in the future",
-            Self::NotYetValid => "nbf of the assertion is in the future",
             Self::Signature => "Signature validation failed",
             Self::Subject => "The user in sub is unknown or not available to this client",
             Self::Replayed => "jti of the assertion was used before",
+        })
+    }
+}
+
+fn malformed(error: &JwsError) -> Cow<'static, str> {
+    match error {
+        JwsError::TooLong => format!("The assertion is longer than {MAX_TOKEN_BYTES} bytes").into(),
+        JwsError::Parts => {
+            "The assertion is not a JWT: three parts of base64url without padding, joined by dots"
+                .into()
+        }
+        JwsError::Base64(part) => {
+            format!("The {part} of the assertion is not base64url without padding").into()
+        }
+        JwsError::Json(part, JsonError::NotAnObject) => {
+            format!("The {part} of the assertion is not a JSON object").into()
+        }
+        JwsError::Json(part, JsonError::Duplicate(name)) => {
+            let name = printable(name);
+            format!("{name} occurs twice in the {part} of the assertion").into()
+        }
+        JwsError::Json(part, JsonError::TooDeep) => {
+            format!("The {part} of the assertion is nested deeper than {MAX_DEPTH} levels").into()
+        }
+        JwsError::HeaderType(name) => {
+            format!("{name} in the assertion header must be a string").into()
+        }
+        JwsError::Critical => {
+            "The assertion header has a crit extension that is not understood".into()
         }
     }
 }
@@ -168,7 +255,7 @@ pub fn verify(
     check_algorithm(&jws.header)?;
     let certificate = find_certificate(&jws.header, certificates)?;
     check_certificate(certificate, now)?;
-    let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
+    let claims = jws.claims().map_err(AssertionError::Malformed)?;
     check_issuer(&claims, client_id)?;
     let subject = required_text(&claims, "sub")?;
     check_audience(&claims, &config.identity_audience)?;
@@ -208,7 +295,7 @@ pub fn explain(
 ) -> Vec<Check> {
     let check = |name, outcome| Check { name, outcome };
     let read = parse(assertion).and_then(|jws| {
-        let claims = jws.claims().map_err(|_| AssertionError::Malformed)?;
+        let claims = jws.claims().map_err(AssertionError::Malformed)?;
         Ok((jws, claims))
     });
     let (jws, claims) = match read {
@@ -219,20 +306,28 @@ pub fn explain(
     let named =
         |certificate: &Certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t());
     let until = |at: Timestamp| format!("{at}, {} s from now", at.since(now).as_secs());
-    vec![
+    let mut checks = vec![
         check("structure", Ok("three parts of base64url".to_owned())),
         check("typ", check_type(&jws.header).map(|()| "JWT".to_owned())),
         check(
             "alg",
             check_algorithm(&jws.header).map(|()| "RS256".to_owned()),
         ),
-        check("certificate", certificate.map(named)),
-        check(
+        check("certificate", certificate.clone().map(named)),
+    ];
+    // Without a certificate there is nothing to check these against: its absence is the cause.
+    if let Ok(certificate) = certificate {
+        checks.push(check(
             "certificate validity",
-            certificate.and_then(|certificate| {
-                check_certificate(certificate, now).map(|()| "valid now".to_owned())
-            }),
-        ),
+            check_certificate(certificate, now).map(|()| "valid now".to_owned()),
+        ));
+        checks.push(check(
+            "signature",
+            check_signature(&jws, certificate).map(|()| "the certificate's".to_owned()),
+        ));
+    }
+    let named = text(&claims, "user_id").and_then(|_| text(&claims, "user_site"));
+    checks.extend([
         check(
             "iss",
             check_issuer(&claims, client_id).map(|()| client_id.to_string()),
@@ -253,20 +348,15 @@ pub fn explain(
             check_not_before(&claims, config, now).map(|()| "has come, or is absent".to_owned()),
         ),
         check("jti", check_id(&claims).map(str::to_owned)),
-        check(
-            "signature",
-            certificate.and_then(|certificate| {
-                check_signature(&jws, certificate).map(|()| "the certificate's".to_owned())
-            }),
-        ),
-    ]
+    ]);
+    if let Err(error) = named {
+        checks.push(check("user_id, user_site", Err(error)));
+    }
+    checks
 }
 
 fn parse(assertion: &str) -> Result<CompactJws<'_>, AssertionError> {
-    CompactJws::parse(assertion).map_err(|error| match error {
-        claims::JwsError::Critical => AssertionError::Critical,
-        _ => AssertionError::Malformed,
-    })
+    CompactJws::parse(assertion).map_err(AssertionError::Malformed)
 }
 
 fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
@@ -307,7 +397,7 @@ fn find_certificate<'a>(
             certificates
                 .iter()
                 .find(|certificate| certificate.sha1_thumbprint == thumbprint.as_slice())
-                .ok_or(AssertionError::UnknownThumbprint)
+                .ok_or_else(|| unknown_thumbprint(x5t))
         })
         .transpose()?;
     let by_alias = header
@@ -327,11 +417,23 @@ fn find_certificate<'a>(
     }
 }
 
+/// Tools such as `openssl x509 -fingerprint` print thumbprints in hexadecimal digits.
+fn unknown_thumbprint(x5t: &str) -> AssertionError {
+    let digits = x5t.replace(':', "");
+    match HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) {
+        Ok(thumbprint) if thumbprint.len() == 20 => {
+            AssertionError::ThumbprintInHex(URL_SAFE_NO_PAD.encode(thumbprint))
+        }
+        _ => AssertionError::UnknownThumbprint,
+    }
+}
+
 fn check_issuer(claims: &Map<String, Value>, client_id: &ClientId) -> Result<(), AssertionError> {
-    if required_text(claims, "iss")? == client_id.as_str() {
+    let issuer = required_text(claims, "iss")?;
+    if issuer == client_id.as_str() {
         Ok(())
     } else {
-        Err(AssertionError::Issuer)
+        Err(AssertionError::Issuer(issuer.to_owned()))
     }
 }
 
@@ -342,10 +444,18 @@ fn check_expiry(
 ) -> Result<Timestamp, AssertionError> {
     let expires_at = date(claims, "exp")?.ok_or(AssertionError::Missing("exp"))?;
     if expires_at <= now {
-        return Err(AssertionError::Expired);
+        return Err(AssertionError::Expired {
+            at: expires_at,
+            now,
+        });
     }
-    if expires_at > now + config.lifetimes.assertion_max {
-        return Err(AssertionError::TooLong);
+    let most = config.lifetimes.assertion_max;
+    if expires_at > now + most {
+        return Err(AssertionError::TooLong {
+            at: expires_at,
+            now,
+            most,
+        });
     }
     Ok(expires_at)
 }
@@ -357,7 +467,7 @@ fn check_issue_time(
 ) -> Result<Timestamp, AssertionError> {
     let issued_at = date(claims, "iat")?.ok_or(AssertionError::Missing("iat"))?;
     if issued_at > now + config.lifetimes.clock_skew {
-        return Err(AssertionError::IssuedInFuture);
+        return Err(AssertionError::InFuture("iat", issued_at, now));
     }
     Ok(issued_at)
 }
@@ -369,7 +479,7 @@ fn check_not_before(
 ) -> Result<(), AssertionError> {
     match date(claims, "nbf")? {
         Some(not_before) if not_before > now + config.lifetimes.clock_skew => {
-            Err(AssertionError::NotYetValid)
+            Err(AssertionError::InFuture("nbf", not_before, now))
         }
         _ => Ok(()),
     }
@@ -392,26 +502,34 @@ fn required_text<'a>(
 
 /// One string, or a list of one string; compared byte for byte (D-10).
 fn check_audience(claims: &Map<String, Value>, expected: &str) -> Result<(), AssertionError> {
-    let audience = match claims.get("aud").ok_or(AssertionError::Missing("aud"))? {
-        Value::String(audience) => audience,
+    let audience = match present(claims, "aud").ok_or(AssertionError::Missing("aud"))? {
+        Value::String(audience) => Some(audience),
         Value::Array(audiences) => match audiences.as_slice() {
-            [Value::String(audience)] => audience,
-            _ => return Err(AssertionError::Audience),
+            [Value::String(audience)] => Some(audience),
+            _ => None,
         },
-        _ => return Err(AssertionError::Audience),
+        _ => None,
     };
-    if audience == expected {
+    if audience.is_some_and(|audience| audience == expected) {
         Ok(())
     } else {
-        Err(AssertionError::Audience)
+        Err(AssertionError::Audience {
+            received: audience.cloned(),
+            expected: expected.to_owned(),
+        })
     }
+}
+
+/// A claim's value. Some libraries write a claim that is not set as `null`: it counts as absent.
+fn present<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    claims.get(name).filter(|value| !value.is_null())
 }
 
 fn text<'a>(
     claims: &'a Map<String, Value>,
     name: &'static str,
 ) -> Result<Option<&'a str>, AssertionError> {
-    match claims.get(name) {
+    match present(claims, name) {
         None => Ok(None),
         Some(Value::String(value)) => Ok(Some(value)),
         Some(_) => Err(AssertionError::WrongType(name)),
@@ -422,7 +540,7 @@ fn date(
     claims: &Map<String, Value>,
     name: &'static str,
 ) -> Result<Option<Timestamp>, AssertionError> {
-    match claims.get(name) {
+    match present(claims, name) {
         None => Ok(None),
         Some(value) => numeric_date(value)
             .map(|seconds| Some(Timestamp::from_seconds(seconds)))
@@ -585,7 +703,19 @@ mod tests {
             (with(header(), "alg", json!("HS256")), E::Algorithm),
             (with(header(), "alg", json!("PS256")), E::Algorithm),
             (with(header(), "alg", json!("ES256")), E::Algorithm),
-            (with(header(), "crit", json!(["exp"])), E::Critical),
+            (
+                with(header(), "crit", json!(["exp"])),
+                E::Malformed(JwsError::Critical),
+            ),
+            // Thumbprints as openssl prints them.
+            (
+                with(header(), "x5t", json!("ab".repeat(20))),
+                E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20])),
+            ),
+            (
+                with(header(), "x5t", json!(["AB"; 20].join(":"))),
+                E::ThumbprintInHex(URL_SAFE_NO_PAD.encode([0xab; 20])),
+            ),
         ] {
             assert_eq!(outcome(&bad, &body()), Err(reason), "{bad}");
         }
@@ -617,16 +747,24 @@ mod tests {
             let bad = with(body(), name, json!(5));
             assert_eq!(outcome(&header(), &bad), Err(E::WrongType(name)));
         }
+        let audience = |received: Option<&str>| E::Audience {
+            received: received.map(str::to_owned),
+            expected: "https://identity.example.com/".to_owned(),
+        };
         for (name, value, reason) in [
-            ("iss", json!("other"), E::Issuer),
-            ("aud", json!("https://identity.example.com"), E::Audience),
-            ("aud", json!([]), E::Audience),
+            ("iss", json!("other"), E::Issuer("other".to_owned())),
+            (
+                "aud",
+                json!("https://identity.example.com"),
+                audience(Some("https://identity.example.com")),
+            ),
+            ("aud", json!([]), audience(None)),
             (
                 "aud",
                 json!(["https://identity.example.com/", "https://other"]),
-                E::Audience,
+                audience(None),
             ),
-            ("aud", json!(7), E::Audience),
+            ("aud", json!(7), audience(None)),
             ("jti", json!(""), E::WrongType("jti")),
             ("jti", json!("j".repeat(256)), E::WrongType("jti")),
         ] {
@@ -644,15 +782,20 @@ mod tests {
     fn rfc7523_s3_times() {
         use AssertionError as E;
         let day = 24 * 3600;
+        let too_long = E::TooLong {
+            at: at(day + 1),
+            now: NOW,
+            most: Duration::from_secs(24 * 3600),
+        };
         for (name, offset, expected) in [
-            ("exp", 0, Err(E::Expired)),
+            ("exp", 0, Err(E::Expired { at: NOW, now: NOW })),
             ("exp", 1, Ok(())),
             ("exp", day, Ok(())),
-            ("exp", day + 1, Err(E::TooLong)),
+            ("exp", day + 1, Err(too_long)),
             ("iat", 30, Ok(())),
-            ("iat", 31, Err(E::IssuedInFuture)),
+            ("iat", 31, Err(E::InFuture("iat", at(31), NOW))),
             ("nbf", 30, Ok(())),
-            ("nbf", 31, Err(E::NotYetValid)),
+            ("nbf", 31, Err(E::InFuture("nbf", at(31), NOW))),
         ] {
             let body = with(body(), name, json!(at(offset).seconds()));
             assert_eq!(
@@ -707,12 +850,74 @@ mod tests {
             .to_string()
             .replacen('{', "{\"sub\":\"eve@example.com\",", 1);
         let repeated = sign_text(&header().to_string(), &repeated);
-        assert_eq!(verify_at(&repeated, NOW), Err(AssertionError::Malformed));
+        let refused = |assertion: &str| verify_at(assertion, NOW).unwrap_err().description();
+        assert_eq!(
+            refused(&repeated),
+            "sub occurs twice in the body of the assertion"
+        );
         for text in ["", "a", "a.b", "a.b.c", "..", "💥.💥.💥"] {
+            let error = verify_at(text, NOW).unwrap_err();
+            assert!(matches!(error, AssertionError::Malformed(_)), "{text}");
+        }
+    }
+
+    /// Each refusal says what is wrong, so that nobody has to guess.
+    #[test]
+    fn descriptions_name_what_was_received_and_expected() {
+        let described = |header: &Value, body: &Value| {
+            let error = outcome(header, body).unwrap_err();
+            error.description().into_owned()
+        };
+        let changed = |name: &str, value: Value| described(&header(), &with(body(), name, value));
+        let now = NOW.seconds();
+        assert_eq!(
+            changed("aud", json!("https://elsewhere/\"\\é")),
+            "Audience validation failed: aud is https://elsewhere/???; expected https://identity.example.com/"
+        );
+        assert_eq!(
+            changed("exp", json!(now - 90)),
+            format!(
+                "The assertion has expired 90 s ago: exp is {}, the time of the server {now}",
+                now - 90
+            )
+        );
+        assert_eq!(
+            changed("iat", json!(now + 90)),
+            format!("iat of the assertion is 90 s ahead of the time of the server, {now}")
+        );
+        let mut null_kid = header();
+        null_kid["kid"] = Value::Null;
+        assert_eq!(
+            described(&null_kid, &body()),
+            "kid in the assertion header must be a string"
+        );
+        let deep = format!("{{\"deep\":{}0{}}}", "[".repeat(100), "]".repeat(100));
+        let deep = verify_at(&sign_text(&header().to_string(), &deep), NOW).unwrap_err();
+        assert_eq!(
+            deep.description(),
+            "The body of the assertion is nested deeper than 64 levels"
+        );
+        assert_eq!(
+            changed("large", json!("x".repeat(16 * 1024))),
+            "The assertion is longer than 16384 bytes"
+        );
+    }
+
+    /// Some libraries write claims that are not set.
+    #[test]
+    fn explicit_nulls_of_optional_claims_count_as_absent() {
+        let mut nulls = body();
+        for name in ["user_id", "user_site", "nbf"] {
+            nulls[name] = Value::Null;
+        }
+        let assertion = outcome(&header(), &nulls).unwrap();
+        assert_eq!(assertion.named_account(), NamedAccount::default());
+        for name in ["iss", "sub", "aud", "exp", "iat", "jti"] {
+            let mut null = body();
+            null[name] = Value::Null;
             assert_eq!(
-                verify_at(text, NOW),
-                Err(AssertionError::Malformed),
-                "{text}"
+                outcome(&header(), &null),
+                Err(AssertionError::Missing(name))
             );
         }
     }

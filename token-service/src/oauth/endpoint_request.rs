@@ -35,6 +35,12 @@ const BODY_ONLY: [&str; 12] = [
 ];
 
 impl<'a> EndpointRequest<'a> {
+    /// The client that the request claims to come from, whether it proved it or not, for the log.
+    #[must_use]
+    pub fn claimed_client(&self) -> Option<String> {
+        client_authentication::claimed(self.authorization, self.body)
+    }
+
     /// The form and the client of the current flows that sent it.
     ///
     /// # Errors
@@ -128,12 +134,13 @@ mod tests {
     #[test]
     fn rfc6749_s2_3_1_nothing_of_ours_in_the_url() {
         assert_eq!(check_query("tenant=1"), Ok(()));
+        assert_eq!(check_query("code=&client_secret"), Ok(()), "omitted (D-31)");
         assert_eq!(
             check_query("client_secret=x"),
             Err(TokenError::ParameterInUrl)
         );
         assert_eq!(
-            check_query("client%5Fsecret="),
+            check_query("client%5Fsecret=x"),
             Err(TokenError::ParameterInUrl)
         );
     }

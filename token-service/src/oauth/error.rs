@@ -1,5 +1,6 @@
 //! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::account_selection::AccountError;
@@ -86,6 +87,8 @@ pub enum TokenError {
     WrongSecret,
     /// A public client used the Authorization header (spec §5.3).
     PublicClientInHeader,
+    /// Too many wrong secrets of this client came from this address: it has to wait so long.
+    TooManyGuesses(Duration),
     /// `client_secret` came in the body; the header is the only place for it (spec §5.2).
     SecretInBody,
     /// A confidential client did not authenticate.
@@ -108,6 +111,8 @@ pub enum TokenError {
     Refresh(RotationRefusal),
     /// The refresh token was used before and its grace is over; its grant is revoked.
     RefreshReused(GrantId),
+    /// The token to be revoked was issued to another client (RFC 7009 §2.1).
+    TokenOfOtherClient,
     /// The grant's user is gone or disabled, or the linked account is not linked any more.
     SubjectGone,
     /// The assertion is refused.
@@ -144,6 +149,7 @@ impl TokenError {
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
             | Self::ScopeNotPermitted
+            | Self::Code(CodeMismatch::ScopeExceeded)
             | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
             Self::NoClient
             | Self::BasicMalformed
@@ -161,10 +167,11 @@ impl TokenError {
             | Self::Refresh(_)
             | Self::RefreshReused(_)
             | Self::SubjectGone
+            | Self::TokenOfOtherClient
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
-            Self::TooManyRevocations { .. } => ErrorCode::TooManyRequests,
+            Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
             Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
         }
@@ -186,7 +193,7 @@ impl TokenError {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRevocations { wait, .. } => {
+            Self::TooManyRevocations { wait, .. } | Self::TooManyGuesses(wait) => {
                 let whole = wait.as_secs();
                 Some(
                     whole
@@ -198,11 +205,72 @@ impl TokenError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2), never a
-    /// value from the request.
+    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an attacker
+    /// nothing; the reason tells the operator.
     #[must_use]
-    pub const fn description(&self) -> &'static str {
+    pub const fn reason(&self) -> &'static str {
         match self {
+            Self::ContentType => "content_type",
+            Self::Parameters(_) => "unreadable_form",
+            Self::ParameterInUrl => "parameter_in_url",
+            Self::Missing(_) => "missing_parameter",
+            Self::Malformed(_) => "malformed_parameter",
+            Self::SeveralAuthentications => "several_authentications",
+            Self::ClientIdDiffers => "client_id_differs",
+            Self::NoClient => "no_client",
+            Self::BasicMalformed => "malformed_basic",
+            Self::UnknownClient { .. } => "unknown_client",
+            Self::WrongSecret => "wrong_secret",
+            Self::TooManyGuesses(_) => "too_many_guesses",
+            Self::TokenOfOtherClient => "token_of_another_client",
+            Self::TooManyRevocations { .. } => "too_many_revocations",
+            Self::PublicClientInHeader => "public_client_in_header",
+            Self::SecretInBody => "secret_in_body",
+            Self::SecretRequired => "secret_required",
+            Self::UnknownGrantType => "unknown_grant_type",
+            Self::GrantNotPermitted => "grant_not_permitted",
+            Self::ScopeNotPermitted => "scope_not_permitted",
+            Self::UnknownCode => "unknown_code",
+            Self::Code(mismatch) => mismatch.reason(),
+            Self::CodeReplayed(_) => "code_replayed",
+            Self::RefreshToken => "malformed_refresh_token",
+            Self::Refresh(refusal) => refusal.reason(),
+            Self::RefreshReused(_) => "refresh_token_reused",
+            Self::SubjectGone => "subject_gone",
+            Self::Assertion(_) => "assertion_refused",
+            Self::Account(_) => "account_refused",
+            Self::BoundUserGone => "bound_user_gone",
+            Self::Store(_) => "store_failed",
+            Self::Random => "no_randomness",
+            Self::Signing => "signing_failed",
+        }
+    }
+
+    /// The grant that the refusal revoked.
+    #[must_use]
+    pub const fn revoked_grant(&self) -> Option<GrantId> {
+        match self {
+            Self::CodeReplayed(grant_id) | Self::RefreshReused(grant_id) => Some(*grant_id),
+            _ => None,
+        }
+    }
+
+    /// What failed inside, for the log; `None` if the reason says all.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it repeats
+    /// only what is no secret, by way of [`printable`].
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
+            Self::Assertion(error) => return error.description(),
             Self::ContentType => {
                 "The content type must be application/x-www-form-urlencoded, in UTF-8"
             }
@@ -210,17 +278,22 @@ impl TokenError {
             Self::Parameters(ParameterError::PercentEncoding) => {
                 "A percent sign in the form is not followed by two hexadecimal digits"
             }
-            Self::Parameters(ParameterError::Repeated(_)) => "A parameter is repeated",
             Self::ParameterInUrl => "Send the parameters in the body, not in the URL",
             Self::Missing(name) => missing(name),
             Self::Malformed(name) => malformed(name),
             Self::SeveralAuthentications => "Use one way of client authentication",
             Self::ClientIdDiffers => "client_id differs from the one in the Authorization header",
-            Self::NoClient => "Client authentication is missing",
+            Self::NoClient => {
+                "Client authentication is missing: send Authorization: Basic with base64 of client_id:client_secret; \
+                 an Installed Application, which has no secret, sends client_id in the body"
+            }
             Self::BasicMalformed => {
                 "The Authorization header must be Basic with base64 of client_id:client_secret"
             }
             Self::UnknownClient { .. } | Self::WrongSecret => "Client ID or Client Secret is wrong",
+            Self::TooManyGuesses(_) => {
+                "Too many wrong Client Secrets came from this address; wait, then try again"
+            }
             Self::PublicClientInHeader => {
                 "An Installed Application sends client_id in the body, not in the Authorization header"
             }
@@ -246,6 +319,9 @@ impl TokenError {
             Self::Code(CodeMismatch::VerifierWrong) => {
                 "code_verifier does not match the code_challenge"
             }
+            Self::Code(CodeMismatch::ScopeExceeded) => {
+                "scope exceeds what was authorized; leave it out to get all of that"
+            }
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
@@ -262,8 +338,8 @@ impl TokenError {
             Self::RefreshReused(_) => {
                 "The refresh token was used before; the authorization is now revoked"
             }
+            Self::TokenOfOtherClient => "The token was issued to another client",
             Self::SubjectGone => "The user or the linked account is not available any more",
-            Self::Assertion(error) => error.description(),
             Self::Account(error) => error.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
@@ -271,13 +347,38 @@ impl TokenError {
             }
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",
-        }
+        })
     }
 }
 
 /// For a code whose user has changed password or second factor since, or has lost the account (D-35).
 pub const OUTDATED_CODE: &str =
     "The sign-in behind the code has ended: its password, second factor or account has changed";
+
+/// The longest text of a request that a description repeats, in characters.
+const MAX_REPEATED_CHARACTERS: usize = 200;
+
+/// Text of a request as a description may repeat it: at most 200 characters, and those that RFC 6749 §5.2 forbids as `?`.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let legal =
+        |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
+    let mut printable: String = text
+        .chars()
+        .take(MAX_REPEATED_CHARACTERS)
+        .map(|character| if legal(character) { character } else { '?' })
+        .collect();
+    if text.chars().nth(MAX_REPEATED_CHARACTERS).is_some() {
+        printable.push_str("...");
+    }
+    printable
+}
+
+/// The description of a parameter that occurs more than once.
+#[must_use]
+pub fn repeated(name: &str) -> String {
+    format!("The parameter {} is repeated", printable(name))
+}
 
 const fn missing(name: &'static str) -> &'static str {
     match name.as_bytes() {

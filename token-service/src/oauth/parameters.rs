@@ -7,7 +7,8 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-/// Parameters of one request. None occurs twice; an empty value counts as absent.
+/// Parameters of one request. None occurs twice. A parameter with an empty value counts as omitted (D-31, RFC 6749 §3.1:
+/// "Parameters sent without a value MUST be treated as if they were omitted from the request").
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Parameters<'a>(BTreeMap<Cow<'a, str>, Cow<'a, str>>);
 
@@ -67,6 +68,9 @@ impl<'a> Parameters<'a> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (form_decode(name)?, form_decode(value)?);
+            if value.is_empty() {
+                continue;
+            }
             match parameters.entry(name) {
                 Entry::Vacant(entry) => {
                     entry.insert(value);
@@ -80,7 +84,7 @@ impl<'a> Parameters<'a> {
         Ok((Self(parameters), repeated))
     }
 
-    /// The parameters with these names and values.
+    /// The parameters with these names and values, none of which is empty.
     pub fn of(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs
             .into_iter()
@@ -105,17 +109,13 @@ impl<'a> Parameters<'a> {
         Ok(self)
     }
 
-    /// The value of `name`; `None` when it is absent or empty (RFC 6749 §3.1: "Parameters sent without a
-    /// value MUST be treated as if they were omitted").
+    /// The value of `name`, never empty; `None` when `name` is omitted.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(AsRef::as_ref)
-            .filter(|value| !value.is_empty())
+        self.0.get(name).map(AsRef::as_ref)
     }
 
-    /// Whether `name` was sent, with or without a value.
+    /// Whether `name` was sent with a value.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(parameters.get("a"), Some("1 2+"));
         assert_eq!(parameters.get("b"), None);
         assert_eq!(parameters.get("c"), None);
-        assert!(parameters.contains("b") && parameters.contains("c"));
+        assert!(!parameters.contains("b") && !parameters.contains("c"));
         assert_eq!(parameters.get("ü"), Some("€"));
         assert_eq!(parameters.get("d"), Some("="));
         assert_eq!(parameters.get("e"), None);
@@ -168,13 +168,26 @@ mod tests {
     /// Checklist row 12.
     #[test]
     fn refuses_repeated_names_however_they_are_spelled() {
-        for query in ["a=1&a=1", "a=1&b=2&%61=3", "a&a", "a=&a=1", "a=1&a=2&a=3"] {
+        for query in ["a=1&a=1", "a=1&b=2&%61=3", "a=1&a=&a=1", "a=1&a=2&a=3"] {
             assert_eq!(
                 Parameters::parse(query.as_bytes()),
                 Err(ParameterError::Repeated("a".into())),
                 "{query}"
             );
         }
+    }
+
+    /// D-31.
+    #[test]
+    fn rfc6749_s3_1_without_a_value_nothing_was_sent() {
+        for query in ["a=1&a=", "a&a=1", "a=1&a&a="] {
+            let parameters = Parameters::parse(query.as_bytes()).unwrap();
+            assert_eq!(parameters.get("a"), Some("1"), "{query}");
+        }
+        let body = Parameters::parse(b"a=&b=2").unwrap();
+        let query = Parameters::parse(b"a=1&b=").unwrap();
+        let merged = body.merged_with(query).unwrap();
+        assert_eq!((merged.get("a"), merged.get("b")), (Some("1"), Some("2")));
     }
 
     #[test]

@@ -27,14 +27,15 @@ pub struct Ended {
 /// authorization server SHOULD also invalidate all access tokens based on the same authorization grant"); an
 /// access token goes alone.
 ///
-/// Unknown tokens, those of other clients and those that are revoked or expired are left as they are, and the answer is the
-/// same: RFC 7009 §2.2, "invalid tokens do not cause an error response". For those the answer is `None`.
+/// Unknown tokens and those that are revoked or expired are left as they are: RFC 7009 §2.2, "invalid tokens do not cause
+/// an error response". For those the answer is `None`.
 ///
 /// `admit` is asked before something is written; it answers how long the client is to wait if it revokes too often.
 ///
 /// # Errors
-/// A [`TokenError`] when the request is malformed, the client is not authenticated or revokes too often, or the store
-/// failed: the token then lives, and the client must know.
+/// A [`TokenError`] when the request is malformed, the client is not authenticated or revokes too often, the token was
+/// issued to another client (RFC 7009 §2.1: "the request is refused"), or the store failed: the token then lives, and the
+/// client must know.
 pub async fn revoke(
     context: &Context<'_>,
     request: EndpointRequest<'_>,
@@ -51,10 +52,12 @@ pub async fn revoke(
     let text = form.get("token").ok_or(TokenError::Missing("token"))?;
     let Some(token) = IssuedToken::read(context, text) else {
         let legacy = LegacyRefresh::read(context, text).await?;
-        let grant = legacy.map(|token| token.grant);
-        let Some(grant) = grant.filter(|grant| grant.client_id == *client_id) else {
+        let Some(LegacyRefresh { grant, .. }) = legacy else {
             return Ok(None);
         };
+        if grant.client_id != *client_id {
+            return Err(TokenError::TokenOfOtherClient);
+        }
         if grant.revoked_at.is_some() {
             return Ok(None);
         }
@@ -69,10 +72,12 @@ pub async fn revoke(
             grant_id: grant.grant_id,
         }));
     };
-    let reference = token.reference();
-    let Some(reference) = reference.filter(|token| token.client_id == *client_id) else {
+    let Some(reference) = token.reference() else {
         return Ok(None);
     };
+    if reference.client_id != *client_id {
+        return Err(TokenError::TokenOfOtherClient);
+    }
     let store = context.store;
     let ended = match &token {
         IssuedToken::Refresh(_) => {

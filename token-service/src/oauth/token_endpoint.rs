@@ -13,6 +13,8 @@ use super::token_response::TokenResponse;
 pub struct Trace {
     /// The client, once one is known.
     pub client_id: Option<String>,
+    /// The client that a request without a known client claims to come from.
+    pub claimed_client: Option<String>,
     /// The grant, once one is known.
     pub grant_type: Option<GrantType>,
 }
@@ -26,7 +28,11 @@ pub async fn answer(
     request: EndpointRequest<'_>,
     trace: &mut Trace,
 ) -> Result<TokenResponse, TokenError> {
-    let (form, client) = request.open(context.registry)?;
+    let opened = request.open(context.registry);
+    if opened.is_err() {
+        trace.claimed_client = request.claimed_client();
+    }
+    let (form, client) = opened?;
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);

@@ -1,17 +1,24 @@
 //! Applying a registrations file: what differs from the registry, and the change that makes it the same.
 
-use std::collections::{HashMap, HashSet};
+mod fields;
+mod merge;
+
+use std::collections::HashSet;
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::client::{Client, ClientId, IntegrationType};
+use super::client::ClientId;
 use super::legacy_instance::LegacyInstance;
 use super::registrations::{PasswordRegistration, Registrations, UserRegistration};
+use super::remembered::{ObjectKind, ObjectName, Remembered};
 use super::snapshot::Registry;
 use super::user::{User, Username};
 use crate::legacy::access_token::{self, DoesNotFit};
 use crate::store::RegistryChange;
+
+pub use fields::FieldChange;
+pub use merge::{Kept, Occasion};
 
 /// How the secrets of users are kept at rest. Applying a file again must not make them anew, or the users would
 /// be signed out: what is stored is compared with what is registered first.
@@ -37,6 +44,9 @@ pub trait Protection {
     /// When sealing fails.
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, Self::Error>;
 
+    /// A secret of a file as it is remembered: only who has the service's key can make it, or guess at the secret with it.
+    fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String;
+
     /// A sealed TOTP secret of this user.
     ///
     /// # Errors
@@ -45,37 +55,61 @@ pub trait Protection {
     -> Result<Zeroizing<Vec<u8>>, Self::Error>;
 }
 
-/// One difference between file and registry, for people to read. It names fields, never their values.
+/// One difference between file and registry, for people to read. Its text names fields, never their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// `client`, `user` or `legacy instance`.
-    pub what: &'static str,
-    /// Its name.
-    pub name: String,
+    /// What differs.
+    pub object: ObjectName,
     /// What happens to it.
     pub kind: DifferenceKind,
 }
 
-/// How a client or user differs.
+/// How an object differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
     /// It is new.
     Added,
     /// These fields change.
-    Changed(Vec<&'static str>),
+    Changed(Vec<FieldChange>),
     /// It goes, and what was issued to it is revoked.
     Removed,
 }
 
+impl Difference {
+    /// The names of the fields that change.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&'static str> {
+        match &self.kind {
+            DifferenceKind::Changed(changes) => changes.iter().map(|one| one.field).collect(),
+            DifferenceKind::Added | DifferenceKind::Removed => Vec::new(),
+        }
+    }
+
+    /// The text, followed by a line for each field with its old and its new value; secrets have none.
+    #[must_use]
+    pub fn with_values(&self) -> String {
+        let mut text = self.to_string();
+        if let DifferenceKind::Changed(changes) = &self.kind {
+            for FieldChange { field, values } in changes {
+                if let Some(values) = values {
+                    text.push_str(&format!("\n    {field}: {values}"));
+                }
+            }
+        }
+        text
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, name, kind } = self;
-        match kind {
-            DifferenceKind::Added => write!(formatter, "+ {what} {name}"),
-            DifferenceKind::Changed(fields) => {
-                write!(formatter, "~ {what} {name}: {}", fields.join(", "))
+        let ObjectName { kind, name } = &self.object;
+        let kind = kind.name();
+        match &self.kind {
+            DifferenceKind::Added => write!(formatter, "+ {kind} {name}"),
+            DifferenceKind::Changed(_) => {
+                write!(formatter, "~ {kind} {name}: {}", self.fields().join(", "))
             }
-            DifferenceKind::Removed => write!(formatter, "- {what} {name}"),
+            DifferenceKind::Removed => write!(formatter, "- {kind} {name}"),
         }
     }
 }
@@ -83,20 +117,22 @@ impl fmt::Display for Difference {
 /// What applying a file does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The change for the store; empty when nothing differs.
+    /// The change for the store, on the registry that it was planned on.
     pub change: RegistryChange,
     /// The same, for people.
     pub differences: Vec<Difference>,
+    /// Where the file says something else and the registry stays.
+    pub kept: Vec<Kept>,
 }
 
 /// The names that a file lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Listed {
     clients: HashSet<ClientId>,
     users: HashSet<Username>,
 }
 
-impl Kept {
+impl Listed {
     /// The names in `registrations`.
     #[must_use]
     pub fn of(registrations: &Registrations) -> Self {
@@ -112,7 +148,27 @@ impl Kept {
 }
 
 impl Plan {
-    /// Compares `registrations` with `stored`. What the file does not mention stays as it is.
+    /// An empty plan on `stored`: the store carries it out only while the registry is that one.
+    #[must_use]
+    pub fn on(stored: &Registry) -> Self {
+        Self {
+            change: RegistryChange {
+                planned_on: stored.version(),
+                ..RegistryChange::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is nothing to do, to tell or to remember.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.differences.is_empty()
+            && self.change.remember.is_empty()
+            && self.change.forget.is_empty()
+    }
+
+    /// Makes the registry what a command's `registrations` say. What they do not mention stays as it is.
     ///
     /// # Errors
     /// The [`Protection`]'s.
@@ -121,45 +177,46 @@ impl Plan {
         stored: &Registry,
         protection: &P,
     ) -> Result<Self, P::Error> {
-        let mut plan = Self::default();
-        let stored_clients: HashMap<_, _> = stored
-            .clients()
-            .map(|client| (&client.client_id, &**client))
-            .collect();
+        let mut plan = Self::on(stored);
         for client in registrations.clients {
-            let before = stored_clients.get(&client.client_id);
-            let fields = before.map(|before| changed_client_fields(before, &client));
-            if plan.differs("client", client.client_id.as_str(), fields) {
-                plan.change.put_clients.push(client);
-            }
+            let before = stored.any_client(&client.client_id).map(|client| &**client);
+            plan.put_client(client, before);
         }
-        let stored_users: HashMap<_, _> = stored
-            .users()
-            .map(|user| (&user.username, &**user))
-            .collect();
         for registration in registrations.users {
-            let before = stored_users.get(&registration.user.username).copied();
+            let before = stored.any_user(&registration.user.username);
+            let before = before.map(|user| &**user);
             let user = protect(registration, before, protection)?;
-            let fields = before.map(|before| changed_user_fields(before, &user));
-            if plan.differs("user", user.username.as_str(), fields) {
-                plan.change.put_users.push(user);
-            }
+            plan.put_user(user, before);
         }
         Ok(plan)
     }
 
-    /// Removes as well what `stored` has and `kept` has not.
-    pub fn prune(&mut self, kept: &Kept, stored: &Registry) {
+    /// Removes as well what `stored` has and `listed` has not, and forgets it.
+    pub fn prune(&mut self, listed: &Listed, stored: &Registry, remembered: &[Remembered]) {
         let clients = stored.clients().map(|client| &client.client_id);
-        for client_id in clients.filter(|client_id| !kept.clients.contains(client_id)) {
+        for client_id in clients.filter(|client_id| !listed.clients.contains(client_id)) {
             self.remove_client(client_id.clone());
         }
         let users = stored.users().map(|user| &user.username);
-        for username in users.filter(|username| !kept.users.contains(username)) {
+        for username in users.filter(|username| !listed.users.contains(username)) {
             self.remove_user(username.clone());
         }
+        let unlisted = remembered.iter().filter(|one| {
+            let ObjectName { kind, name } = &one.object;
+            match kind {
+                ObjectKind::Client => {
+                    ClientId::parse(name).is_none_or(|id| !listed.clients.contains(&id))
+                }
+                ObjectKind::User => {
+                    Username::parse(name).is_none_or(|name| !listed.users.contains(&name))
+                }
+                ObjectKind::LegacyInstance => false,
+            }
+        });
+        let forget = unlisted.map(|one| one.object.clone());
+        self.change.forget.extend(forget);
         self.differences
-            .sort_by(|one, other| (one.what, &one.name).cmp(&(other.what, &other.name)));
+            .sort_by(|one, other| one.object.cmp(&other.object));
     }
 
     /// What would not fit a legacy access token after the change (spec §2.5): it is refused.
@@ -191,16 +248,13 @@ impl Plan {
         for instance in instances {
             let mut all = stored.legacy_instances().iter();
             let before = all.find(|before| before.hostname == instance.hostname);
-            let fields = before.map(|before| {
-                names_of([
-                    (
-                        "auth_server_hostname",
-                        before.auth_server_hostname != instance.auth_server_hostname,
-                    ),
-                    ("enabled", before.enabled != instance.enabled),
-                ])
+            let changes = before.map(|before| {
+                FieldChange::between(
+                    &fields::of_legacy_instance(before),
+                    &fields::of_legacy_instance(&instance),
+                )
             });
-            if self.differs("legacy instance", &instance.hostname, fields) {
+            if self.differs(ObjectKind::LegacyInstance, &instance.hostname, changes) {
                 self.change.put_legacy_instances.push(instance);
             }
         }
@@ -208,19 +262,19 @@ impl Plan {
 
     /// Removes a legacy instance.
     pub fn remove_legacy_instance(&mut self, hostname: String) {
-        self.removed("legacy instance", &hostname);
+        self.removed(ObjectKind::LegacyInstance, &hostname);
         self.change.remove_legacy_instances.push(hostname);
     }
 
     /// Removes a client.
     pub fn remove_client(&mut self, client_id: ClientId) {
-        self.removed("client", client_id.as_str());
+        self.removed(ObjectKind::Client, client_id.as_str());
         self.change.remove_clients.push(client_id);
     }
 
     /// Removes a user.
     pub fn remove_user(&mut self, username: Username) {
-        self.removed("user", username.as_str());
+        self.removed(ObjectKind::User, username.as_str());
         self.change.remove_users.push(username);
     }
 
@@ -230,35 +284,25 @@ impl Plan {
             totp_secret_sealed: None,
             ..user.clone()
         };
-        let fields = Some(changed_user_fields(user, &without));
-        if self.differs("user", user.username.as_str(), fields) {
-            self.change.put_users.push(without);
-        }
+        self.put_user(without, Some(user));
     }
 
-    fn removed(&mut self, what: &'static str, name: &str) {
+    fn removed(&mut self, kind: ObjectKind, name: &str) {
         self.differences.push(Difference {
-            what,
-            name: name.to_owned(),
+            object: ObjectName::new(kind, name),
             kind: DifferenceKind::Removed,
         });
     }
 
-    fn differs(
-        &mut self,
-        what: &'static str,
-        name: &str,
-        fields: Option<Vec<&'static str>>,
-    ) -> bool {
-        let kind = match fields {
+    fn differs(&mut self, kind: ObjectKind, name: &str, changes: Option<Vec<FieldChange>>) -> bool {
+        let difference = match changes {
             None => DifferenceKind::Added,
-            Some(fields) if fields.is_empty() => return false,
-            Some(fields) => DifferenceKind::Changed(fields),
+            Some(changes) if changes.is_empty() => return false,
+            Some(changes) => DifferenceKind::Changed(changes),
         };
         self.differences.push(Difference {
-            what,
-            name: name.to_owned(),
-            kind,
+            object: ObjectName::new(kind, name),
+            kind: difference,
         });
         true
     }
@@ -307,98 +351,6 @@ fn protect<P: Protection>(
         (Some(secret), _) => Some(protection.seal(&user.username, &secret)?),
     };
     Ok(user)
-}
-
-fn names_of<const N: usize>(fields: [(&'static str, bool); N]) -> Vec<&'static str> {
-    fields
-        .into_iter()
-        .filter_map(|(name, changed)| changed.then_some(name))
-        .collect()
-}
-
-fn changed_user_fields(before: &User, after: &User) -> Vec<&'static str> {
-    names_of([
-        ("email", before.email != after.email),
-        ("password", before.password_hash != after.password_hash),
-        (
-            "totp_secret",
-            before.totp_secret_sealed != after.totp_secret_sealed,
-        ),
-        ("organization", before.organization != after.organization),
-        (
-            "single_sign_on",
-            before.single_sign_on != after.single_sign_on,
-        ),
-        ("accounts", before.accounts != after.accounts),
-        ("enabled", before.enabled != after.enabled),
-    ])
-}
-
-fn changed_client_fields(before: &Client, after: &Client) -> Vec<&'static str> {
-    let (old, new) = (Parts::of(before), Parts::of(after));
-    names_of([
-        ("name", before.name != after.name),
-        ("type", old.kind != new.kind),
-        ("client_secret", before.secrets() != after.secrets()),
-        (
-            "redirect_uris",
-            before.redirect_uris() != after.redirect_uris() || old.templates != new.templates,
-        ),
-        ("scopes", before.scopes != after.scopes),
-        ("certificates", old.certificates != new.certificates),
-        ("organization", old.organization != new.organization),
-        ("bound_user", old.bound_user != new.bound_user),
-        ("hostname", old.hostname != new.hostname),
-        ("enabled", before.enabled != after.enabled),
-    ])
-}
-
-/// What only some integration types have.
-struct Parts<'a> {
-    kind: std::mem::Discriminant<IntegrationType>,
-    templates: &'a [String],
-    hostname: Option<&'a str>,
-    certificates: &'a [super::Certificate],
-    organization: Option<&'a str>,
-    bound_user: Option<&'a Username>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(client: &'a Client) -> Self {
-        let none = Self {
-            kind: std::mem::discriminant(&client.integration),
-            templates: &[],
-            hostname: None,
-            certificates: &[],
-            organization: None,
-            bound_user: None,
-        };
-        match &client.integration {
-            IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => none,
-            IntegrationType::NonInteractive {
-                certificates,
-                organization,
-                ..
-            } => Self {
-                certificates,
-                organization: organization.as_deref(),
-                ..none
-            },
-            IntegrationType::UserBound { bound_user, .. } => Self {
-                bound_user: Some(bound_user),
-                ..none
-            },
-            IntegrationType::Legacy {
-                redirect_templates,
-                hostname,
-                ..
-            } => Self {
-                templates: redirect_templates,
-                hostname: hostname.as_deref(),
-                ..none
-            },
-        }
-    }
 }
 
 #[cfg(test)]

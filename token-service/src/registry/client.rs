@@ -159,6 +159,12 @@ impl ClientSecret {
         Self(digest)
     }
 
+    /// The SHA-256 digest.
+    #[must_use]
+    pub const fn digest(&self) -> &Digest {
+        &self.0
+    }
+
     /// Whether `presented` is this secret, in constant time.
     #[must_use]
     pub fn matches(&self, presented: &str) -> bool {

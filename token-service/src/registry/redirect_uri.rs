@@ -32,6 +32,11 @@ pub enum RedirectUriError {
     /// Only the port of a loopback URI may be a wildcard.
     #[error("only the port of http://127.0.0.1:*/path or http://[::1]:*/path may be a wildcard")]
     Wildcard,
+    /// A web server knows its port (D-12).
+    #[error(
+        "a wildcard port is for installed clients; a web_server client registers each redirect URI in full"
+    )]
+    WildcardOfWebServer,
     /// Plain http beyond the machine.
     #[error("http is for 127.0.0.1 and [::1] only; use https")]
     PlainHttp,
@@ -76,6 +81,13 @@ impl RedirectUri {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether any app on the person's device may get what is sent here: a loopback address or a private-use scheme
+    /// (RFC 8252 §8.6).
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        !self.0.starts_with("https://")
     }
 
     /// The URI with `parameters` appended to its query in the form that form decoding and plain percent-decoding
@@ -152,7 +164,10 @@ impl RedirectUriPattern {
             return Err(RedirectUriError::Fragment);
         }
         if let Some(pattern) = Self::loopback_any_port(text) {
-            return Ok(pattern);
+            return match use_ {
+                RedirectUriUse::Installed => Ok(pattern),
+                RedirectUriUse::WebServer => Err(RedirectUriError::WildcardOfWebServer),
+            };
         }
         if text.contains('*') {
             return Err(RedirectUriError::Wildcard);
@@ -256,7 +271,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// A port as a client writes it: 1 to 65535 in decimal, no leading zero.
-fn is_port(text: &str) -> bool {
+pub(crate) fn is_port(text: &str) -> bool {
     !text.starts_with('0')
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && text.parse::<u16>().is_ok()

@@ -1,6 +1,6 @@
 //! The registry as requests see it: an immutable value that is replaced as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::client::{Client, ClientId, IntegrationType};
@@ -17,8 +17,10 @@ pub struct Registry {
     single_sign_on: HashMap<String, Vec<Username>>,
     app_origins: HashSet<String>,
     app_loopbacks: Vec<RedirectUriPattern>,
+    scopes: BTreeSet<String>,
     legacy_instances: Vec<LegacyInstance>,
     password_schemes: Arc<[String]>,
+    version: Option<u64>,
 }
 
 impl Registry {
@@ -62,11 +64,33 @@ impl Registry {
                 .filter(|uri| uri.is_any_port())
                 .cloned()
                 .collect(),
+            scopes: clients
+                .values()
+                .filter(|client| client.enabled)
+                .flat_map(|client| client.scopes.tokens())
+                .map(str::to_owned)
+                .collect(),
             clients,
             users,
             single_sign_on,
             legacy_instances: Vec::new(),
+            version: None,
         }
+    }
+
+    /// As the store's registry of this version.
+    #[must_use]
+    pub fn with_version(self, version: u64) -> Self {
+        Self {
+            version: Some(version),
+            ..self
+        }
+    }
+
+    /// How often the store's registry had changed when it was read; `None` for one that is in no store.
+    #[must_use]
+    pub const fn version(&self) -> Option<u64> {
+        self.version
     }
 
     /// With these hosts of the legacy flow.
@@ -98,12 +122,19 @@ impl Registry {
             .find(|instance| instance.is_at(host))
     }
 
-    /// The instance whose authorization server a `Host` header names.
-    #[must_use]
-    pub fn legacy_auth_server(&self, host: &str) -> Option<&LegacyInstance> {
+    /// The instances whose authorization server a `Host` header names: several may share one.
+    pub fn legacy_auth_servers<'a>(
+        &'a self,
+        host: &'a str,
+    ) -> impl Iterator<Item = &'a LegacyInstance> {
         self.legacy_instances
             .iter()
-            .find(|instance| instance.has_auth_server_at(host))
+            .filter(move |instance| instance.has_auth_server_at(host))
+    }
+
+    /// Every scope that an enabled client is registered for, in alphabetical order.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.scopes.iter().map(String::as_str)
     }
 
     /// The enabled client of the current flows with this id; legacy clients are unknown here.
@@ -162,6 +193,18 @@ impl Registry {
                 .app_loopbacks
                 .iter()
                 .any(|uri| uri.allows_origin(origin))
+    }
+
+    /// The client with this id, of whatever type, enabled or not.
+    #[must_use]
+    pub fn any_client(&self, client_id: &ClientId) -> Option<&Arc<Client>> {
+        self.clients.get(client_id)
+    }
+
+    /// The user with this name, enabled or not.
+    #[must_use]
+    pub fn any_user(&self, username: &Username) -> Option<&Arc<User>> {
+        self.users.get(username)
     }
 
     /// Every client, enabled or not.

@@ -3,18 +3,25 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-/// The username of an authorization-server account: 1 to 255 characters, no control characters.
+/// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control characters
+/// and without white space at its ends (D-33). Keyboards and libraries compose accents in different ways.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Username(String);
 
 impl Username {
-    /// Reads a username; `None` when it is empty, too long or has control characters.
+    /// Reads a username, and brings it into its normal form; `None` when it is empty, too long or has control characters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = match is_nfc_quick(text.chars()) {
+            IsNormalized::Yes => text.to_owned(),
+            IsNormalized::No | IsNormalized::Maybe => text.nfc().collect(),
+        };
         let legal = !text.is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
-        legal.then(|| Self(text.to_owned()))
+        legal.then_some(Self(text))
     }
 
     /// The text.
@@ -152,5 +159,25 @@ impl fmt::Debug for User {
             .field("accounts", &self.accounts)
             .field("enabled", &self.enabled)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-33.
+    #[test]
+    fn usernames_are_one_however_they_are_typed() {
+        let composed = Username::parse("zo\u{eb}@example.com").unwrap();
+        for typed in ["zoe\u{308}@example.com", " zo\u{eb}@example.com\u{a0}"] {
+            assert_eq!(Username::parse(typed).as_ref(), Some(&composed), "{typed}");
+        }
+        for other in ["zoe@example.com", "Zo\u{eb}@example.com"] {
+            assert_ne!(Username::parse(other).as_ref(), Some(&composed), "{other}");
+        }
+        for bad in ["", "  ", "a\u{7}b", &"\u{eb}".repeat(128)] {
+            assert_eq!(Username::parse(bad), None, "{bad}");
+        }
     }
 }

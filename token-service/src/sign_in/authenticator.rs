@@ -127,7 +127,7 @@ fn present(
     secret: &[u8],
 ) -> Result<Offer, SignInError> {
     let unusable = || SignInError::SetUp(username.clone());
-    let url = totp::url(secret, username, &service.config.issuer).ok_or_else(unusable)?;
+    let url = totp::url(secret, username, &service.config.name).ok_or_else(unusable)?;
     let sealed = service
         .encryption_key
         .seal(&sealing_context(id, username), secret)

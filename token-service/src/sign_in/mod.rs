@@ -27,6 +27,7 @@ use password::{Lane, Turn};
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
+pub use throttle::network;
 use throttle::{Attempt, Guess};
 
 /// `amr` of a password (D-11).
@@ -134,6 +135,9 @@ pub async fn with_password(
         place.known_device(service, username, credentials.version, now)
     });
     let schemes = service.registry().password_schemes();
+    // However the name is typed, its guesses count together.
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
     let turn = Turn::queue(Lane::of(device.is_some()))?;
     let guess = Guess::Password(username);
     let attempt = match Attempt::admit(service, guess, place.address, device.as_ref(), now).await? {

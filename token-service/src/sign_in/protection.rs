@@ -1,5 +1,7 @@
 //! How what people sign in with is kept at rest.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
 use super::password::{self, PasswordError};
@@ -38,6 +40,16 @@ impl Protection for AtRest<'_> {
         self.0
             .seal(&totp::sealing_context(username), totp_secret)
             .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
+    }
+
+    fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String {
+        let parts = [
+            b"registrations file",
+            field.as_bytes(),
+            username.as_str().as_bytes(),
+            secret,
+        ];
+        URL_SAFE_NO_PAD.encode(self.0.tag(&parts))
     }
 
     fn unseal(

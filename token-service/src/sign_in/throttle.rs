@@ -229,11 +229,25 @@ impl Networks {
 
     fn paced(&self, key: &EncryptionKey) -> Vec<PacedKey> {
         let paced = self.paced.iter().map(|(network, pace)| PacedKey {
-            key: Digest::from_bytes(key.tag(&[b"address", network])),
+            key: network_tag(network, key),
             pace: *pace,
         });
         paced.collect()
     }
+}
+
+/// The keyed digest of what counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at will.
+pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
+    let network = match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => address.octets().to_vec(),
+        Some(IpAddr::V6(address)) => address.octets().into_iter().take(8).collect(),
+        None => Vec::new(),
+    };
+    network_tag(&network, key)
+}
+
+fn network_tag(network: &[u8], key: &EncryptionKey) -> Digest {
+    Digest::from_bytes(key.tag(&[b"address", network]))
 }
 
 #[cfg(test)]

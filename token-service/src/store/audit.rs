@@ -81,6 +81,8 @@ pub enum AuditAction {
     TokensCutOff,
     /// An administrator gave the revocation feed another identity.
     RevocationFeedRenewed,
+    /// A registrations file says something else than a command before it: the registry stays as it is (D-27).
+    RegistrationKept,
     /// A password or second factor was not looked at, because too many had been wrong.
     SignInThrottled,
 }
@@ -120,6 +122,7 @@ impl AuditAction {
             Self::RevocationsLimited => "revocations_limited",
             Self::TokensCutOff => "tokens_cut_off",
             Self::RevocationFeedRenewed => "revocation_feed_renewed",
+            Self::RegistrationKept => "registration_kept",
             Self::SignInThrottled => "sign_in_throttled",
         }
     }
@@ -145,7 +148,8 @@ pub struct AuditEvent {
     pub at: Timestamp,
     /// What.
     pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, or `administrator`.
+    /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
+    /// file that a start applied, or `configuration`.
     pub actor: Option<String>,
     /// The client that it concerns.
     pub client_id: Option<String>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::grant::{Grant, GrantId};
+use super::row::{RowError, decode};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
@@ -68,36 +69,52 @@ pub enum CodeMismatch {
     VerifierWrong,
     /// Neither a secret nor a verifier proves who the client is (D-25).
     ClientUnproven,
+    /// The client asks for more than the person authorized (D-9).
+    ScopeExceeded,
     /// The user's credentials have changed since, the user is gone or disabled, or the account is not linked any more
     /// (D-35).
     Outdated,
 }
 
+impl CodeMismatch {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Client => "code_of_another_client",
+            Self::Expired => "code_expired",
+            Self::RedirectUri => "redirect_uri_differs",
+            Self::VerifierMissing => "verifier_missing",
+            Self::VerifierUnexpected => "verifier_unexpected",
+            Self::VerifierWrong => "verifier_wrong",
+            Self::ClientUnproven => "client_unproven",
+            Self::ScopeExceeded => "scope_exceeded",
+            Self::Outdated => "sign_in_ended",
+        }
+    }
+}
+
 impl CodeRecord {
-    /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself.
+    /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself. An empty
+    /// `scope` asks for all that was authorized.
     ///
     /// # Errors
     /// The first [`CodeMismatch`], client first so that another client learns nothing of the code.
-    pub fn check(&self, presented: &PresentedCode, now: Timestamp) -> Result<(), CodeMismatch> {
+    pub fn check(
+        &self,
+        presented: &PresentedCode,
+        scope: &Scope,
+        now: Timestamp,
+    ) -> Result<(), CodeMismatch> {
         if self.client_id != presented.client_id {
             return Err(CodeMismatch::Client);
         }
         if now >= self.expires_at {
             return Err(CodeMismatch::Expired);
         }
-        match (&self.code_challenge, &presented.verifier_digest) {
-            (Some(_), None) => return Err(CodeMismatch::VerifierMissing),
-            (None, Some(_)) => return Err(CodeMismatch::VerifierUnexpected),
-            (Some(challenge), Some(digest)) if challenge != digest => {
-                return Err(CodeMismatch::VerifierWrong);
-            }
-            (None, None) if !presented.client_authenticated => {
-                return Err(CodeMismatch::ClientUnproven);
-            }
-            (Some(_), Some(_)) | (None, None) => {}
-        }
-        if self.redirect_uri != presented.redirect_uri {
-            return Err(CodeMismatch::RedirectUri);
+        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)?;
+        if !scope.is_subset_of(&self.scope) {
+            return Err(CodeMismatch::ScopeExceeded);
         }
         Ok(())
     }
@@ -111,12 +128,107 @@ impl CodeRecord {
     }
 }
 
+impl PresentedCode {
+    /// Compares verifier, secret and redirect URI with those of the authorization request.
+    fn proves(
+        &self,
+        code_challenge: Option<&Digest>,
+        redirect_uri: &str,
+    ) -> Result<(), CodeMismatch> {
+        match (code_challenge, &self.verifier_digest) {
+            (Some(_), None) => return Err(CodeMismatch::VerifierMissing),
+            (None, Some(_)) => return Err(CodeMismatch::VerifierUnexpected),
+            (Some(challenge), Some(digest)) if challenge != digest => {
+                return Err(CodeMismatch::VerifierWrong);
+            }
+            (None, None) if !self.client_authenticated => {
+                return Err(CodeMismatch::ClientUnproven);
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        if redirect_uri != self.redirect_uri {
+            return Err(CodeMismatch::RedirectUri);
+        }
+        Ok(())
+    }
+}
+
+/// What is remembered of a used code: enough to tell a replay from a request that would not have redeemed the code.
+/// Codes leak through histories and logs, so the code alone must not end its grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UsedCode {
+    client_id: ClientId,
+    pub(super) grant_id: GrantId,
+    redirect_uri: String,
+    code_challenge: Option<Digest>,
+}
+
+/// A [`UsedCode`] as earlier versions wrote it.
+#[derive(Debug, Deserialize)]
+struct ShortUsedCode {
+    client_id: ClientId,
+    grant_id: GrantId,
+}
+
+impl UsedCode {
+    /// What is remembered of `record`, which became this grant.
+    pub(super) fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
+        Self {
+            client_id: record.client_id.clone(),
+            grant_id,
+            redirect_uri: record.redirect_uri.clone(),
+            code_challenge: record.code_challenge,
+        }
+    }
+
+    /// The grant to revoke if `presented` would have redeemed the code, however late it comes.
+    ///
+    /// # Errors
+    /// The first [`CodeMismatch`]; nothing is to be revoked then.
+    pub(super) fn replayed_by(&self, presented: &PresentedCode) -> Result<GrantId, CodeMismatch> {
+        if self.client_id != presented.client_id {
+            return Err(CodeMismatch::Client);
+        }
+        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)?;
+        Ok(self.grant_id)
+    }
+
+    /// Reads a row, and decides as [`Self::replayed_by`]. Of a row of an earlier version only a client that proved its
+    /// secret is believed.
+    ///
+    /// # Errors
+    /// [`RowError`] if the row is neither.
+    pub(super) fn judge(
+        row: &[u8],
+        presented: &PresentedCode,
+    ) -> Result<Result<GrantId, CodeMismatch>, RowError> {
+        if let Ok(used) = decode::<Self>(row) {
+            return Ok(used.replayed_by(presented));
+        }
+        let used: ShortUsedCode = decode(row)?;
+        Ok(Self::judge_short(&used.client_id, used.grant_id, presented))
+    }
+
+    /// Like [`Self::judge`], of a code about which an earlier version kept no more.
+    pub(super) fn judge_short(
+        client_id: &ClientId,
+        grant_id: GrantId,
+        presented: &PresentedCode,
+    ) -> Result<GrantId, CodeMismatch> {
+        if *client_id == presented.client_id && presented.client_authenticated {
+            Ok(grant_id)
+        } else {
+            Err(CodeMismatch::Client)
+        }
+    }
+}
+
 /// The outcome of presenting a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redemption {
     /// The code is used up and this is its new grant.
     Redeemed(Box<Grant>),
-    /// The code was used before by the same client; the grant of that use is now revoked.
+    /// The code was used before, and the request would have redeemed it; the grant of that use is now revoked.
     Replayed(GrantId),
     /// The code does not fit; nothing changed.
     Mismatch(CodeMismatch),

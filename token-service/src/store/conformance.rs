@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::random::OsRandom;
+use crate::registry::remembered::{Element, Made, ObjectKind, Said};
 use crate::registry::{IntegrationType, LinkedAccount, Scope};
 use crate::store::code::USED_CODE_RETENTION;
 
@@ -32,6 +33,8 @@ macro_rules! conformance {
     ($subject:expr) => {
         $crate::store::conformance::conformance!($subject;
             registry_changes_as_a_whole,
+            a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on,
+            what_files_said_is_remembered,
             many_registrations_are_read_whole,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
@@ -297,6 +300,83 @@ fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     }
 }
 
+pub(super) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on(
+    subject: &mut impl Subject,
+) {
+    let version = subject.store().registry_version().await.unwrap();
+    let planned = |name: &str| RegistryChange {
+        planned_on: Some(version),
+        ..put(vec![client(name)], vec![])
+    };
+    let (one, other) = (subject.store(), subject.store());
+    let outcomes = futures_util::join!(
+        one.change_registry(planned("one"), at(0)),
+        other.change_registry(planned("other"), at(0))
+    );
+    let outcomes = [outcomes.0.unwrap(), outcomes.1.unwrap()];
+    drop((one, other));
+    assert!(outcomes.contains(&RegistryOutcome::Changed), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&RegistryOutcome::Overtaken),
+        "{outcomes:?}"
+    );
+    subject.restart().await;
+    let (clients, _) = subject.store().registry().await.unwrap();
+    assert_eq!(clients.len(), 1);
+    assert_eq!(
+        subject.store().registry_version().await.unwrap(),
+        version + 1
+    );
+}
+
+pub(super) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
+    let remembered = |name: &str, value: &str| Remembered {
+        object: ObjectName::new(ObjectKind::Client, name),
+        last: Said::from([(
+            "name".to_owned(),
+            vec![Element {
+                key: String::new(),
+                value: value.to_owned(),
+            }],
+        )]),
+        start: Some(Said::new()),
+        made: [(
+            "password".to_owned(),
+            Made {
+                value: "tag".to_owned(),
+                digest: Digest::of(b"hash"),
+            },
+        )]
+        .into(),
+    };
+    let remember = |remember| RegistryChange {
+        remember,
+        ..RegistryChange::default()
+    };
+    let change = remember(vec![remembered("a", "1"), remembered("b", "1")]);
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let change = RegistryChange {
+        forget: vec![
+            ObjectName::new(ObjectKind::Client, "b"),
+            // Another kind of the same name.
+            ObjectName::new(ObjectKind::User, "a"),
+        ],
+        ..remember(vec![remembered("a", "2")])
+    };
+    subject
+        .store()
+        .change_registry(change, at(1))
+        .await
+        .unwrap();
+    subject.restart().await;
+    let found = subject.store().remembered().await.unwrap();
+    assert_eq!(found, [remembered("a", "2")]);
+}
+
 pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
     let change = RegistryChange {
         put_legacy_instances: vec![
@@ -326,6 +406,7 @@ pub(super) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         remove_users: vec![username("grace")],
         put_legacy_instances: vec![legacy_instance("us3.example")],
         remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
+        ..RegistryChange::default()
     };
     subject
         .store()
@@ -805,22 +886,42 @@ pub(super) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
         ..fitting()
     };
     let store = subject.store();
-    assert_eq!(
-        redeem(&*store, "c", stranger, at(2)).await,
-        Redemption::Mismatch(CodeMismatch::Client)
-    );
-    assert!(
-        !is_revoked(&*store, &grant).await,
-        "a stranger ends nothing"
-    );
-    let replayed = redeem(&*store, "c", fitting(), at(3)).await;
+    // Whoever read the code somewhere has neither verifier nor redirect URI. Its expiry does not matter any more.
+    let without_verifier = PresentedCode {
+        verifier_digest: None,
+        ..fitting()
+    };
+    let wrong_verifier = PresentedCode {
+        verifier_digest: Some(Digest::of(b"wrong")),
+        ..fitting()
+    };
+    let elsewhere = PresentedCode {
+        redirect_uri: "https://app.example.com/".into(),
+        ..fitting()
+    };
+    for (presented, mismatch) in [
+        (stranger, CodeMismatch::Client),
+        (without_verifier, CodeMismatch::VerifierMissing),
+        (wrong_verifier, CodeMismatch::VerifierWrong),
+        (elsewhere, CodeMismatch::RedirectUri),
+    ] {
+        assert_eq!(
+            redeem(&*store, "c", presented, at(2)).await,
+            Redemption::Mismatch(mismatch)
+        );
+        assert!(
+            !is_revoked(&*store, &grant).await,
+            "a stranger ends nothing"
+        );
+    }
+    let replayed = redeem(&*store, "c", fitting(), at(300)).await;
     assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
     drop(store);
     subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &grant).await);
     assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
-    let again = redeem(&*store, "c", fitting(), at(4)).await;
+    let again = redeem(&*store, "c", fitting(), at(301)).await;
     assert_eq!(again, Redemption::Replayed(grant.grant_id));
     assert_eq!(feed(&*store).await.len(), 1, "announced once");
 }
@@ -1453,7 +1554,7 @@ pub(super) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(store.counts().await.unwrap().revocations, 2);
     // What took the place of another entry is swept in its own time, and nothing of it is left.
     store.sweep(at(6) + ACCESS, 100).await.unwrap();
-    assert_eq!(feed(&*store).await, [grant.clone()]);
+    assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
     store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
     assert_eq!(store.announce(grant, extent).await, Ok(true));
@@ -1531,6 +1632,19 @@ pub(super) async fn an_assertion_id_is_claimed_once_per_client(subject: &mut imp
         Claim::Claimed
     );
     subject.restart().await;
+    for (client, jti, now, claimed) in [
+        ("a", "1", at(0), true),
+        ("a", "1", at(59), true),
+        ("a", "1", at(60), false),
+        ("a", "2", at(0), false),
+        ("b", "1", at(0), false),
+    ] {
+        let asked = subject
+            .store()
+            .is_jti_claimed(client_id(client), jti.into(), now)
+            .await;
+        assert_eq!(asked.unwrap(), claimed, "{client} {jti} {now}");
+    }
     let store = subject.store();
     assert_eq!(
         claim(&*store, "a", "1", at(59)).await,

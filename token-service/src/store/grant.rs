@@ -247,6 +247,20 @@ pub enum RotationRefusal {
     Revoked,
 }
 
+impl RotationRefusal {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_refresh_token",
+            Self::OtherClient => "refresh_token_of_another_client",
+            Self::ScopeExceeded => "scope_exceeded",
+            Self::Expired => "refresh_token_expired",
+            Self::Revoked => "grant_revoked",
+        }
+    }
+}
+
 /// What [`Grant::rotate`] decided; the store writes the changed grant for the first and third.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationDecision {
@@ -270,7 +284,12 @@ impl Grant {
             username: code.username,
             account: code.account,
             current: RefreshStep {
-                scope: code.scope.clone(),
+                // Without a scope of its own the first access token has all that was authorized.
+                scope: if first.scope.is_empty() {
+                    code.scope.clone()
+                } else {
+                    first.scope
+                },
                 ..first
             },
             scope: code.scope,

@@ -26,7 +26,9 @@ use async_trait::async_trait;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
+use crate::registry::{
+    Client, ClientId, CredentialsVersion, LegacyInstance, ObjectName, Remembered, User, Username,
+};
 
 pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit::{AuditAction, AuditEvent, AuditRange, AuditRecord};
@@ -187,6 +189,21 @@ pub struct RegistryChange {
     pub put_legacy_instances: Vec<LegacyInstance>,
     /// Hostnames of legacy instances to remove.
     pub remove_legacy_instances: Vec<String>,
+    /// What to remember of files that are applied, in the place of what was remembered of the same objects (D-27).
+    pub remember: Vec<Remembered>,
+    /// Objects of which to forget what files said.
+    pub forget: Vec<ObjectName>,
+    /// The version of the registry that the change was planned on: it is made on no other one. `None`: on any.
+    pub planned_on: Option<u64>,
+}
+
+/// The outcome of changing the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistryOutcome {
+    /// The change is made.
+    Changed,
+    /// Nothing was changed: the registry has moved on since the change was planned.
+    Overtaken,
 }
 
 /// What a sweep removed, in rows.
@@ -215,12 +232,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
     /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
     /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another
-    /// [`CredentialsVersion`] what was begun before: codes, and sign-ins in flight (D-35).
+    /// [`CredentialsVersion`] what was begun before: codes, and sign-ins in flight (D-35). The version that the change was
+    /// planned on is compared in the same transaction.
     async fn change_registry(
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError>;
+    ) -> Result<RegistryOutcome, StoreError>;
+
+    /// What is remembered of the files that were applied, in any order.
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError>;
 
     /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
     /// meanwhile; nothing ends, and the [`CredentialsVersion`] stays.
@@ -333,6 +354,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
+
+    /// Whether an assertion's `jti` is claimed at `now`.
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
     /// last claimed one are `AlreadyClaimed`.

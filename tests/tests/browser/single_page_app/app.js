@@ -1,6 +1,7 @@
-// PKCE from a page without a server (RFC 7636). `lobby` is declared by who serves this file.
+// PKCE from a page without a server (RFC 7636). Who serves this file declares `lobby` and `api`.
 const client = { client_id: 'installed-demo', redirect_uri: `${location.origin}/callback` };
 let refreshToken;
+let accessToken;
 
 const base64url = bytes =>
   btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
@@ -23,7 +24,21 @@ async function ask(done, fields) {
     const answer = await response.json();
     if (!response.ok) return say(`Refused: ${answer.error}`);
     refreshToken = answer.refresh_token;
+    accessToken = answer.access_token;
     say(`${done}: ${answer.token_type} for ${answer.expires_in} seconds`);
+  } catch (error) {
+    say(`No answer: ${error.name}`);
+  }
+}
+
+async function call(headers) {
+  try {
+    const response = await fetch(`${api}/api/projects`, { headers });
+    const answer = await response.json();
+    if (response.ok) return say(`Hello ${answer['x-auth-subject']}`);
+    const id = response.headers.get('x-request-id') ? 'with' : 'without';
+    const challenge = response.headers.get('www-authenticate').replaceAll('"', "'");
+    say(`Refused ${id} a request id: ${challenge}`);
   } catch (error) {
     say(`No answer: ${error.name}`);
   }
@@ -35,6 +50,9 @@ const exchange = (code, verifier) =>
 document.getElementById('sign-in').onclick = startSignIn;
 document.getElementById('refresh').onclick = () =>
   ask('Refreshed', { client_id: client.client_id, grant_type: 'refresh_token', refresh_token: refreshToken });
+document.getElementById('call').onclick = () => call({ authorization: `Bearer ${accessToken}` });
+document.getElementById('call-without').onclick = () => call({});
+document.getElementById('call-wrong').onclick = () => call({ authorization: 'Bearer a.b.c' });
 document.getElementById('wrong').onclick = () => exchange('not-a-code', random());
 
 const answer = new URLSearchParams(location.search);

@@ -1,6 +1,7 @@
 //! `token-service apply`.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
@@ -10,12 +11,19 @@ use super::Connected;
 use super::connection::query;
 use crate::admin::views::Applied;
 
+/// What `--exit-code` exits with if the registry differed from the file.
+const EXIT_DIFFERS: u8 = 2;
+
 pub(super) const EXAMPLES: &str = "Examples:
   token-service apply registrations.toml --dry-run   # what would change
   token-service apply registrations.toml
   token-service apply registrations.toml --prune     # and remove what the file does not list
 
-Lines start with + for what is new, ~ for what changes, - for what goes.";
+The service remembers what a file said of each client and user. apply takes over what changed in the file since then.
+What a command changed meanwhile stays: --overwrite lets the file count instead.
+
+Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file says
+something else.";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Arguments {
@@ -27,30 +35,51 @@ pub(in crate::command) struct Arguments {
     /// Remove clients and users that the file does not list, and revoke what was issued to them.
     #[arg(long)]
     prune: bool,
+    /// Let the file count where a command changed something after a file was last applied.
+    #[arg(long)]
+    overwrite: bool,
+    /// Exit with 2 if the registry differed from the file: for scripts that look for drift, with --dry-run.
+    #[arg(long)]
+    exit_code: bool,
 }
 
-pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> {
     let (own, administration) = arguments.open()?;
     let document = read(&own.file)?;
     let flag = |flag: bool| flag.then(|| "true".to_owned());
-    let query = query(&[("dry_run", flag(own.dry_run)), ("prune", flag(own.prune))]);
+    let query = query(&[
+        ("dry_run", flag(own.dry_run)),
+        ("prune", flag(own.prune)),
+        ("overwrite", flag(own.overwrite)),
+    ]);
     let path = format!("/registrations{query}");
-    administration
-        .send::<Applied>(Method::PUT, &path, &document)?
-        .print(|applied| {
-            let warnings = applied
-                .warnings
-                .iter()
-                .map(|text| format!("warning: {text}"));
-            let mut lines: Vec<String> = warnings.collect();
-            lines.extend(applied.differences.iter().cloned());
-            if applied.differences.is_empty() {
-                lines.push("Nothing differs.".to_owned());
-            } else if applied.dry_run {
-                lines.push("Nothing was changed: --dry-run.".to_owned());
-            }
-            lines.join("\n")
-        })
+    let answer = administration.send::<Applied>(Method::PUT, &path, &document)?;
+    answer.print(|applied| {
+        let warnings = applied
+            .warnings
+            .iter()
+            .map(|text| format!("warning: {text}"));
+        let mut lines: Vec<String> = warnings.collect();
+        lines.extend(applied.differences.iter().cloned());
+        lines.extend(applied.kept.iter().cloned());
+        if applied.differences.is_empty() && applied.kept.is_empty() {
+            lines.push("Nothing differs.".to_owned());
+        }
+        if !applied.kept.is_empty() {
+            lines
+                .push("Lines with ! stay as they are; --overwrite lets the file count.".to_owned());
+        }
+        if !applied.differences.is_empty() && applied.dry_run {
+            lines.push("Nothing was changed: --dry-run.".to_owned());
+        }
+        lines.join("\n")
+    })?;
+    let differs = !answer.value.differences.is_empty() || !answer.value.kept.is_empty();
+    Ok(if own.exit_code && differs {
+        ExitCode::from(EXIT_DIFFERS)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// The file as JSON, with the certificate files that it names inside: the service may run on another machine.

@@ -1,7 +1,7 @@
 //! `token-service audit`.
 
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Connected;
 use super::connection::{Answer, query};
@@ -9,6 +9,8 @@ use crate::admin::views::{AuditView, Page};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service audit --user ada@example.com --limit 20
+  token-service audit --since 2h --action sign_in_refused
+  token-service audit --limit 2000 --before 31337      # older entries than this one
   token-service audit --follow
   token-service audit --action refresh_token_reused --json";
 
@@ -26,38 +28,93 @@ pub(in crate::command) struct Arguments {
     /// Only entries of this action, such as sign_in_refused.
     #[arg(long)]
     action: Option<String>,
-    /// Entries at most.
+    /// Entries at most: the newest ones, or with --after the oldest ones. 50 when absent, without a bound with --since.
     #[arg(long)]
     limit: Option<usize>,
+    /// Only entries older than the one with this number.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "after")]
+    before: Option<u64>,
+    /// Only entries newer than the one with this number.
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<u64>,
+    /// Only entries since this moment: RFC 3339, or how long ago, such as 90m or 2days.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<String>,
     /// Print the last entries, then new ones as they come.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["before", "after"])]
     follow: bool,
 }
 
+/// Entries of one request at most.
+const PAGE: usize = 500;
+
+/// Entries that are printed unless a limit or a moment is given.
+const DEFAULT_LIMIT: usize = 50;
+
 pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let path = |after: Option<u64>| {
+    let page = |before: Option<u64>, after: Option<u64>, limit: usize| {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
         let query = query(&[
             ("client_id", own.client.clone()),
             ("username", own.user.clone()),
             ("action", own.action.clone()),
-            ("limit", own.limit.map(|limit| limit.to_string())),
-            ("after", after.map(|after| after.to_string())),
+            ("since", own.since.clone()),
+            ("limit", Some(limit.min(PAGE).to_string())),
+            ("before", number(before)),
+            ("after", number(after)),
         ]);
-        format!("/audit{query}")
+        administration.get::<Page<AuditView>>(&format!("/audit{query}"))
     };
-    let latest: Answer<Page<AuditView>> = administration.get(&path(None))?;
+    let most = match (own.limit, &own.since) {
+        (Some(limit), _) => limit,
+        (None, Some(_)) => usize::MAX,
+        (None, None) => DEFAULT_LIMIT,
+    };
+    let (mut items, mut before, mut after) = (Vec::new(), own.before, own.after);
+    let next = loop {
+        let answer = page(before, after, most - items.len())?.value;
+        let found = answer.items.len();
+        items.extend(answer.items);
+        let next = answer
+            .next
+            .as_ref()
+            .and_then(|next| next.parse::<u64>().ok());
+        // Behind an entry there is always a place to go on from, and an empty page at the end.
+        let over = items.len() >= most || (after.is_some() && found == 0);
+        match next {
+            Some(next) if !over && after.is_some() => after = Some(next),
+            Some(next) if !over => before = Some(next),
+            next => break next,
+        }
+    };
+    let newest = items.iter().map(|entry| entry.sequence).max();
+    if !own.follow || !items.is_empty() {
+        let page = Page {
+            next: next.map(|next| next.to_string()),
+            items,
+        };
+        let newest_first = after.is_none();
+        administration.print(&page, |page| {
+            let entries = page.items.iter();
+            if newest_first {
+                lines(entries.rev())
+            } else {
+                lines(entries)
+            }
+        })?;
+    }
     if !own.follow {
-        return latest.print(|page| lines(page.items.iter().rev()));
+        if let (None, Some(next)) = (after, next) {
+            eprintln!("There are more: --before {next}");
+        }
+        return Ok(());
     }
-    let mut last = latest.value.items.first().map_or(0, |entry| entry.sequence);
-    if !latest.value.items.is_empty() {
-        latest.print(|page| lines(page.items.iter().rev()))?;
-    }
+    let mut last = newest.unwrap_or_default();
     // Nobody sends: waiting for it is waiting for the time.
     let (_silent, ticks) = channel::<()>();
     loop {
-        let new: Answer<Page<AuditView>> = administration.get(&path(Some(last)))?;
+        let new: Answer<Page<AuditView>> = page(None, Some(last), PAGE)?;
         if !new.value.items.is_empty() {
             new.print(|page| lines(page.items.iter()))?;
         }
@@ -68,25 +125,20 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
     }
 }
 
-fn lines<'a>(entries: impl Iterator<Item = &'a AuditView>) -> String {
-    let entries: Vec<String> = entries.map(line).collect();
-    entries.join("\n")
+/// A moment for the service: as given, or so long ago.
+fn moment(text: &str) -> Result<String, String> {
+    if let Ok(moment) = humantime::parse_rfc3339_weak(text) {
+        return Ok(humantime::format_rfc3339_seconds(moment).to_string());
+    }
+    let ago = humantime::parse_duration(text)
+        .map_err(|_| "expected 2026-01-31T12:00:00Z, or how long ago, such as 90m".to_owned())?;
+    let moment = SystemTime::now().checked_sub(ago);
+    let moment = moment.filter(|moment| *moment >= UNIX_EPOCH);
+    let moment = moment.ok_or_else(|| "that was before 1970".to_owned())?;
+    Ok(humantime::format_rfc3339_seconds(moment).to_string())
 }
 
-fn line(entry: &AuditView) -> String {
-    let entry = &entry.event;
-    let named = [
-        ("by", &entry.actor),
-        ("client", &entry.client_id),
-        ("user", &entry.username),
-        ("grant", &entry.grant_id),
-        ("from", &entry.address),
-        ("request", &entry.request_id),
-        ("detail", &entry.detail),
-    ];
-    let named = named
-        .iter()
-        .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}")));
-    let named: Vec<String> = named.collect();
-    format!("{} {} {}", entry.at, entry.action.name(), named.join(" "))
+fn lines<'a>(entries: impl Iterator<Item = &'a AuditView>) -> String {
+    let entries: Vec<String> = entries.map(|entry| entry.event.to_string()).collect();
+    entries.join("\n")
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::Connected;
-use crate::command::ConfigFile;
+use crate::command::{ConfigFile, output};
 use crate::config::StoreUrl;
 use crate::store::redb;
 
@@ -46,8 +46,7 @@ pub(super) fn take(arguments: &Connected<BackupArguments>) -> anyhow::Result<()>
     file.as_file().sync_all()?;
     file.persist_noclobber(&own.file)?;
     File::open(folder)?.sync_all()?;
-    println!("{name}: {bytes} bytes");
-    Ok(())
+    output::line(format_args!("{name}: {bytes} bytes"))
 }
 
 pub(super) fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
@@ -56,6 +55,5 @@ pub(super) fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
         anyhow::bail!("a PostgreSQL store is restored with its own tools: pg_restore");
     };
     redb::restore(&arguments.file, store)?;
-    println!("{}: restored", store.display());
-    Ok(())
+    output::line(format_args!("{}: restored", store.display()))
 }

@@ -12,9 +12,9 @@ use crate::admin::forms::{CertificateRegistration, ClientRegistration};
 use crate::admin::views::{ClientView, ClientWithSecret, Page};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  token-service client add --type web_server --id shop --name Shop --scope projects \\
+  token-service client add shop --type web_server --name Shop --scope projects \\
       --redirect-uri https://shop.example.com/callback
-  token-service client add --type non_interactive --id sync --certificate cert-2026=cert.pem
+  token-service client add sync --type non_interactive --certificate cert-2026=cert.pem
   token-service client rotate-secret shop            # the old secret goes on working
   token-service client rotate-secret shop --end-old  # ... until this
   token-service client update shop --disable";
@@ -48,8 +48,11 @@ pub(in crate::command) struct Named {
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Add {
     /// The Client ID.
-    #[arg(long = "id", value_name = "CLIENT_ID")]
-    client_id: String,
+    #[arg(required_unless_present = "id")]
+    client_id: Option<String>,
+    /// The same as the argument CLIENT_ID.
+    #[arg(long, value_name = "CLIENT_ID", conflicts_with = "client_id")]
+    id: Option<String>,
     /// The integration type.
     #[arg(long = "type", value_name = "TYPE", value_parser = ["web_server", "installed", "non_interactive", "user_bound", "legacy"])]
     integration_type: String,
@@ -189,7 +192,11 @@ fn add(arguments: &Connected<Add>) -> anyhow::Result<()> {
         })
         .collect::<anyhow::Result<_>>()?;
     let registration = ClientRegistration {
-        client_id: own.client_id.clone(),
+        client_id: own
+            .client_id
+            .clone()
+            .or_else(|| own.id.clone())
+            .unwrap_or_default(),
         name: own.name.clone(),
         integration_type: own.integration_type.clone(),
         scopes: own.scopes.clone(),

@@ -13,7 +13,7 @@ use serde_json::Value;
 use ureq::http::{Method, Request, header};
 use zeroize::Zeroizing;
 
-use crate::command::ConfigFile;
+use crate::command::{ConfigFile, output};
 use crate::http::paths;
 
 /// How long the service may take to answer: passwords of a large registrations file are hashed meanwhile.
@@ -65,10 +65,20 @@ impl Connection {
         Ok(Administration {
             agent,
             url: url.trim_end_matches('/').to_owned(),
-            authorization: Zeroizing::new(format!("Bearer {}", token.trim())),
+            authorization: Zeroizing::new(format!("Bearer {}", last_line(&token))),
             json: self.json,
         })
     }
+}
+
+/// The newest token: it stands below the one that it replaces.
+fn last_line(tokens: &str) -> &str {
+    tokens
+        .trim_end()
+        .lines()
+        .next_back()
+        .unwrap_or_default()
+        .trim()
 }
 
 /// A listener on every address is reached on loopback.
@@ -130,6 +140,19 @@ impl Administration {
         body: &[u8],
     ) -> anyhow::Result<Answer<T>> {
         self.call(method, path, Some("application/octet-stream"), body)
+    }
+
+    /// Prints a value that several answers made up: as JSON if so asked, otherwise as `text` writes it.
+    pub(super) fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            output::line(serde_json::to_string_pretty(value)?)
+        } else {
+            output::line(text(value))
+        }
     }
 
     /// A request without a body, whose answer has none.
@@ -232,11 +255,10 @@ impl<T> Answer<T> {
     /// Prints it: as JSON if so asked, otherwise as `text` writes it.
     pub(super) fn print(&self, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&self.raw)?);
+            output::line(serde_json::to_string_pretty(&self.raw)?)
         } else {
-            println!("{}", text(&self.value));
+            output::line(text(&self.value))
         }
-        Ok(())
     }
 }
 

@@ -1,12 +1,16 @@
 //! `token-service grant`.
 
-use super::connection::{Answer, Paging, segment};
+use ureq::http::Method;
+
+use super::connection::{Answer, Paging, query, segment};
 use super::{Connected, table};
-use crate::admin::views::{GrantView, Page};
+use crate::admin::views::{GrantView, Page, RevokedGrants};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service grant list --user ada@example.com
-  token-service grant revoke GRANT_ID    # the claim grant_id of its tokens";
+  token-service grant revoke GRANT_ID    # the claim grant_id of its tokens
+  token-service grant revoke --user ada@example.com
+  token-service grant revoke --client shop --user ada@example.com";
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
@@ -14,9 +18,9 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant: its refresh token is dead, and gateways refuse its access tokens. An id that list does not show is
-    /// one of tokens without a refresh token: they end as well.
-    Revoke(Connected<Named>),
+    /// Revoke a grant, or all of a user or client: the refresh tokens are dead, and gateways refuse the access tokens. An id
+    /// that list does not show is one of tokens without a refresh token: they end as well.
+    Revoke(Connected<Revoke>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -24,6 +28,19 @@ pub(in crate::command) struct Named {
     /// The grant's id: the claim `grant_id` of its tokens.
     #[arg(allow_hyphen_values = true)]
     grant_id: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Revoke {
+    /// The grant's id: the claim `grant_id` of its tokens.
+    #[arg(allow_hyphen_values = true, required_unless_present_any = ["client", "user"], conflicts_with_all = ["client", "user"])]
+    grant_id: Option<String>,
+    /// All grants of this client.
+    #[arg(long, value_name = "CLIENT_ID")]
+    client: Option<String>,
+    /// All grants of this user.
+    #[arg(long, value_name = "USERNAME")]
+    user: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +66,16 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Revoke(arguments) => {
             let (own, administration) = arguments.open()?;
-            administration.delete(&path(&own.grant_id))
+            if let Some(grant_id) = &own.grant_id {
+                return administration.delete(&path(grant_id));
+            }
+            let query = query(&[
+                ("client_id", own.client.clone()),
+                ("username", own.user.clone()),
+            ]);
+            administration
+                .act::<RevokedGrants>(Method::DELETE, &format!("/grants{query}"))?
+                .print(|done| format!("{} grants revoked.", done.revoked))
         }
     }
 }

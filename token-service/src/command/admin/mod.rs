@@ -23,7 +23,7 @@ use self::connection::{Administration, Connection};
 /// Administration of a running service.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Apply a registrations file to the running service: print what differs and make it so.
+    /// Apply what changed in a registrations file to the running service, and print it.
     #[command(after_help = apply::EXAMPLES)]
     Apply(Connected<apply::Arguments>),
     /// Clients: add, list, show, update, remove, rotate secrets, certificates.
@@ -75,7 +75,7 @@ impl<A: clap::Args> Connected<A> {
 
 pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Apply(arguments) => apply::run(arguments)?,
+        Command::Apply(arguments) => return apply::run(arguments),
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,

@@ -59,7 +59,7 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         }
         AdminError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request"),
         AdminError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
-        AdminError::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
+        AdminError::Conflict(_) | AdminError::Overtaken => (StatusCode::CONFLICT, "conflict"),
         AdminError::Store(StoreError::Overloaded) => {
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
         }

@@ -1,5 +1,7 @@
 //! `/admin/audit`.
 
+use std::time::UNIX_EPOCH;
+
 use actix_web::http::StatusCode;
 use actix_web::web;
 use actix_web::{HttpRequest, HttpResponse};
@@ -12,6 +14,7 @@ use super::body;
 use crate::admin::AdminError;
 use crate::admin::audit::AuditQuery;
 use crate::admin::views::{AuditView, Page};
+use crate::clock::Timestamp;
 use crate::store::AuditAction;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
@@ -20,11 +23,14 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Which entries.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Query {
     /// Oldest first, behind this sequence; 0 for the start of the log. Without it: newest first.
     after: Option<u64>,
     /// Newest first, before this sequence: the `next` of the page before.
     before: Option<u64>,
+    /// Only those of this moment or later, RFC 3339.
+    since: Option<String>,
     /// Entries at most, 1 to 500; 50 when absent.
     limit: Option<usize>,
     /// Only those of this client.
@@ -44,6 +50,7 @@ async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpRes
     let query = AuditQuery {
         after: query.after,
         before: query.before,
+        since: query.since.as_deref().map(moment).transpose()?,
         limit: query.limit,
         client_id: query.client_id,
         username: query.username,
@@ -51,4 +58,14 @@ async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpRes
     };
     let page = administrator.administration().audit(&query).await;
     Ok(answer::json(StatusCode::OK, page?))
+}
+
+fn moment(text: &str) -> Result<Timestamp, AdminError> {
+    let malformed = || {
+        let message = "since must be a moment of RFC 3339, such as 2026-01-31T12:00:00Z";
+        AdminError::Malformed(message.to_owned())
+    };
+    let moment = humantime::parse_rfc3339_weak(text).map_err(|_| malformed())?;
+    let since_1970 = moment.duration_since(UNIX_EPOCH).map_err(|_| malformed())?;
+    Ok(Timestamp::from_seconds(since_1970.as_secs()))
 }

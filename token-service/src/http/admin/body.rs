@@ -1,5 +1,7 @@
 //! Bodies and queries of the administration.
 
+use std::time::Duration;
+
 use actix_web::web::{self, Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
@@ -11,8 +13,12 @@ use crate::admin::{AdminError, Object, PageRequest};
 /// The largest registrations document, in bytes: some 100,000 users.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// Time from a request's head to the end of its body.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// Which part of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
     /// The `next` of the page before.
     after: Option<String>,
@@ -30,7 +36,13 @@ impl From<PageQuery> for PageRequest {
 }
 
 /// The body's bytes.
-pub(super) async fn bytes(mut payload: Payload) -> Result<Bytes, AdminError> {
+pub(super) async fn bytes(payload: Payload) -> Result<Bytes, AdminError> {
+    let late = || AdminError::Malformed("the body did not arrive within 60 seconds".to_owned());
+    let read = tokio::time::timeout(DEADLINE, collect(payload)).await;
+    read.unwrap_or_else(|_| Err(late()))
+}
+
+async fn collect(mut payload: Payload) -> Result<Bytes, AdminError> {
     let mut body = BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk =

@@ -9,12 +9,16 @@ use utoipa::IntoParams;
 use super::access::Administrator;
 use super::answer::{self, ErrorBody};
 use super::body;
-use crate::admin::views::{GrantView, Page};
+use crate::admin::views::{GrantView, Page, RevokedGrants};
 use crate::admin::{AdminError, PageRequest};
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .service(web::resource("/grants").route(web::get().to(list)))
+        .service(
+            web::resource("/grants")
+                .route(web::get().to(list))
+                .route(web::delete().to(revoke_all)),
+        )
         .service(
             web::resource("/grants/{grant_id}")
                 .route(web::get().to(show))
@@ -24,6 +28,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Which grants.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct GrantQuery {
     /// Only those of this client.
     client_id: Option<String>,
@@ -49,6 +54,31 @@ async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpRes
     let administration = administrator.administration();
     let grants = administration.grants(client_id, username, &page).await;
     Ok(answer::json(StatusCode::OK, grants?))
+}
+
+/// Whose grants.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct OwnerQuery {
+    /// Those of this client.
+    client_id: Option<String>,
+    /// Those of this user.
+    username: Option<String>,
+}
+
+/// Revokes all live grants of a client, of a user, or of both together. One of the two must be named.
+#[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
+    responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody)))]
+async fn revoke_all(
+    administrator: Administrator,
+    http: HttpRequest,
+) -> Result<HttpResponse, AdminError> {
+    let query = body::query::<OwnerQuery>(http.query_string())?;
+    let (client_id, username) = (query.client_id.as_deref(), query.username.as_deref());
+    let administration = administrator.administration();
+    let revoked = administration.revoke_grants(client_id, username).await?;
+    Ok(answer::json(StatusCode::OK, revoked))
 }
 
 /// Shows a grant.

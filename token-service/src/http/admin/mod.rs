@@ -15,6 +15,7 @@ mod users;
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
@@ -30,7 +31,8 @@ use crate::admin::AdminError;
                        which `admin_token_file` holds, as a bearer token."
     ),
     security(("admin_token" = [])),
-    modifiers(&AdminToken),
+    servers((url = "/", description = "The internal listener that serves this description")),
+    modifiers(&AdminToken, &Complete),
     paths(
         clients::list,
         clients::create,
@@ -52,6 +54,7 @@ use crate::admin::AdminError;
         grants::list,
         grants::show,
         grants::revoke,
+        grants::revoke_all,
         keys::list,
         keys::rotate,
         keys::delete,
@@ -77,6 +80,53 @@ impl Modify for AdminToken {
             .components
             .get_or_insert_default()
             .add_security_scheme("admin_token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// What the handlers' attributes do not say: unique operation ids, and what each status means.
+struct Complete;
+
+impl Modify for Complete {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        for item in openapi.paths.paths.values_mut() {
+            let operations = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.delete,
+                &mut item.patch,
+            ];
+            for operation in operations.into_iter().flatten() {
+                let tag = operation.tags.as_ref().and_then(|tags| tags.first());
+                if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
+                    operation.operation_id = Some(format!("{tag}_{name}"));
+                }
+                for (status, response) in &mut operation.responses.responses {
+                    if let RefOr::T(response) = response
+                        && response.description.is_empty()
+                    {
+                        meaning(status).clone_into(&mut response.description);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn meaning(status: &str) -> &'static str {
+    match status {
+        "200" => "Done; the body is the result.",
+        "201" => "Made; the body is what was made.",
+        "204" => "Done.",
+        "400" => "The request is not what the operation takes; nothing was changed.",
+        "401" => "The admin token is absent or wrong.",
+        "404" => "There is nothing of this name.",
+        "409" => {
+            "It exists already, or is in a state that does not allow the operation; nothing was changed."
+        }
+        "413" => "The body is too large.",
+        "500" => "The service failed.",
+        _ => "See the error in the body.",
     }
 }
 

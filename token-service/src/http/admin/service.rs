@@ -14,7 +14,7 @@ use super::body;
 use crate::admin::AdminError;
 use crate::admin::explain::Explanation;
 use crate::admin::forms::RegistrationsDocument;
-use crate::admin::registrations::{Run, Unlisted};
+use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::views::Applied;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
@@ -26,6 +26,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// How to apply registrations.
 #[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ApplyQuery {
     /// Only say what would change.
     #[serde(default)]
@@ -33,6 +34,9 @@ struct ApplyQuery {
     /// Remove clients and users that the document does not list, and revoke what was issued to them.
     #[serde(default)]
     prune: bool,
+    /// Let the document count where a command changed something after a document was last applied.
+    #[serde(default)]
+    overwrite: bool,
 }
 
 /// A token or assertion to explain.
@@ -43,7 +47,7 @@ struct ExplainRequest {
     token: String,
 }
 
-/// Makes the registry what the document says. Applying it again changes nothing.
+/// Takes over what changed in the document since a document was last applied. Applying it again changes nothing.
 #[utoipa::path(put, path = "/admin/registrations", tag = "service", params(ApplyQuery),
     request_body = RegistrationsDocument,
     responses((status = 200, body = Applied), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
@@ -59,9 +63,16 @@ async fn apply(
     } else {
         Unlisted::Keep
     };
+    let conflicts = if query.overwrite {
+        Conflicts::Overwrite
+    } else {
+        Conflicts::Keep
+    };
     let run = if query.dry_run { Run::Dry } else { Run::Real };
     let administration = administrator.administration();
-    let applied = administration.apply(document, unlisted, run).await;
+    let applied = administration
+        .apply(document, unlisted, conflicts, run)
+        .await;
     Ok(answer::json(StatusCode::OK, applied?))
 }
 

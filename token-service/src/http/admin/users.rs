@@ -39,6 +39,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 
 /// Which linked account.
 #[derive(Debug, Clone, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct AccountQuery {
     /// Its User ID.
     user_id: String,

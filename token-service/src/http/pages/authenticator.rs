@@ -69,6 +69,8 @@ pub(super) async fn accept(
             service.record(&origin::of(&http), entry);
             let page = RecoveryCodesPage {
                 texts: Texts::of(&http),
+                service: &service.config.name,
+                username: username.as_str(),
                 codes: &recovery_codes,
             };
             let response = response::page(StatusCode::OK, &page, None);
@@ -114,6 +116,7 @@ fn show(
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
     let page = AuthenticatorPage {
         texts: Texts::of(http),
+        service: &service.config.name,
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,

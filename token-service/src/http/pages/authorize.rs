@@ -4,14 +4,17 @@ use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
+use super::confirm;
 use super::cookies::Cookies;
 use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::journey::{Journey, found};
 use super::response;
-use super::templates::{Flow, SecondFactorPage, SelectAccountPage, SignInPage};
+use super::templates::{
+    ConfirmPage, Flow, NoAccountPage, SecondFactorPage, SelectAccountPage, SignInPage,
+};
 use super::texts::Texts;
-use crate::oauth::authorize::Step;
+use crate::oauth::authorize::{RedirectError, Step};
 use crate::oauth::parameters::Parameters;
 use crate::service::Service;
 use crate::sign_in::session;
@@ -46,11 +49,14 @@ async fn go_on(
 ) -> Result<HttpResponse, PageFailure> {
     let now = service.clock.now();
     let issuer = &service.config.issuer;
-    let session = match Cookies::of(issuer).session(http) {
-        Some(id) => session::live(service, &id, now).await?,
+    let id = Cookies::of(issuer).session(http);
+    let session = match &id {
+        Some(id) => session::live(service, id, now).await?,
         None => None,
     };
-    match journey.next_step(session, sign_in_again, &service.registry(), now) {
+    let confirmation = confirm::confirmation(http, service, journey, id.as_ref());
+    let registry = service.registry();
+    match journey.next_step(session, sign_in_again, confirmation, &registry, now) {
         Step::SignIn => show(http, service, journey, StatusCode::OK, |flow| SignInPage {
             flow,
             username: journey.login_hint().unwrap_or_default(),
@@ -69,31 +75,40 @@ async fn go_on(
                 accounts: &signed_in.user().accounts,
             }
         }),
+        Step::Confirm(signed_in, account) => {
+            show(http, service, journey, StatusCode::OK, |flow| ConfirmPage {
+                flow,
+                username: signed_in.user().username.as_str(),
+                account: &account,
+            })
+        }
+        Step::NoAccount(signed_in) => show(http, service, journey, StatusCode::OK, |flow| {
+            NoAccountPage {
+                flow,
+                username: signed_in.user().username.as_str(),
+                return_to: journey.error_address(&RedirectError::NoLinkedAccount, issuer),
+            }
+        }),
         Step::Issue(signed_in, account) => {
             let location = journey
                 .issue(http, service, &signed_in, &account, now)
                 .await?;
             Ok(found(&location))
         }
-        Step::Refuse(error) => Err(journey.refuse(error, issuer)),
+        Step::Refuse(error) => Ok(found(&journey.error_address(&error, issuer))),
     }
 }
 
 /// A page of `journey`, with the browser's CSRF token.
 pub(super) fn show<'a, Page: askama::Template>(
     http: &HttpRequest,
-    service: &Service,
+    service: &'a Service,
     journey: &'a Journey,
     status: StatusCode,
     page: impl FnOnce(Flow<'a>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
     let csrf = BrowserToken::of(http, service)?;
-    let flow = Flow::new(
-        journey,
-        csrf.text(),
-        &service.config.issuer,
-        Texts::of(http),
-    );
+    let flow = Flow::new(journey, csrf.text(), &service.config, Texts::of(http));
     Ok(csrf.keep(response::page(
         status,
         &page(flow),

@@ -1,62 +1,52 @@
-//! The cookies: the session, the token against cross-site request forgery, and what the browser is known by.
+//! The cookies: the session, the token against cross-site request forgery, the clients that the person has confirmed, and
+//! what the browser is known by.
 //!
-//! The first two are gone when the browser closes; the session also ends on the server. On https they have the
-//! `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis §4.1.3.2).
+//! All but the last are gone when the browser closes; the session also ends on the server. On https they have the
+//! `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis §4.1.3.2). Browsers send the cookies
+//! of one port to all ports of the host, so an issuer with a port has it in the names: two issuers on one host do not share
+//! sessions.
 
 use actix_web::cookie::{Cookie, SameSite, time};
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
+use url::Url;
 
 use super::csrf::CsrfToken;
 use crate::sign_in::SessionId;
 use crate::sign_in::device::{self, DeviceCookie, Devices};
 
-/// Names and attributes, by the scheme of the issuer.
+/// Names and attributes, by the issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cookies {
-    /// The issuer is https.
-    Secure,
-    /// The issuer is http: development, where browsers would drop `Secure` cookies.
-    Plain,
+pub(super) struct Cookies {
+    /// The issuer is https. Plain http is for development, where browsers would drop `Secure` cookies.
+    is_secure: bool,
+    /// The port, where the issuer names one.
+    port: Option<u16>,
 }
 
 impl Cookies {
     pub(super) fn of(issuer: &str) -> Self {
-        if issuer.starts_with("https://") {
-            Self::Secure
-        } else {
-            Self::Plain
+        Self {
+            is_secure: issuer.starts_with("https://"),
+            port: Url::parse(issuer).ok().and_then(|issuer| issuer.port()),
         }
     }
 
-    const fn session_name(self) -> &'static str {
-        match self {
-            Self::Secure => "__Host-session",
-            Self::Plain => "session",
-        }
-    }
-
-    const fn csrf_name(self) -> &'static str {
-        match self {
-            Self::Secure => "__Host-csrf",
-            Self::Plain => "csrf",
-        }
-    }
-
-    const fn device_name(self) -> &'static str {
-        match self {
-            Self::Secure => "__Host-device",
-            Self::Plain => "device",
+    fn name(self, name: &str) -> String {
+        let prefix = if self.is_secure { "__Host-" } else { "" };
+        match self.port {
+            Some(port) => format!("{prefix}{name}-{port}"),
+            None => format!("{prefix}{name}"),
         }
     }
 
     /// What the browser says of itself.
     pub(super) fn devices(self, http: &HttpRequest) -> Devices {
-        value(http, self.device_name()).map_or_else(Devices::default, Devices::parse)
+        value(http, &self.name(DEVICE)).map_or_else(Devices::default, Devices::parse)
     }
 
     pub(super) fn set_devices(self, value: &DeviceCookie) -> Cookie<'static> {
-        let mut cookie = self.cookie(self.device_name(), value.as_str().to_owned());
+        let mut cookie = self.cookie(DEVICE, value.as_str().to_owned());
         let seconds = i64::try_from(device::KNOWN_FOR.as_secs()).unwrap_or(i64::MAX);
         cookie.set_max_age(time::Duration::seconds(seconds));
         cookie
@@ -64,37 +54,51 @@ impl Cookies {
 
     /// The session id that the browser sent.
     pub(super) fn session(self, http: &HttpRequest) -> Option<SessionId> {
-        value(http, self.session_name()).and_then(SessionId::parse)
+        value(http, &self.name(SESSION)).and_then(SessionId::parse)
     }
 
     /// The CSRF token that the browser sent.
     pub(super) fn csrf(self, http: &HttpRequest) -> Option<CsrfToken> {
-        value(http, self.csrf_name()).and_then(CsrfToken::parse)
+        value(http, &self.name(CSRF)).and_then(CsrfToken::parse)
+    }
+
+    /// The tags of confirmed clients that the browser sent, joined by dots.
+    pub(super) fn confirmed(self, http: &HttpRequest) -> &str {
+        value(http, &self.name(CONFIRMED)).unwrap_or_default()
     }
 
     pub(super) fn set_session(self, id: &SessionId) -> Cookie<'static> {
-        self.cookie(self.session_name(), id.as_str().to_owned())
+        self.cookie(SESSION, id.as_str().to_owned())
     }
 
     pub(super) fn remove_session(self) -> Cookie<'static> {
-        let mut cookie = self.cookie(self.session_name(), String::new());
+        let mut cookie = self.cookie(SESSION, String::new());
         cookie.make_removal();
         cookie
     }
 
     pub(super) fn set_csrf(self, token: &CsrfToken) -> Cookie<'static> {
-        self.cookie(self.csrf_name(), token.as_str().to_owned())
+        self.cookie(CSRF, token.as_str().to_owned())
     }
 
-    fn cookie(self, name: &'static str, value: String) -> Cookie<'static> {
-        Cookie::build(name, value)
+    pub(super) fn set_confirmed(self, tags: String) -> Cookie<'static> {
+        self.cookie(CONFIRMED, tags)
+    }
+
+    fn cookie(self, name: &str, value: String) -> Cookie<'static> {
+        Cookie::build(self.name(name), value)
             .path("/")
             .http_only(true)
             .same_site(SameSite::Lax)
-            .secure(self == Self::Secure)
+            .secure(self.is_secure)
             .finish()
     }
 }
+
+const SESSION: &str = "session";
+const CSRF: &str = "csrf";
+const CONFIRMED: &str = "confirmed";
+const DEVICE: &str = "device";
 
 /// The response with `cookie` added.
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {
@@ -136,7 +140,13 @@ mod tests {
             Cookies::of("http://127.0.0.1:8081")
                 .set_session(&id)
                 .to_string(),
-            format!("session={ID}; HttpOnly; SameSite=Lax; Path=/")
+            format!("session-8081={ID}; HttpOnly; SameSite=Lax; Path=/")
+        );
+        assert_eq!(
+            Cookies::of("https://lobby.example.com:8443")
+                .set_session(&id)
+                .to_string(),
+            format!("__Host-session-8443={ID}; HttpOnly; SameSite=Lax; Secure; Path=/")
         );
     }
 
@@ -144,10 +154,21 @@ mod tests {
     fn other_cookies_do_not_hide_ours() {
         let http = TestRequest::default()
             .insert_header((header::COOKIE, b"a=\xff; novalue;=;x".as_slice()))
-            .append_header((header::COOKIE, format!("session2=1;session={ID}")))
+            .append_header((
+                header::COOKIE,
+                format!("session2=1;session-8082=x;session={ID}"),
+            ))
             .to_http_request();
-        assert!(Cookies::Plain.session(&http).is_some());
-        assert!(Cookies::Secure.session(&http).is_none());
-        assert!(Cookies::Plain.csrf(&http).is_none());
+        let cookies = Cookies::of("http://127.0.0.1");
+        assert!(cookies.session(&http).is_some());
+        assert!(cookies.csrf(&http).is_none());
+        // Another issuer on the same host.
+        for other in [
+            "https://127.0.0.1",
+            "http://127.0.0.1:8082",
+            "http://127.0.0.1:8081",
+        ] {
+            assert!(Cookies::of(other).session(&http).is_none(), "{other}");
+        }
     }
 }

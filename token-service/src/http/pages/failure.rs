@@ -1,18 +1,26 @@
 //! What goes wrong on a page, and the page that says so.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use actix_web::http::{StatusCode, header};
-use actix_web::{HttpResponse, ResponseError};
+use actix_web::http::{ConnectionType, StatusCode, header};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
 
-use super::response;
+use super::journey::Journey;
 use super::templates::ErrorPage;
+use super::texts::Texts;
+use super::{form, response};
+use crate::admin::views::rfc3339;
 use crate::http::body::BodyError;
-use crate::http::error;
+use crate::http::origin::RequestId;
+use crate::http::{host, lost, paths};
 use crate::legacy::logon::LogonRefusal;
+use crate::oauth;
 use crate::oauth::authorize::{IssueError, UnsafeRequest};
-use crate::oauth::parameters::ParameterError;
+use crate::oauth::error::printable;
+use crate::oauth::parameters::{ParameterError, Parameters};
 use crate::random::RandomError;
+use crate::service::Service;
 use crate::sign_in::SignInError;
 use crate::sign_in::password::PasswordError;
 use crate::store::StoreError;
@@ -36,6 +44,8 @@ pub(super) enum PageFailure {
     ContentType,
     /// A form beyond 64 KiB (D-18).
     TooLarge,
+    /// A form that did not arrive in time.
+    TooSlow,
     /// The connection broke while the form was read.
     Interrupted,
     /// A form that cannot be read.
@@ -64,6 +74,7 @@ impl PageFailure {
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -71,68 +82,90 @@ impl PageFailure {
     }
 
     /// What happened, in the words of the page.
-    const fn problem(&self) -> &'static str {
+    const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
-            Self::Request(reason) => reason.problem(),
-            Self::ErrorAtClient(..) => "You are being sent back to the application.",
-            Self::SignInEnded(_) => "You have to sign in again.",
-            Self::Logon(_) => "The request to sign in is not right.",
-            Self::UnknownHost => "There is nothing at this address.",
-            Self::Forgery => "This form could not be matched to your browser.",
-            Self::ContentType | Self::Interrupted | Self::Form(_) => "The form cannot be read.",
-            Self::TooLarge => "The form is too large.",
-            Self::Account => "The chosen account is not linked to your sign-in.",
-            Self::Method => "This address cannot be opened in this way.",
-            Self::Unavailable(_) => "Signing in is not possible at the moment.",
-            Self::Internal(_) => "Something went wrong on our side.",
+            Self::Request(reason) => texts.unsafe_request(reason),
+            Self::ErrorAtClient(..) => texts.sent_back,
+            Self::SignInEnded(_) => texts.sign_in_ended,
+            Self::Logon(LogonRefusal::TooLarge) => texts.request_too_large,
+            Self::Logon(_) => texts.logon_wrong,
+            Self::UnknownHost => texts.nothing_here,
+            Self::Forgery => texts.form_foreign,
+            Self::ContentType | Self::Interrupted | Self::Form(_) => texts.form_unreadable,
+            Self::TooLarge => texts.form_too_large,
+            Self::TooSlow => texts.form_too_slow,
+            Self::Account => texts.account_not_linked,
+            Self::Method => texts.wrong_method,
+            Self::Unavailable(_) => texts.unavailable,
+            Self::Internal(_) => texts.internal,
         }
     }
 
     /// What the person can do.
-    const fn advice(&self) -> &'static str {
+    const fn advice(&self, texts: &'static Texts) -> &'static str {
         match self {
-            Self::Forgery => {
-                "Allow cookies for this site, then go back to the application and start again."
-            }
-            Self::Unavailable(_) => "Wait a few seconds and try again.",
-            Self::Request(_) | Self::Logon(_) => {
-                "Tell the people who run the application; they find the details below."
-            }
-            _ => "Go back to the application and start again.",
+            Self::Forgery => texts.allow_cookies,
+            Self::Unavailable(_) => texts.wait_and_retry,
+            Self::Request(_) | Self::Logon(_) => texts.tell_the_developers,
+            _ => texts.start_again,
         }
     }
 
-    /// For the application's developers.
-    const fn details(&self) -> Option<&'static str> {
-        match self {
-            Self::Request(reason) => Some(reason.remedy()),
-            Self::Logon(refusal) => Some(legacy_message(refusal)),
-            Self::ContentType => Some("Forms are application/x-www-form-urlencoded, in UTF-8."),
-            Self::TooLarge => Some("Forms have up to 64 KiB."),
-            Self::Form(ParameterError::Repeated(_)) => Some("A field is repeated."),
-            _ => None,
-        }
+    /// For the application's developers, in English as the rest of the protocol.
+    fn details(&self) -> Option<Cow<'static, str>> {
+        Some(match self {
+            Self::Request(reason) => reason.remedy().into(),
+            Self::Logon(refusal) => legacy_message(refusal).into(),
+            Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
+            Self::TooLarge => "Forms have up to 64 KiB.".into(),
+            Self::Form(ParameterError::Repeated(name)) => {
+                format!("{}.", oauth::error::repeated(name)).into()
+            }
+            _ => return None,
+        })
     }
 }
 
 /// The page, or the redirect, that answers `failure`.
-pub(super) fn page(failure: &PageFailure) -> HttpResponse {
+pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service) -> HttpResponse {
     let status = failure.status();
+    let registry = service.registry();
     match failure {
         PageFailure::ErrorAtClient(_, location) | PageFailure::SignInEnded(location) => {
             return response::redirect(status, location);
         }
         PageFailure::UnknownHost => {
-            return error::json(status, "invalid_request", "There is nothing at this path");
+            return lost::wrong_legacy_host(paths::LOGON, host::of(http), &registry);
         }
         _ => {}
     }
+    let carried = form::carried(http);
+    let journey = Journey::carried(&carried, http, service, &registry).ok();
+    let named = || {
+        let (_, query) = carried.split_once('?')?;
+        let (parameters, _) = Parameters::parse_unrepeated(query.as_bytes()).ok()?;
+        Some(printable(parameters.get("client_id")?))
+    };
+    let texts = Texts::of(http);
     let page = ErrorPage {
-        problem: failure.problem(),
-        advice: failure.advice(),
+        texts,
+        service: &service.config.name,
+        problem: failure.problem(texts),
+        advice: failure.advice(texts),
         details: failure.details(),
+        request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
+        time: rfc3339(service.clock.now()),
+        client: match &journey {
+            Some(journey) => Some(journey.client().name.clone()),
+            None => named(),
+        },
+        back: journey.map(|journey| journey.cancel(&service.config.issuer)),
     };
     let mut response = response::page(status, &page, None);
+    if status == StatusCode::REQUEST_TIMEOUT {
+        let head = response.head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response
             .headers_mut()
@@ -143,7 +176,7 @@ pub(super) fn page(failure: &PageFailure) -> HttpResponse {
 
 impl fmt::Display for PageFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.problem())
+        formatter.write_str(self.problem(Texts::english()))
     }
 }
 
@@ -152,6 +185,7 @@ impl ResponseError for PageFailure {
         self.status()
     }
 
+    /// The status alone: [`page`] makes the page, where the request is known.
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Unavailable(reason) | Self::Internal(reason) => {
@@ -160,7 +194,7 @@ impl ResponseError for PageFailure {
             Self::ErrorAtClient(..) => {}
             refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
         }
-        page(self)
+        HttpResponse::new(self.status())
     }
 }
 
@@ -175,6 +209,9 @@ const fn legacy_message(refusal: &LogonRefusal) -> &'static str {
         }
         LogonRefusal::Action => {
             "Problem accessing the authorization path. Reason: Invalid Action; it must be StartOAuth"
+        }
+        LogonRefusal::TooLarge => {
+            "Problem accessing the authorization path. Reason: the request is larger than 12288 bytes"
         }
         LogonRefusal::Unreadable(_) => {
             "Problem accessing the authorization path. Reason: Invalid request"
@@ -192,6 +229,7 @@ impl From<BodyError> for PageFailure {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
+            BodyError::TooSlow => Self::TooSlow,
             BodyError::Broken => Self::Interrupted,
         }
     }

@@ -43,6 +43,7 @@ pub(super) async fn home(
     let csrf = BrowserToken::of(&http, &service)?;
     let page = HomePage {
         texts: Texts::of(&http),
+        service: &service.config.name,
         person,
         csrf: csrf.text(),
     };

@@ -8,10 +8,10 @@ use super::failure::PageFailure;
 use crate::audit::Entry;
 use crate::clock::Timestamp;
 use crate::http::{host, origin, paths};
-use crate::legacy::logon::{Logon, LogonError, LogonRequest};
+use crate::legacy::logon::{ExpectedUser, Logon, LogonError, LogonRequest};
 use crate::oauth::authorize::{
-    AuthorizationRequest, AuthorizeError, IssueError, Prompt, RedirectError, SignedIn, Step,
-    code_record, issue_code, next_step,
+    AuthorizationRequest, AuthorizeError, Confirmation, IssueError, Prompt, RedirectError,
+    SignedIn, Step, code_record, issue_code, next_step,
 };
 use crate::registry::{Client, LinkedAccount, RedirectUri, Registry};
 use crate::service::Service;
@@ -55,7 +55,7 @@ impl Journey {
                 AuthorizeError::Unsafe(reason) => PageFailure::Request(reason),
                 AuthorizeError::Redirect(destination, error) => PageFailure::ErrorAtClient(
                     status,
-                    destination.with_error(error, &service.config.issuer),
+                    destination.with_error(&error, &service.config.issuer),
                 ),
             })
     }
@@ -123,7 +123,8 @@ impl Journey {
     fn sign_in_ended(&self, issuer: &str) -> PageFailure {
         match self {
             Self::Current(request) if request.prompt() == Prompt::Never => {
-                self.refuse(RedirectError::LoginRequired, issuer)
+                let location = self.error_address(&RedirectError::LoginRequired, issuer);
+                PageFailure::ErrorAtClient(StatusCode::FOUND, location)
             }
             Self::Current(_) | Self::Legacy(_) => PageFailure::SignInEnded(self.sign_in_again()),
         }
@@ -134,17 +135,22 @@ impl Journey {
         match self {
             Self::Current(request) => request
                 .destination()
-                .with_error(RedirectError::Cancelled, issuer),
+                .with_error(&RedirectError::Cancelled, issuer),
             Self::Legacy(request) => request.with_error(LogonError::Cancelled),
         }
     }
 
-    /// The username that is already known, if the request names the person.
-    pub(super) fn expected_user(&self) -> Option<&str> {
+    /// The person, if the request names one: nobody else may sign in.
+    pub(super) const fn expected_user(&self) -> Option<&ExpectedUser> {
         match self {
             Self::Current(_) => None,
-            Self::Legacy(request) => request.expected_user().map(|name| name.as_str()),
+            Self::Legacy(request) => request.expected_user(),
         }
+    }
+
+    /// Whether the answer goes to a public client on the person's device (D-34).
+    pub(super) fn is_native(&self) -> bool {
+        self.client().secrets().is_empty() && self.redirect_uri().is_native()
     }
 
     /// The username that the person may mean to sign in with.
@@ -160,31 +166,32 @@ impl Journey {
         &self,
         session: Option<Session>,
         sign_in_again: bool,
+        confirmation: Confirmation,
         registry: &Registry,
         now: Timestamp,
     ) -> Step {
         match self {
             Self::Current(request) => {
                 let session = session.filter(|session| request.accepts(session, now));
-                next_step(request.prompt(), session, registry)
+                next_step(request.prompt(), session, confirmation, registry)
             }
             Self::Legacy(request) => {
                 let expected = request.expected_user();
                 let session = session.filter(|session| {
-                    !sign_in_again && expected.is_none_or(|expected| *expected == session.username)
+                    !sign_in_again
+                        && expected.is_none_or(|expected| expected.username == session.username)
                 });
-                next_step(Prompt::WhenNeeded, session, registry)
+                next_step(Prompt::WhenNeeded, session, confirmation, registry)
             }
         }
     }
 
-    /// The answer when nothing that the person could do helps.
-    pub(super) fn refuse(&self, error: RedirectError, issuer: &str) -> PageFailure {
-        let location = match self {
+    /// The address that tells the client why there is no code.
+    pub(super) fn error_address(&self, error: &RedirectError, issuer: &str) -> String {
+        match self {
             Self::Current(request) => request.destination().with_error(error, issuer),
             Self::Legacy(request) => request.with_error(LogonError::NoLinkedAccount),
-        };
-        PageFailure::ErrorAtClient(StatusCode::FOUND, location)
+        }
     }
 
     /// Issues a code; the answer is the address that delivers it.

@@ -6,6 +6,7 @@
 
 mod authenticator;
 mod authorize;
+mod confirm;
 mod cookies;
 mod csrf;
 mod failure;
@@ -19,12 +20,16 @@ mod stylesheet;
 mod templates;
 mod texts;
 
+use actix_web::body::BoxBody;
+use actix_web::dev::ServiceResponse;
 use actix_web::http::header;
-use actix_web::web::{self, ServiceConfig};
-use actix_web::{HttpResponse, Resource};
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{Error, HttpRequest, Resource, Route};
 
 use super::paths;
+use crate::service::Service;
 use failure::PageFailure;
+pub(super) use texts::LANGUAGES;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
     routes
@@ -33,29 +38,47 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
         .service(only_post(paths::SIGN_IN).route(web::post().to(sign_in::password)))
         .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
         .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))
+        .service(only_post(paths::CONTINUE).route(web::post().to(confirm::go_on)))
         .service(only_post(paths::SIGN_OUT).route(web::post().to(home::sign_out)))
         .service(
             web::resource(paths::AUTHENTICATOR)
                 .route(web::get().to(authenticator::offer))
                 .route(web::post().to(authenticator::accept))
-                .default_service(web::to(|| async { method_not_allowed("GET, POST") })),
+                .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
         .service(only_get(&stylesheet::PATH).route(web::get().to(stylesheet::stylesheet)));
 }
 
 fn only_get(path: &str) -> Resource {
-    web::resource(path).default_service(web::to(|| async { method_not_allowed("GET") }))
+    web::resource(path).default_service(other_methods("GET, HEAD"))
 }
 
 fn only_post(path: &str) -> Resource {
-    web::resource(path).default_service(web::to(|| async { method_not_allowed("POST") }))
+    web::resource(path).default_service(other_methods("POST"))
 }
 
-fn method_not_allowed(allowed: &'static str) -> HttpResponse {
-    let mut response = failure::page(&PageFailure::Method);
-    response
-        .headers_mut()
-        .insert(header::ALLOW, header::HeaderValue::from_static(allowed));
-    response
+/// The route of a page for all methods but those that `allow` lists.
+fn other_methods(allow: &'static str) -> Route {
+    web::to(
+        move |http: HttpRequest, service: Data<Service>| async move {
+            let mut response = failure::page(&PageFailure::Method, &http, &service);
+            response
+                .headers_mut()
+                .insert(header::ALLOW, header::HeaderValue::from_static(allow));
+            response
+        },
+    )
+}
+
+/// Puts the page that says what went wrong in the place of a response that failed: only here the request is known, and
+/// with it the person's language.
+pub(super) fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    let failure = response.response().error().and_then(Error::as_error);
+    let service = response.request().app_data::<Data<Service>>();
+    let page = match (failure, service) {
+        (Some(failure), Some(service)) => failure::page(failure, response.request(), service),
+        _ => return response,
+    };
+    response.into_response(page)
 }

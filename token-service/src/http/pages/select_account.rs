@@ -29,7 +29,7 @@ pub(super) async fn select(
     };
     let expected = journey.expected_user();
     let signed_in = session
-        .filter(|session| expected.is_none_or(|name| name == session.username.as_str()))
+        .filter(|session| expected.is_none_or(|user| user.username == session.username))
         .and_then(|session| SignedIn::of(session, &registry));
     let Some(signed_in) = signed_in else {
         // The session ended while the page was open, or is another person's now.

@@ -11,8 +11,9 @@ use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
 use super::journey::Journey;
 use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
-use super::{form, response};
+use super::{confirm, form, response};
 use crate::audit::Entry;
+use crate::registry::Username;
 use crate::service::Service;
 use crate::sign_in::device::DeviceCookie;
 use crate::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
@@ -29,10 +30,10 @@ pub(super) async fn password(
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
     // Where the request names the person, nobody else can sign in, whatever the form says.
-    let username = journey
-        .expected_user()
-        .or(fields.get("username"))
-        .unwrap_or_default();
+    let username = match journey.expected_user() {
+        Some(expected) => expected.username.as_str(),
+        None => fields.get("username").unwrap_or_default(),
+    };
     let password = fields.get("password").unwrap_or_default().to_owned().into();
     let replaces = cookies.session(&http);
     let now = service.clock.now();
@@ -46,8 +47,7 @@ pub(super) async fn password(
     record(&service, &http, username, &outcome);
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
-            let location = journey.continuation();
-            return Ok(go_on(&location, cookies, &id, device.as_ref()));
+            return Ok(go_on(&http, &service, &journey, &id, device.as_ref()));
         }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
@@ -96,8 +96,7 @@ pub(super) async fn second_factor(
                 "password, one-time code"
             };
             service.record(&origin::of(&http), entry.detail(how));
-            let location = journey.continuation();
-            return Ok(go_on(&location, cookies, &id, device.as_ref()));
+            return Ok(go_on(&http, &service, &journey, &id, device.as_ref()));
         }
         // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
         SecondFactorOutcome::NotOwed => {
@@ -130,7 +129,7 @@ pub(super) async fn second_factor(
 /// The same form again, with what was wrong.
 fn again<'a, Page: askama::Template>(
     http: &HttpRequest,
-    service: &Service,
+    service: &'a Service,
     journey: &'a Journey,
     problem: Problem,
     page: impl FnOnce(Flow<'a>, Option<Problem>) -> Page,
@@ -146,6 +145,8 @@ fn again<'a, Page: askama::Template>(
 }
 
 fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
         PasswordOutcome::Begun {
             stage: SessionStage::SignedIn,
@@ -171,16 +172,19 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
     service.record(&origin::of(http), entry);
 }
 
+/// Goes on with the request. Who signs in for a client has confirmed it.
 fn go_on(
-    location: &str,
-    cookies: Cookies,
+    http: &HttpRequest,
+    service: &Service,
+    journey: &Journey,
     id: &SessionId,
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
-    let response = response::redirect(StatusCode::SEE_OTHER, location);
-    let response = with_cookie(response, &cookies.set_session(id));
-    match device {
-        Some(device) => with_cookie(response, &cookies.set_devices(device)),
-        None => response,
+    let cookies = Cookies::of(&service.config.issuer);
+    let next = response::redirect(StatusCode::SEE_OTHER, &journey.continuation());
+    let mut response = with_cookie(next, &cookies.set_session(id));
+    if let Some(device) = device {
+        response = with_cookie(response, &cookies.set_devices(device));
     }
+    confirm::remember(response, http, service, journey, id)
 }

@@ -1,21 +1,26 @@
 //! The pages' data. The texts are in `templates/`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use askama::Template;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use url::Url;
 
 use super::super::paths;
 use super::journey::Journey;
 use super::stylesheet;
 use super::texts::{self, Texts};
+use crate::config::Config;
 use crate::registry::{LinkedAccount, RedirectUri};
 
 /// What the pages of one request have in common.
 pub(super) struct Flow<'a> {
     /// The language.
     pub texts: &'static Texts,
+    /// The name of the service.
+    pub service: &'a str,
     /// The client's name.
     pub client: &'a str,
     /// Where the person will be sent, in words.
@@ -28,7 +33,7 @@ pub(super) struct Flow<'a> {
     pub cancel: String,
     /// The address where somebody else may sign in.
     pub other_user: Option<String>,
-    /// The username, where the request names the person.
+    /// What the request names the person by.
     pub expected_user: Option<&'a str>,
 }
 
@@ -36,18 +41,19 @@ impl<'a> Flow<'a> {
     pub(super) fn new(
         journey: &'a Journey,
         csrf: String,
-        issuer: &str,
+        config: &'a Config,
         texts: &'static Texts,
     ) -> Self {
         Self {
             texts,
+            service: &config.name,
             client: &journey.client().name,
             destination: in_words(journey.redirect_uri(), texts),
             request: journey.continuation(),
             csrf,
-            cancel: journey.cancel(issuer),
+            cancel: journey.cancel(&config.issuer),
             other_user: journey.other_user(),
-            expected_user: journey.expected_user(),
+            expected_user: journey.expected_user().map(|user| user.email.as_str()),
         }
     }
 
@@ -124,9 +130,7 @@ impl Problem {
             Self::PasswordWrong => texts.password_wrong.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
-            Self::Wait(wait) => {
-                texts::plain(texts.wait, &[("seconds", &wait.as_secs().to_string())])
-            }
+            Self::Wait(wait) => texts::plain(texts.wait, &[("time", &texts.duration(wait))]),
         }
     }
 }
@@ -146,6 +150,49 @@ pub(super) struct SignInPage<'a> {
 pub(super) struct SecondFactorPage<'a> {
     pub flow: Flow<'a>,
     pub problem: Option<Problem>,
+}
+
+/// Whether a public native client may go on with the only linked account (D-34).
+#[derive(Template)]
+#[template(path = "confirm.html")]
+pub(super) struct ConfirmPage<'a> {
+    pub flow: Flow<'a>,
+    pub username: &'a str,
+    pub account: &'a LinkedAccount,
+}
+
+impl ConfirmPage<'_> {
+    fn title(&self) -> String {
+        let values = [("username", self.username), ("client", self.flow.client)];
+        texts::plain(self.flow.texts.confirm, &values)
+    }
+
+    fn why(&self) -> String {
+        let values = [
+            ("client", self.flow.client),
+            ("account", &self.account.username),
+            ("site", &self.account.site),
+            ("destination", &self.flow.destination),
+        ];
+        texts::html(self.flow.texts.confirm_why, &values)
+    }
+}
+
+/// The person has no linked account (D-7).
+#[derive(Template)]
+#[template(path = "no_account.html")]
+pub(super) struct NoAccountPage<'a> {
+    pub flow: Flow<'a>,
+    pub username: &'a str,
+    /// The address that tells the client.
+    pub return_to: String,
+}
+
+impl NoAccountPage<'_> {
+    fn why(&self) -> String {
+        let values = [("username", self.username), ("client", self.flow.client)];
+        texts::html(self.flow.texts.no_account_why, &values)
+    }
 }
 
 /// The choice among several linked accounts.
@@ -173,6 +220,8 @@ impl SelectAccountPage<'_> {
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
     pub texts: &'static Texts,
+    /// The name of the service.
+    pub service: &'a str,
     pub person: Option<Person<'a>>,
     pub csrf: String,
 }
@@ -198,6 +247,8 @@ impl Person<'_> {
 #[template(path = "authenticator.html")]
 pub(super) struct AuthenticatorPage<'a> {
     pub texts: &'static Texts,
+    /// The name of the service.
+    pub service: &'a str,
     /// SVG.
     pub picture: String,
     /// What the picture says.
@@ -211,11 +262,11 @@ pub(super) struct AuthenticatorPage<'a> {
 }
 
 impl AuthenticatorPage<'_> {
-    /// The secret in groups, as it is easier to copy.
+    /// The secret in groups of eight, as it is easier to copy: 32 letters make four whole groups in one or two lines.
     fn groups(&self) -> Vec<&str> {
         self.secret
             .as_bytes()
-            .chunks(4)
+            .chunks(8)
             .filter_map(|group| std::str::from_utf8(group).ok())
             .collect()
     }
@@ -226,14 +277,54 @@ impl AuthenticatorPage<'_> {
 #[template(path = "recovery_codes.html")]
 pub(super) struct RecoveryCodesPage<'a> {
     pub texts: &'static Texts,
+    /// The name of the service.
+    pub service: &'a str,
+    pub username: &'a str,
     pub codes: &'a [String],
+}
+
+impl RecoveryCodesPage<'_> {
+    /// A text file, in the address of the link that saves it: the codes travel no second time, and no script is needed.
+    fn file(&self) -> String {
+        let values = [("service", self.service), ("username", self.username)];
+        let mut text = texts::plain(self.texts.recovery_codes_of, &values);
+        text.push_str("\r\n\r\n");
+        for code in self.codes {
+            text.push_str(code);
+            text.push_str("\r\n");
+        }
+        let text = percent_encode(text.as_bytes(), NON_ALPHANUMERIC);
+        format!("data:text/plain;charset=utf-8,{text}")
+    }
 }
 
 /// What went wrong.
 #[derive(Template)]
 #[template(path = "error.html")]
-pub(super) struct ErrorPage {
+pub(super) struct ErrorPage<'a> {
+    pub texts: &'static Texts,
+    /// The name of the service.
+    pub service: &'a str,
     pub problem: &'static str,
     pub advice: &'static str,
-    pub details: Option<&'static str>,
+    pub details: Option<Cow<'static, str>>,
+    /// What the people who run the service find the request by.
+    pub request_id: Option<String>,
+    /// RFC 3339.
+    pub time: String,
+    /// The client's name, or its id as it was sent.
+    pub client: Option<String>,
+    /// The address that tells the client that the person gave up.
+    pub back: Option<String>,
+}
+
+impl ErrorPage<'_> {
+    fn return_to(&self) -> String {
+        let client = self.client.as_deref().unwrap_or_default();
+        texts::plain(self.texts.return_to, &[("client", client)])
+    }
+
+    fn home(&self) -> String {
+        texts::plain(self.texts.to_home, &[("service", self.service)])
+    }
 }

@@ -2,8 +2,12 @@
 //!
 //! `{...}` stands for a value; pages show it emphasised.
 
+use std::time::Duration;
+
 use actix_web::HttpRequest;
 use actix_web::http::header;
+
+use crate::oauth::authorize::UnsafeRequest;
 
 /// The texts of one language.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +60,52 @@ pub(super) struct Texts {
     pub wait: &'static str,
     pub app_on_this_device: &'static str,
     pub app_that_opens: &'static str,
+    pub confirm: &'static str,
+    pub confirm_why: &'static str,
+    pub no_account: &'static str,
+    pub no_account_why: &'static str,
+    pub return_to: &'static str,
+    pub recovery_code: &'static str,
+    pub use_recovery_code: &'static str,
+    pub recovery_codes_of: &'static str,
+    pub save_codes: &'static str,
+    pub email: &'static str,
+    pub second: &'static str,
+    pub seconds: &'static str,
+    pub minute: &'static str,
+    pub minutes: &'static str,
+    pub stopped: &'static str,
+    pub for_developers: &'static str,
+    pub to_quote: &'static str,
+    pub request: &'static str,
+    pub time: &'static str,
+    pub application: &'static str,
+    pub to_home: &'static str,
+    pub sent_back: &'static str,
+    pub sign_in_ended: &'static str,
+    pub logon_wrong: &'static str,
+    pub nothing_here: &'static str,
+    pub form_foreign: &'static str,
+    pub form_unreadable: &'static str,
+    pub form_too_large: &'static str,
+    pub form_too_slow: &'static str,
+    pub account_not_linked: &'static str,
+    pub wrong_method: &'static str,
+    pub unavailable: &'static str,
+    pub internal: &'static str,
+    pub allow_cookies: &'static str,
+    pub wait_and_retry: &'static str,
+    pub tell_the_developers: &'static str,
+    pub start_again: &'static str,
+    pub request_unreadable: &'static str,
+    pub request_too_large: &'static str,
+    pub application_missing: &'static str,
+    pub application_repeated: &'static str,
+    pub application_unknown: &'static str,
+    pub application_without_people: &'static str,
+    pub destination_missing: &'static str,
+    pub destination_repeated: &'static str,
+    pub destination_unknown: &'static str,
 }
 
 static ENGLISH: Texts = Texts {
@@ -69,8 +119,8 @@ static ENGLISH: Texts = Texts {
     cancel: "Cancel and return to {client}",
     other_user: "Sign in as somebody else",
     enter_code: "Enter your code",
-    open_authenticator: "Open your authenticator app to continue to {client}. Without it, enter one of your recovery codes.",
-    code: "Six-digit code, or a recovery code",
+    open_authenticator: "Open your authenticator app to continue to {client}.",
+    code: "Six-digit code",
     go_on: "Continue",
     choose_account: "Choose an account",
     choose_account_for: "Choose an account for {client}",
@@ -82,8 +132,8 @@ static ENGLISH: Texts = Texts {
     nobody_signed_in: "You are not signed in",
     start_from_application: "To sign in, start from the application that you want to use.",
     second_factor: "Authenticator app",
-    second_factor_absent: "Your password alone opens your account.",
-    second_factor_present: "Signing in takes your password and a code of your app.",
+    second_factor_absent: "Not set up. You sign in with your password only.",
+    second_factor_present: "Set up. You sign in with your password and a code from your app.",
     recovery_codes_left: "Recovery codes left: {count}.",
     set_up_app: "Set up an authenticator app",
     set_up_another_app: "Set up another app",
@@ -94,7 +144,7 @@ static ENGLISH: Texts = Texts {
     first_code: "Code that the app shows",
     your_password: "Your password",
     turn_on: "Turn on",
-    go_back: "Leave everything as it is",
+    go_back: "Cancel",
     not_set_up: "Not set up",
     recovery_codes: "Your recovery codes",
     keep_recovery_codes: "The app is set up. Each of these codes lets you in once without it. Keep them where only you find them: they are not shown again.",
@@ -103,9 +153,55 @@ static ENGLISH: Texts = Texts {
     password_wrong: "The password is wrong.",
     code_wrong: "This code is not right. Enter the one that your app shows now.",
     code_used: "This code has been used. Wait until your app shows the next one.",
-    wait: "There were too many wrong attempts. Wait {seconds} seconds, then try again.",
+    wait: "There were too many wrong attempts. Wait {time}, then try again.",
     app_on_this_device: "an app on this device",
     app_that_opens: "the app on this device that opens {scheme}: links",
+    confirm: "Continue as {username} to {client}?",
+    confirm_why: "{client} will work with your account {account} at {site}. Afterwards you are sent to {destination}. Go on only if you started this yourself.",
+    no_account: "No linked account",
+    no_account_why: "You are signed in as {username}. No project account is linked to it, so {client} cannot work with it. Ask the people who manage your account, or sign in as somebody else.",
+    return_to: "Return to {client}",
+    recovery_code: "Recovery code",
+    use_recovery_code: "Use a recovery code instead",
+    recovery_codes_of: "Recovery codes of {username} for {service}. Each works once.",
+    save_codes: "Save as a text file",
+    email: "E-mail address",
+    second: "1 second",
+    seconds: "{count} seconds",
+    minute: "1 minute",
+    minutes: "{count} minutes",
+    stopped: "Sign-in stopped",
+    for_developers: "For the developers of the application",
+    to_quote: "If you ask for help, quote this",
+    request: "Request",
+    time: "Time",
+    application: "Application",
+    to_home: "To the start page of {service}",
+    sent_back: "You are sent back to the application.",
+    sign_in_ended: "Your sign-in has ended: sign in again.",
+    logon_wrong: "The application sent a wrong request to sign in.",
+    nothing_here: "There is nothing at this address.",
+    form_foreign: "This form does not come from your browser, or your browser has lost its cookies.",
+    form_unreadable: "The form cannot be read.",
+    form_too_large: "The form is too large.",
+    form_too_slow: "The form did not arrive in time.",
+    account_not_linked: "The chosen account is not linked to your sign-in.",
+    wrong_method: "This address cannot be opened in this way.",
+    unavailable: "Signing in is not possible at the moment.",
+    internal: "The service failed. This is not your fault.",
+    allow_cookies: "Allow cookies for this site, then go back to the application and start again.",
+    wait_and_retry: "Wait a few seconds and try again.",
+    tell_the_developers: "Tell the people who run the application, and show them this page.",
+    start_again: "Go back to the application and start again.",
+    request_unreadable: "The address of this request cannot be read.",
+    request_too_large: "The application sent a request that is too large.",
+    application_missing: "The request does not say which application it comes from.",
+    application_repeated: "The request names more than one application.",
+    application_unknown: "The application that sent you here is not known.",
+    application_without_people: "People do not sign in to the application that sent you here.",
+    destination_missing: "The request does not say where to send you afterwards.",
+    destination_repeated: "The request names more than one place to send you to.",
+    destination_unknown: "The application has not registered the address to which the request would send you.",
 };
 
 static GERMAN: Texts = Texts {
@@ -119,8 +215,8 @@ static GERMAN: Texts = Texts {
     cancel: "Abbrechen und zurück zu {client}",
     other_user: "Als jemand anderes anmelden",
     enter_code: "Code eingeben",
-    open_authenticator: "Öffnen Sie Ihre Authenticator-App, um mit {client} fortzufahren. Ohne die App geben Sie einen Ihrer Wiederherstellungscodes ein.",
-    code: "Sechsstelliger Code oder Wiederherstellungscode",
+    open_authenticator: "Öffnen Sie Ihre Authenticator-App, um mit {client} fortzufahren.",
+    code: "Sechsstelliger Code",
     go_on: "Weiter",
     choose_account: "Konto auswählen",
     choose_account_for: "Konto für {client} auswählen",
@@ -132,8 +228,8 @@ static GERMAN: Texts = Texts {
     nobody_signed_in: "Sie sind nicht angemeldet",
     start_from_application: "Starten Sie die Anmeldung in der Anwendung, die Sie benutzen möchten.",
     second_factor: "Authenticator-App",
-    second_factor_absent: "Ihr Passwort allein öffnet Ihr Konto.",
-    second_factor_present: "Zum Anmelden braucht es Ihr Passwort und einen Code Ihrer App.",
+    second_factor_absent: "Nicht eingerichtet. Sie melden sich nur mit Ihrem Passwort an.",
+    second_factor_present: "Eingerichtet. Sie melden sich mit Ihrem Passwort und einem Code aus Ihrer App an.",
     recovery_codes_left: "Übrige Wiederherstellungscodes: {count}.",
     set_up_app: "Authenticator-App einrichten",
     set_up_another_app: "Eine andere App einrichten",
@@ -144,7 +240,7 @@ static GERMAN: Texts = Texts {
     first_code: "Code, den die App zeigt",
     your_password: "Ihr Passwort",
     turn_on: "Einschalten",
-    go_back: "Alles lassen, wie es ist",
+    go_back: "Abbrechen",
     not_set_up: "Nicht eingerichtet",
     recovery_codes: "Ihre Wiederherstellungscodes",
     keep_recovery_codes: "Die App ist eingerichtet. Jeder dieser Codes meldet Sie einmal ohne sie an. Bewahren Sie sie so auf, dass nur Sie sie finden: Sie werden nicht noch einmal gezeigt.",
@@ -153,12 +249,95 @@ static GERMAN: Texts = Texts {
     password_wrong: "Das Passwort ist falsch.",
     code_wrong: "Dieser Code stimmt nicht. Geben Sie den ein, den Ihre App jetzt zeigt.",
     code_used: "Dieser Code wurde schon benutzt. Warten Sie, bis Ihre App den nächsten zeigt.",
-    wait: "Es gab zu viele falsche Versuche. Warten Sie {seconds} Sekunden und versuchen Sie es dann erneut.",
+    wait: "Es gab zu viele falsche Versuche. Warten Sie {time} und versuchen Sie es dann erneut.",
     app_on_this_device: "eine App auf diesem Gerät",
     app_that_opens: "die App auf diesem Gerät, die {scheme}:-Links öffnet",
+    confirm: "Als {username} mit {client} fortfahren?",
+    confirm_why: "{client} arbeitet dann mit Ihrem Konto {account} auf {site}. Danach werden Sie weitergeleitet: {destination}. Fahren Sie nur fort, wenn Sie das selbst begonnen haben.",
+    no_account: "Kein verknüpftes Konto",
+    no_account_why: "Sie sind als {username} angemeldet. Damit ist kein Projektkonto verknüpft, und {client} kann nicht damit arbeiten. Fragen Sie die Personen, die Ihr Konto verwalten, oder melden Sie sich als jemand anderes an.",
+    return_to: "Zurück zu {client}",
+    recovery_code: "Wiederherstellungscode",
+    use_recovery_code: "Stattdessen einen Wiederherstellungscode verwenden",
+    recovery_codes_of: "Wiederherstellungscodes von {username} für {service}. Jeder gilt einmal.",
+    save_codes: "Als Textdatei speichern",
+    email: "E-Mail-Adresse",
+    second: "1 Sekunde",
+    seconds: "{count} Sekunden",
+    minute: "1 Minute",
+    minutes: "{count} Minuten",
+    stopped: "Anmeldung abgebrochen",
+    for_developers: "Für die Entwickler der Anwendung",
+    to_quote: "Wenn Sie um Hilfe bitten, nennen Sie dies",
+    request: "Anfrage",
+    time: "Zeit",
+    application: "Anwendung",
+    to_home: "Zur Startseite von {service}",
+    sent_back: "Sie werden zur Anwendung zurückgeleitet.",
+    sign_in_ended: "Ihre Anmeldung ist beendet: Melden Sie sich neu an.",
+    logon_wrong: "Die Anwendung hat eine falsche Anfrage zur Anmeldung geschickt.",
+    nothing_here: "Unter dieser Adresse gibt es nichts.",
+    form_foreign: "Dieses Formular kommt nicht aus Ihrem Browser, oder Ihr Browser hat seine Cookies verloren.",
+    form_unreadable: "Das Formular ist nicht lesbar.",
+    form_too_large: "Das Formular ist zu groß.",
+    form_too_slow: "Das Formular ist nicht rechtzeitig angekommen.",
+    account_not_linked: "Das gewählte Konto ist nicht mit Ihrer Anmeldung verknüpft.",
+    wrong_method: "Diese Adresse lässt sich so nicht öffnen.",
+    unavailable: "Die Anmeldung ist im Moment nicht möglich.",
+    internal: "Der Dienst hat versagt. Das liegt nicht an Ihnen.",
+    allow_cookies: "Erlauben Sie Cookies für diese Seite. Gehen Sie dann zurück zur Anwendung und beginnen Sie von vorn.",
+    wait_and_retry: "Warten Sie einige Sekunden und versuchen Sie es erneut.",
+    tell_the_developers: "Wenden Sie sich an die Betreiber der Anwendung und zeigen Sie ihnen diese Seite.",
+    start_again: "Gehen Sie zurück zur Anwendung und beginnen Sie von vorn.",
+    request_unreadable: "Die Adresse dieser Anfrage ist nicht lesbar.",
+    request_too_large: "Die Anwendung hat eine zu große Anfrage geschickt.",
+    application_missing: "Die Anfrage sagt nicht, von welcher Anwendung sie kommt.",
+    application_repeated: "Die Anfrage nennt mehr als eine Anwendung.",
+    application_unknown: "Die Anwendung, die Sie hierher geschickt hat, ist nicht bekannt.",
+    application_without_people: "Bei der Anwendung, die Sie hierher geschickt hat, melden sich keine Personen an.",
+    destination_missing: "Die Anfrage sagt nicht, wohin Sie danach geleitet werden.",
+    destination_repeated: "Die Anfrage nennt mehr als ein Ziel, zu dem Sie danach geleitet werden.",
+    destination_unknown: "Die Anwendung hat die Adresse nicht registriert, zu der die Anfrage Sie leiten würde.",
 };
 
+/// The tags of the languages.
+pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
+
 impl Texts {
+    pub(super) const fn english() -> &'static Self {
+        &ENGLISH
+    }
+
+    /// A time to wait: seconds up to a minute, then whole minutes, rounded up so that the wait is over by then.
+    pub(super) fn duration(&self, wait: Duration) -> String {
+        let seconds = wait.as_secs().max(1);
+        let (count, one, several) = if seconds <= 60 {
+            (seconds, self.second, self.seconds)
+        } else {
+            (seconds.div_ceil(60), self.minute, self.minutes)
+        };
+        if count == 1 {
+            one.to_owned()
+        } else {
+            plain(several, &[("count", &count.to_string())])
+        }
+    }
+
+    /// What is wrong with a request that has no safe destination (D-5).
+    pub(super) const fn unsafe_request(&'static self, reason: &UnsafeRequest) -> &'static str {
+        match reason {
+            UnsafeRequest::Unreadable(_) => self.request_unreadable,
+            UnsafeRequest::TooLarge => self.request_too_large,
+            UnsafeRequest::ClientIdMissing => self.application_missing,
+            UnsafeRequest::ClientIdRepeated => self.application_repeated,
+            UnsafeRequest::ClientUnknown => self.application_unknown,
+            UnsafeRequest::ClientUnauthorized => self.application_without_people,
+            UnsafeRequest::RedirectUriMissing => self.destination_missing,
+            UnsafeRequest::RedirectUriRepeated => self.destination_repeated,
+            UnsafeRequest::RedirectUriUnregistered => self.destination_unknown,
+        }
+    }
+
     /// The language that the browser prefers among ours; English when it names none of them.
     pub(super) fn of(http: &HttpRequest) -> &'static Self {
         let accepted = http
@@ -250,6 +429,20 @@ mod tests {
             ("en;q=0.1, de;q=0.2", "de"),
         ] {
             assert_eq!(preferred(accepted).tag, tag, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn waits_are_said_in_whole_units() {
+        for (seconds, english, german) in [
+            (0, "1 second", "1 Sekunde"),
+            (45, "45 seconds", "45 Sekunden"),
+            (61, "2 minutes", "2 Minuten"),
+            (300, "5 minutes", "5 Minuten"),
+        ] {
+            let wait = Duration::from_secs(seconds);
+            assert_eq!(ENGLISH.duration(wait), english);
+            assert_eq!(GERMAN.duration(wait), german);
         }
     }
 

@@ -54,10 +54,9 @@ pub(super) fn redirect_uri(
 
 /// RFC 6749 §3.1: "Request and response parameters MUST NOT be included more than once."
 pub(super) fn repeated(repeated: &Repeated<'_>) -> Result<(), RedirectError> {
-    if repeated.is_empty() {
-        Ok(())
-    } else {
-        Err(RedirectError::ParameterRepeated)
+    match repeated.first() {
+        None => Ok(()),
+        Some(name) => Err(RedirectError::ParameterRepeated(name.to_string())),
     }
 }
 

@@ -33,11 +33,11 @@ impl Destination {
 
     /// The address that delivers `error` (RFC 6749 §4.1.2.1; `iss`: RFC 9207 §2, D-13).
     #[must_use]
-    pub fn with_error(&self, error: RedirectError, issuer: &str) -> String {
+    pub fn with_error(&self, error: &RedirectError, issuer: &str) -> String {
         self.with(
             &[
                 ("error", error.code()),
-                ("error_description", error.description()),
+                ("error_description", &error.description()),
             ],
             issuer,
         )

@@ -1,6 +1,9 @@
 //! Why an authorization request is refused: one variant per reason.
 
+use std::borrow::Cow;
+
 use super::destination::Destination;
+use crate::oauth::error::repeated;
 use crate::oauth::parameters::ParameterError;
 
 /// Why an authorization request is refused, and where that may be said.
@@ -37,28 +40,11 @@ pub enum UnsafeRequest {
     RedirectUriRepeated,
     /// The client did not register this `redirect_uri`.
     RedirectUriUnregistered,
+    /// Longer than the pages of a sign-in can carry on.
+    TooLarge,
 }
 
 impl UnsafeRequest {
-    /// What is wrong, for the person in front of the browser.
-    #[must_use]
-    pub const fn problem(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "The address of this request cannot be read.",
-            Self::ClientIdMissing => "The request does not say which application it comes from.",
-            Self::ClientIdRepeated => "The request names more than one application.",
-            Self::ClientUnknown => "The application that sent you here is not known.",
-            Self::ClientUnauthorized => {
-                "The application that sent you here is not one that people sign in to."
-            }
-            Self::RedirectUriMissing => "The request does not say where to send you afterwards.",
-            Self::RedirectUriRepeated => "The request names more than one place to send you to.",
-            Self::RedirectUriUnregistered => {
-                "The request asks to send you to an address that the application has not registered."
-            }
-        }
-    }
-
     /// What the application's developers should change (D-5).
     #[must_use]
     pub const fn remedy(&self) -> &'static str {
@@ -81,6 +67,9 @@ impl UnsafeRequest {
                 "Send the parameter redirect_uri with a redirect URI that is registered for this client."
             }
             Self::RedirectUriRepeated => "Send the parameter redirect_uri once.",
+            Self::TooLarge => {
+                "The parameters of the request, percent-encoded, may have 12288 bytes together. Send a shorter state."
+            }
             Self::RedirectUriUnregistered => {
                 "redirect_uri must equal a registered redirect URI of this client character by character; \
                  only the port of a loopback URI that is registered with a wildcard may differ."
@@ -90,10 +79,10 @@ impl UnsafeRequest {
 }
 
 /// Why the client gets an error at its redirect URI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedirectError {
     /// A parameter other than `client_id` and `redirect_uri` more than once (D-17).
-    ParameterRepeated,
+    ParameterRepeated(String),
     /// No `response_type`.
     ResponseTypeMissing,
     /// Another `response_type` than `code`.
@@ -118,6 +107,8 @@ pub enum RedirectError {
     LoginRequired,
     /// `prompt=none` with several linked accounts (OpenID Connect Core §3.1.2.6).
     AccountSelectionRequired,
+    /// `prompt=none`, and the person has to say that the client may go on (D-34, OpenID Connect Core §3.1.2.6).
+    InteractionRequired,
     /// The user has no linked account (D-7).
     NoLinkedAccount,
     /// The person pressed cancel.
@@ -127,9 +118,9 @@ pub enum RedirectError {
 impl RedirectError {
     /// The value of `error` (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
     #[must_use]
-    pub const fn code(self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
-            Self::ParameterRepeated
+            Self::ParameterRepeated(_)
             | Self::ResponseTypeMissing
             | Self::ChallengeRequired
             | Self::ChallengeMalformed
@@ -142,16 +133,17 @@ impl RedirectError {
             Self::ScopeNotPermitted => "invalid_scope",
             Self::LoginRequired => "login_required",
             Self::AccountSelectionRequired => "account_selection_required",
+            Self::InteractionRequired => "interaction_required",
             Self::NoLinkedAccount | Self::Cancelled => "access_denied",
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1), never a
-    /// value from the request.
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Of the request it
+    /// repeats names of parameters alone.
     #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::ParameterRepeated => "A parameter is repeated",
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::ParameterRepeated(name) => return repeated(name).into(),
             Self::ResponseTypeMissing => "response_type is missing; it must be code",
             Self::ResponseTypeUnsupported => "response_type must be code",
             Self::ChallengeRequired => {
@@ -171,12 +163,15 @@ impl RedirectError {
                 "prompt must be none, or a list of login, consent and select_account"
             }
             Self::MaxAgeMalformed => "max_age must be a whole number of seconds",
-            Self::LoginRequired => "The user must sign in, and prompt=none forbids to ask",
+            Self::LoginRequired => "prompt=none was requested, but the user must sign in",
             Self::AccountSelectionRequired => {
-                "The user must choose a linked account, and prompt=none forbids to ask"
+                "prompt=none was requested, but the user must choose a linked account"
+            }
+            Self::InteractionRequired => {
+                "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
             }
             Self::NoLinkedAccount => "The user has no linked account",
             Self::Cancelled => "The user cancelled the sign-in",
-        }
+        })
     }
 }

@@ -23,7 +23,7 @@ use crate::store::Session;
 pub use destination::Destination;
 pub use error::{AuthorizeError, RedirectError, UnsafeRequest};
 pub use issue::{IssueError, code_record, issue_code};
-pub use step::{SignedIn, Step, next_step};
+pub use step::{Confirmation, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1), as far as it changes anything here. `consent` and
 /// `select_account` are understood and change nothing: signing in is the consent (spec §1), and the selector
@@ -60,6 +60,10 @@ impl AuthorizationRequest {
     pub fn validate(query: &[u8], registry: &Registry) -> Result<Self, AuthorizeError> {
         let (parameters, repeated) =
             Parameters::parse_unrepeated(query).map_err(UnsafeRequest::Unreadable)?;
+        let carried = canonical_query(&parameters);
+        if carried.len() > MAX_CARRIED_BYTES {
+            return Err(UnsafeRequest::TooLarge.into());
+        }
         let client = checks::client(&parameters, &repeated, registry)?;
         let redirect_uri = checks::redirect_uri(&parameters, &repeated, &client)?;
         let destination = Destination::new(redirect_uri, parameters.get("state"));
@@ -72,7 +76,7 @@ impl AuthorizationRequest {
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;
         Ok(Self {
-            query: canonical_query(&parameters),
+            query: carried,
             client,
             destination,
             code_challenge,
@@ -128,6 +132,10 @@ impl AuthorizationRequest {
         format!("{}&prompt=login", self.query)
     }
 }
+
+/// The longest query that pages carry on, in bytes. Forms encode it once more, and every gateway takes that in a form
+/// (D-18) and in a request line. A request that is longer is refused before the person types a password.
+pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
 
 /// The parameters that pages carry on, encoded anew: nothing but these, and nothing that is not ASCII.
 fn canonical_query(parameters: &Parameters<'_>) -> String {

@@ -49,6 +49,18 @@ impl SignedIn {
     }
 }
 
+/// Whether the person has to say that the client may go on, although a session is live (D-34, RFC 8252 §8.6). Any app on the
+/// person's device can claim the redirect URI of a public native client, so a live session alone must not give it a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmation {
+    /// The redirect URI leads to nobody but the client.
+    NotNeeded,
+    /// The person has said so to this client in this session, or signed in for it.
+    Given,
+    /// The person has to be asked.
+    Needed,
+}
+
 /// The next step of an authorization request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -58,6 +70,10 @@ pub enum Step {
     SecondFactor,
     /// Choose one of several linked accounts.
     SelectAccount(SignedIn),
+    /// Say that the client may go on with this account, the only one.
+    Confirm(SignedIn, LinkedAccount),
+    /// Sign in as somebody else, or give up: the user has no linked account (D-7).
+    NoAccount(SignedIn),
     /// Nothing: the code can be issued for this account.
     Issue(SignedIn, LinkedAccount),
     /// Nothing helps.
@@ -66,7 +82,12 @@ pub enum Step {
 
 /// Decides the next step from the live session of the browser, if there is one.
 #[must_use]
-pub fn next_step(prompt: Prompt, session: Option<Session>, registry: &Registry) -> Step {
+pub fn next_step(
+    prompt: Prompt,
+    session: Option<Session>,
+    confirmation: Confirmation,
+    registry: &Registry,
+) -> Step {
     let session = match prompt {
         Prompt::Login => None,
         Prompt::WhenNeeded | Prompt::Never => {
@@ -82,10 +103,19 @@ pub fn next_step(prompt: Prompt, session: Option<Session>, registry: &Registry) 
         (_, None) if owed => Step::SecondFactor,
         (_, None) => Step::SignIn,
         (_, Some(signed_in)) => match signed_in.user.accounts.as_slice() {
-            [] => Step::Refuse(RedirectError::NoLinkedAccount),
+            [] if prompt == Prompt::Never => Step::Refuse(RedirectError::NoLinkedAccount),
+            [] => Step::NoAccount(signed_in),
             [only] => {
                 let only = only.clone();
-                Step::Issue(signed_in, only)
+                match (confirmation, prompt) {
+                    (Confirmation::NotNeeded, _) | (Confirmation::Given, Prompt::WhenNeeded) => {
+                        Step::Issue(signed_in, only)
+                    }
+                    (_, Prompt::Never) => Step::Refuse(RedirectError::InteractionRequired),
+                    (Confirmation::Needed | Confirmation::Given, _) => {
+                        Step::Confirm(signed_in, only)
+                    }
+                }
             }
             [_, _, ..] if prompt == Prompt::Never => {
                 Step::Refuse(RedirectError::AccountSelectionRequired)

@@ -201,7 +201,7 @@ fn with_a_safe_destination_the_client_is_told() {
     for (query, error, code) in [
         (
             format!("{WEB}&response_type=code&scope=projects&scope=projects"),
-            RedirectError::ParameterRepeated,
+            RedirectError::ParameterRepeated("scope".to_owned()),
             "invalid_request",
         ),
         (
@@ -285,7 +285,7 @@ fn answers_echo_the_state_and_name_the_issuer() {
         request.destination().with_code("abc", ISSUER),
         request
             .destination()
-            .with_error(RedirectError::Cancelled, ISSUER),
+            .with_error(&RedirectError::Cancelled, ISSUER),
     ] {
         assert!(location.starts_with("https://app.example.com/cb?"));
         assert!(location.is_ascii());
@@ -302,14 +302,14 @@ fn answers_echo_the_state_and_name_the_issuer() {
     else {
         panic!("a repeated state is refused");
     };
-    assert!(!destination.with_error(error, ISSUER).contains("state="));
+    assert!(!destination.with_error(&error, ISSUER).contains("state="));
 }
 
 /// Checklist row 20.
 #[test]
 fn descriptions_keep_to_the_allowed_characters() {
     for error in [
-        RedirectError::ParameterRepeated,
+        RedirectError::ParameterRepeated("sta\"te\\\n".to_owned()),
         RedirectError::ResponseTypeMissing,
         RedirectError::ResponseTypeUnsupported,
         RedirectError::ChallengeRequired,
@@ -321,6 +321,7 @@ fn descriptions_keep_to_the_allowed_characters() {
         RedirectError::PromptUnsupported,
         RedirectError::LoginRequired,
         RedirectError::AccountSelectionRequired,
+        RedirectError::InteractionRequired,
         RedirectError::NoLinkedAccount,
         RedirectError::Cancelled,
     ] {
@@ -372,7 +373,7 @@ fn session(username: &str, stage: SessionStage) -> Option<Session> {
 #[test]
 fn the_next_step_follows_from_prompt_and_session() {
     use SessionStage::{SecondFactorOwed, SignedIn as Complete};
-    let step = |prompt, session| next_step(prompt, session, &registry());
+    let step = |prompt, session| next_step(prompt, session, Confirmation::NotNeeded, &registry());
 
     for prompt in [Prompt::WhenNeeded, Prompt::Login] {
         assert_eq!(step(prompt, None), Step::SignIn);
@@ -384,8 +385,12 @@ fn the_next_step_follows_from_prompt_and_session() {
         step(Prompt::WhenNeeded, session("one", SecondFactorOwed)),
         Step::SecondFactor
     );
-    assert_eq!(
+    assert!(matches!(
         step(Prompt::WhenNeeded, session("none", Complete)),
+        Step::NoAccount(_)
+    ));
+    assert_eq!(
+        step(Prompt::Never, session("none", Complete)),
         Step::Refuse(RedirectError::NoLinkedAccount)
     );
     for prompt in [Prompt::WhenNeeded, Prompt::Never] {
@@ -411,6 +416,45 @@ fn the_next_step_follows_from_prompt_and_session() {
         step(Prompt::Never, session("three", Complete)),
         Step::Refuse(RedirectError::AccountSelectionRequired)
     );
+}
+
+/// D-34, RFC 8252 §8.6.
+#[test]
+fn a_live_session_alone_gives_no_code_to_a_native_client() {
+    let step = |prompt, confirmation, username: &str| {
+        let session = session(username, SessionStage::SignedIn);
+        next_step(prompt, session, confirmation, &registry())
+    };
+    let when_needed = |confirmation| step(Prompt::WhenNeeded, confirmation, "one");
+    assert!(matches!(
+        when_needed(Confirmation::Needed),
+        Step::Confirm(..)
+    ));
+    assert!(matches!(when_needed(Confirmation::Given), Step::Issue(..)));
+    for confirmation in [Confirmation::Needed, Confirmation::Given] {
+        assert_eq!(
+            step(Prompt::Never, confirmation, "one"),
+            Step::Refuse(RedirectError::InteractionRequired)
+        );
+        // Choosing an account is an act of the person.
+        assert!(matches!(
+            step(Prompt::WhenNeeded, confirmation, "three"),
+            Step::SelectAccount(_)
+        ));
+    }
+}
+
+/// A form could not carry it on after the person has typed a password.
+#[test]
+fn a_request_that_pages_cannot_carry_is_refused_at_once() {
+    let request = |state: &str| validate(&format!("{WEB}&response_type=code&state={state}"));
+    assert!(request(&"s".repeat(11 * 1024)).is_ok());
+    for state in ["s".repeat(13 * 1024), "%C3%A9".repeat(2 * 1024 + 100)] {
+        assert_eq!(
+            request(&state),
+            Err(AuthorizeError::Unsafe(UnsafeRequest::TooLarge))
+        );
+    }
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Authorization code (spec §4.2, RFC 6749 §4.1.3, RFC 7636 §4.5).
 //!
-//! Parameters: `code`, `redirect_uri`, `code_verifier`.
+//! Parameters: `code`, `redirect_uri`, `code_verifier`, `scope`.
 
-use super::{answer_step, require_live_subject};
+use super::{answer_step, requested_scope, require_live_subject};
 use crate::digest::Digest;
 use crate::oauth::Context;
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
-use crate::registry::{IntegrationType, Scope};
+use crate::registry::IntegrationType;
 use crate::store::{GrantId, PresentedCode, Redemption, RefreshStep, TokenId};
 
 /// Exchanges a code for tokens.
@@ -48,7 +48,7 @@ pub async fn exchange(
     let first = RefreshStep {
         refresh_id: TokenId::generate(context.random)?,
         access_id: TokenId::generate(context.random)?,
-        scope: Scope::default(),
+        scope: requested_scope(form)?.unwrap_or_default(),
         issued_at: context.now,
         refresh_expires_at: context.now + context.config.lifetimes.refresh_token,
     };

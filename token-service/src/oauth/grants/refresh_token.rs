@@ -60,7 +60,9 @@ pub async fn refresh(
     }
 }
 
-const fn may_refresh(client: &Client) -> bool {
+/// Whether the client's integration type refreshes tokens (spec §4.2).
+#[must_use]
+pub const fn may_refresh(client: &Client) -> bool {
     matches!(
         client.integration,
         IntegrationType::WebServer { .. } | IntegrationType::Installed { .. }

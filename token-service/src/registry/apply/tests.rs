@@ -24,6 +24,13 @@ impl Protection for Marking {
         Ok([username.as_str().as_bytes(), b"|", secret].concat())
     }
 
+    fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String {
+        format!(
+            "tag of {field} {username} {}",
+            String::from_utf8_lossy(secret)
+        )
+    }
+
     fn unseal(
         &self,
         username: &Username,
@@ -96,7 +103,7 @@ fn a_first_application_adds_everything_protected() {
 #[test]
 fn a_second_application_changes_nothing() {
     let stored = applied(&plan(FILE, &Registry::default()));
-    assert_eq!(plan(FILE, &stored), Plan::default());
+    assert_eq!(plan(FILE, &stored), Plan::on(&stored));
 }
 
 #[test]
@@ -105,7 +112,7 @@ fn secrets_that_did_not_change_keep_their_stored_form() {
     let mut user = first.change.put_users.first().unwrap().clone();
     user.password_hash = Some("another hash of password of ada".into());
     let stored = Registry::new(first.change.put_clients.clone(), [user]);
-    assert_eq!(plan(FILE, &stored), Plan::default());
+    assert_eq!(plan(FILE, &stored), Plan::on(&stored));
 }
 
 #[test]
@@ -120,7 +127,7 @@ fn a_stronger_hash_of_a_registered_one_stays() {
     assert!(user.rehash(&weak, "stronger".into()));
     assert!(!user.rehash(&weak, "too late".into()));
     let stored = Registry::new(first.change.put_clients.clone(), [user]);
-    assert_eq!(plan(&registered, &stored), Plan::default());
+    assert_eq!(plan(&registered, &stored), Plan::on(&stored));
     let other = registered.replace("aGFzaGhhc2hoYXNoaGFzaA", "b3RoZXJvdGhlcm90aGVyb3Ro");
     assert_eq!(lines(&plan(&other, &stored)), ["~ user ada: password"]);
 }
@@ -130,7 +137,7 @@ fn differences_name_fields_and_no_values() {
     let stored = applied(&plan(FILE, &Registry::default()));
     let changed = FILE
         .replace("password of ada", "another password")
-        .replace("secret of the client", "changed secret")
+        .replace("secret of the client", "changed secret of the client")
         .replace("\"projects\"", "\"projects\", \"admin\"");
     let plan = plan(&changed, &stored);
     assert_eq!(
@@ -154,6 +161,6 @@ fn what_the_file_does_not_say_stays() {
     let shorter = FILE
         .replace("password = \"password of ada\"", "")
         .replace("totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"", "");
-    assert_eq!(plan(&shorter, &stored), Plan::default());
-    assert_eq!(plan("", &stored), Plan::default());
+    assert_eq!(plan(&shorter, &stored), Plan::on(&stored));
+    assert_eq!(plan("", &stored), Plan::on(&stored));
 }

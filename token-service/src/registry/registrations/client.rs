@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 
-use super::fields::{check_secret_length, claim_text, display_name, required_texts, unique};
+use super::fields::{MAX_SECRET_LENGTH, claim_text, display_name, required_texts, unique};
 use super::{Completeness, Names};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
@@ -16,8 +16,8 @@ use crate::registry::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 use crate::registry::scope::Scope;
 use crate::registry::user::Username;
 
-/// Client secrets shorter than this, in bytes, are accepted with a warning: they may be guessed.
-const GOOD_SECRET_LENGTH: usize = 32;
+/// Length of a client secret, in bytes. A shorter one may be guessed.
+const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 32..=MAX_SECRET_LENGTH;
 
 /// The `type` of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +115,10 @@ impl Reader<'_> {
             let message = "client_id: must have 1 to 128 printable ASCII characters and no space";
             section.report(&text.place, message);
         }
+        if text.value.contains(':') {
+            let message = "client_id: must not have a colon, at which Basic splits client_id and client_secret";
+            section.report(&text.place, message);
+        }
         client_id
     }
 
@@ -149,8 +153,11 @@ impl Reader<'_> {
             }
             Kind::UserBound => {
                 let secrets = self.required_secret(section);
-                let bound_user = section.required_text("bound_user")?;
+                let mut bound_user = section.required_text("bound_user")?;
                 let username = Username::parse(&bound_user.value);
+                if let Some(username) = &username {
+                    bound_user.value = username.to_string();
+                }
                 self.names.bound_users.push(bound_user);
                 IntegrationType::UserBound {
                     secrets: secrets?,
@@ -190,23 +197,19 @@ impl Reader<'_> {
             if !printable {
                 return Err("must be printable ASCII (RFC 6749 §A.2)".to_owned());
             }
-            check_secret_length(text)?;
-            Ok((ClientSecret::of(text), text.len()))
+            if !SECRET_LENGTH.contains(&text.len()) {
+                let (least, most) = (SECRET_LENGTH.start(), SECRET_LENGTH.end());
+                return Err(format!(
+                    "must have {least} to {most} bytes, or it may be guessed; `openssl rand -base64 32` makes one"
+                ));
+            }
+            Ok(ClientSecret::of(text))
         });
         let digest = section.parsed("client_secret_sha256", |text| {
             sha256(text).map(ClientSecret::from_digest)
         });
         match (secret, digest) {
-            (Some(secret), None) => {
-                let (value, length) = secret.value;
-                if length < GOOD_SECRET_LENGTH {
-                    self.warnings.report(
-                        &secret.place,
-                        "client_secret: may be guessed; `openssl rand -base64 32` makes one that cannot",
-                    );
-                }
-                Some(value)
-            }
+            (Some(secret), None) => Some(secret.value),
             (None, digest) => digest.map(|digest| digest.value),
             (Some(_), Some(digest)) => {
                 let message =

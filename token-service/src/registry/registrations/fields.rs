@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use unicode_normalization::UnicodeNormalization as _;
+
 use crate::document::{Located, Place, Section};
 
 /// The shortest client secret and password that are accepted, in bytes.
@@ -58,13 +60,14 @@ pub(super) fn display_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Text that becomes a claim and, at the edge, a header: printable ASCII is what every proxy passes on.
+/// Text that becomes a claim and, at the edge, a header, where the filter percent-encodes what is not printable ASCII. Kept
+/// in Unicode's normal form C (D-33).
 pub(super) fn claim_text(text: &str) -> Result<String, &'static str> {
-    let printable = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-    if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(text) && printable {
-        Ok(text.to_owned())
+    let text: String = text.nfc().collect();
+    if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(&text) && !text.chars().any(char::is_control) {
+        Ok(text)
     } else {
-        Err("must be at most 255 characters of printable ASCII without spaces at its ends")
+        Err("must be one line of at most 255 bytes without white space at its ends")
     }
 }
 

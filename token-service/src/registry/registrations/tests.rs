@@ -200,7 +200,7 @@ site = "ftp://x"
 [[clients]]
 client_id = "web"
 type = "web_server"
-client_secret = "long enough"
+client_secret = "long enough, with 32 bytes and some more"
 client_secret_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 redirect_uris = ["https://a.example/#x", "com.example:/cb", "http://a.example/cb", "http://localhost/cb"]
 bound_user = "ada@example.com"
@@ -250,7 +250,7 @@ redirect_uris = ["http://localhost/cb", "http://localhost/cb", "http://localhost
 [[clients]]
 client_id = "empty"
 type = "non_interactive"
-client_secret = "long enough"
+client_secret = "long enough, with 32 bytes and some more"
 certificates = []
 [[client]]
 "#;
@@ -271,7 +271,7 @@ certificates = []
             "r.toml:26: single_sign_on: needs an email, by which the user is found",
             "r.toml:28: username: must have 1 to 255 bytes, no control characters, and no white space at its ends",
             "r.toml:29: user_id is missing",
-            "r.toml:30: username: must be at most 255 characters of printable ASCII without spaces at its ends",
+            "r.toml:30: username: must be one line of at most 255 bytes without white space at its ends",
             "r.toml:31: site: expected an http or https URL of at most 255 characters of printable ASCII",
             "r.toml:37: client_secret_sha256: client_secret is there too; keep one of the two",
             "r.toml:38: redirect_uris: com.example:/cb: a web_server client redirects to https, or to http on 127.0.0.1 or [::1]",
@@ -312,7 +312,7 @@ certificates = []
 fn names_are_compared_with_the_stored_registry() {
     let stored = load(
         "[[users]]\nusername = 'ada'\n[[users]]\nusername = 'machine'\n\
-         [[clients]]\nclient_id = 'bound'\ntype = 'user_bound'\nclient_secret = 'long enough'\n\
+         [[clients]]\nclient_id = 'bound'\ntype = 'user_bound'\nclient_secret = 'long enough, with 32 bytes and some more'\n\
          bound_user = 'ada'\n",
     )
     .ok()
@@ -321,7 +321,7 @@ fn names_are_compared_with_the_stored_registry() {
     let stored = Registry::new(stored.clients, users);
     let addition = "[[users]]\nusername = 'bound'\n\
                     [[clients]]\nclient_id = 'machine'\ntype = 'user_bound'\n\
-                    client_secret = 'long enough'\nbound_user = 'ada'\n";
+                    client_secret = 'long enough, with 32 bytes and some more'\nbound_user = 'ada'\n";
     let problems = load_beside(&stored, NOW, addition).err().unwrap();
     assert_eq!(
         problems,
@@ -333,28 +333,34 @@ fn names_are_compared_with_the_stored_registry() {
 }
 
 #[test]
+fn rfc6749_s10_10_client_secrets_have_32_bytes_at_least() {
+    let client = |secret: &str| {
+        format!("[[clients]]\nclient_id = 'web'\ntype = 'web_server'\nclient_secret = '{secret}'\n")
+            + "redirect_uris = ['https://a.example/cb']\n"
+    };
+    let short = "r.toml:4: client_secret: must have 32 to 1024 bytes, or it may be guessed; \
+                 `openssl rand -base64 32` makes one";
+    assert_eq!(problems(&client(&"x".repeat(31))), [short]);
+    assert_eq!(warnings(NOW, &client(&"x".repeat(32))), [""; 0]);
+}
+
+#[test]
 fn what_is_unwise_is_a_warning() {
     let text = "[[clients]]\nclient_id = 'machine'\ntype = 'non_interactive'\n\
-                client_secret = 'long enough'\n\
+                client_secret = 'long enough, with 32 bytes and some more'\n\
                 [[clients.certificates]]\nalias = 'one'\nfile = 'cert.pem'\n\
                 [[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
                 redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb', 'myapp:/cb']\n";
-    let guessable =
-        "r.toml:4: client_secret: may be guessed; `openssl rand -base64 32` makes one that cannot";
     let scheme = "r.toml:11: redirect_uris: another app may claim myapp: too; a scheme that is a domain of \
                   yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)";
-    assert_eq!(warnings(NOW, text), [guessable, scheme]);
+    assert_eq!(warnings(NOW, text), [scheme]);
     assert_eq!(
         warnings(Timestamp::from_seconds(0), text),
-        [
-            guessable,
-            "r.toml:7: the certificate one is not valid yet",
-            scheme
-        ]
+        ["r.toml:7: the certificate one is not valid yet", scheme]
     );
     let after_all = Timestamp::from_seconds(u64::MAX);
     assert_eq!(
-        warnings(after_all, text)[1],
+        warnings(after_all, text)[0],
         "r.toml:7: the certificate one has expired; assertions signed with it are refused"
     );
 }
@@ -423,5 +429,40 @@ fn a_missing_file_is_one_problem() {
         error
             .to_string()
             .starts_with("/nowhere/r.toml: cannot be read: ")
+    );
+}
+
+/// D-33: what differs in its bytes alone is one name, and names of accounts need not be ASCII.
+#[test]
+fn names_are_unicode_in_one_normal_form() {
+    let text = "[[users]]\nusername = 'zoe\u{308}'\n\
+        [[users.accounts]]\nuser_id = '\u{f6}1'\nusername = 'Zo\u{eb} \u{5d0}'\nsite = 'https://us1.example.com'\n\
+        [[clients]]\nclient_id = 'c'\ntype = 'user_bound'\nclient_secret = '0123456789abcdef0123456789abcdef'\n\
+        bound_user = 'zo\u{eb}'\n";
+    let registrations = load(text).unwrap();
+    let [user] = registrations.users.as_slice() else {
+        panic!("one user");
+    };
+    assert_eq!(user.user.username.as_str(), "zo\u{eb}");
+    assert_eq!(user.user.accounts[0].username, "Zo\u{eb} \u{5d0}");
+    let twice = "[[users]]\nusername = 'zoe\u{308}'\n[[users]]\nusername = 'zo\u{eb}'\n";
+    assert_eq!(
+        problems(twice),
+        ["r.toml:4: username: zo\u{eb} is already at r.toml:2"]
+    );
+}
+
+/// What could be registered, but never be used as the protocol wants it.
+#[test]
+fn names_and_wildcards_that_cannot_work_are_refused() {
+    let text = "[[clients]]\nclient_id = 'a:b'\ntype = 'web_server'\n\
+        client_secret = '0123456789abcdef0123456789abcdef'\nredirect_uris = ['http://127.0.0.1:*/callback']\n";
+    assert_eq!(
+        problems(text),
+        [
+            "r.toml:2: client_id: must not have a colon, at which Basic splits client_id and client_secret",
+            "r.toml:5: redirect_uris: http://127.0.0.1:*/callback: a wildcard port is for installed clients; a \
+             web_server client registers each redirect URI in full",
+        ]
     );
 }

@@ -77,8 +77,14 @@ pub(super) fn read(
 
 fn username(section: &mut Section<'_>, seen: &mut BTreeMap<String, Place>) -> Option<Username> {
     let text = section.required_text("username")?;
-    unique(section, "username", &text, seen);
     let username = Username::parse(&text.value).filter(|_| is_trimmed(&text.value));
+    let normal = Located {
+        value: username
+            .as_ref()
+            .map_or(text.value.clone(), Username::to_string),
+        place: text.place.clone(),
+    };
+    unique(section, "username", &normal, seen);
     if username.is_none() {
         let message = "username: must have 1 to 255 bytes, no control characters, and no white space at \
                        its ends";

@@ -11,7 +11,8 @@ use super::operation::{Operation, execute, query_opt};
 use super::value::seconds;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::store::code::USED_CODE_RETENTION;
+use crate::registry::ClientId;
+use crate::store::code::{USED_CODE_RETENTION, UsedCode};
 use crate::store::row::{RowError, decode, encode};
 use crate::store::{
     Begin, CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
@@ -64,21 +65,24 @@ impl Operation for Redeem {
             let grant_id = <[u8; 16]>::try_from(used_for)
                 .map(GrantId::from_bytes)
                 .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
-            return self.replay(client, row.try_get(0)?, grant_id).await;
+            return self
+                .replay(client, row.try_get(0)?, grant_id, row.try_get(2)?)
+                .await;
         }
         let record: CodeRecord = decode(row.try_get(2)?)?;
-        if let Err(mismatch) = record.check(&self.presented, self.now) {
+        if let Err(mismatch) = record.check(&self.presented, &self.first.scope, self.now) {
             return Ok(Redemption::Mismatch(mismatch));
         }
         let user = credentials::user(client, &record.username, Lock::Shared).await?;
         if !record.rests_on(user.as_ref()) {
             return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
         }
-        // What the code stood for is in the grant from now on.
-        let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = '' WHERE code = $1";
+        // What the code stood for is in the grant from now on; of the code only what tells a replay is kept.
+        let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1";
+        let used = encode(&UsedCode::of(&record, self.grant_id))?;
         let grant_id = self.grant_id.as_bytes().as_slice();
         let forgotten_at = seconds(self.now + USED_CODE_RETENTION);
-        execute(client, sql, &[&code, &grant_id, &forgotten_at]).await?;
+        execute(client, sql, &[&code, &grant_id, &forgotten_at, &used]).await?;
         let grant = Grant::from_code(record, self.grant_id, self.first.clone());
         grants::insert(client, &grant, self.access_token_lifetime).await?;
         Ok(Redemption::Redeemed(Box::new(grant)))
@@ -92,9 +96,18 @@ impl Redeem {
         client: &impl GenericClient,
         issued_to: &str,
         grant_id: GrantId,
+        used: &[u8],
     ) -> Result<Redemption, Fault> {
-        if issued_to != self.presented.client_id.as_str() {
-            return Ok(Redemption::Mismatch(CodeMismatch::Client));
+        let judged = if used.is_empty() {
+            // Written by an earlier version.
+            let client_id = ClientId::parse(issued_to)
+                .ok_or_else(|| RowError("a client id has 1 to 128 characters".into()))?;
+            UsedCode::judge_short(&client_id, grant_id, &self.presented)
+        } else {
+            UsedCode::judge(used, &self.presented)?
+        };
+        if let Err(mismatch) = judged {
+            return Ok(Redemption::Mismatch(mismatch));
         }
         let revoke = Revoke {
             grant_id,

@@ -10,7 +10,7 @@ use crate::store::row::{self, RowError};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// No connection was free, or none could be made: nothing was done.
-    #[error("no connection to the database: {0}")]
+    #[error("no connection to the database: {}", described_pool(.0))]
     NoConnection(#[from] PoolError),
     /// The database refused, or the connection was lost: whether the operation took effect is unknown.
     #[error("{}", described(.0))]
@@ -55,11 +55,29 @@ impl Fault {
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
-        None => match std::error::Error::source(error) {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        },
+        None => chain(error),
     }
+}
+
+fn described_pool(error: &PoolError) -> String {
+    match error {
+        PoolError::Backend(error) => described(error),
+        other => chain(other),
+    }
+}
+
+/// An error with all of its causes. A cause that its error's text repeats is not said twice.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 impl From<Fault> for StoreError {

@@ -41,17 +41,25 @@ use self::value::unsigned;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{OsRandom, RandomError};
-use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
+use crate::registry::{
+    Client, ClientId, CredentialsVersion, LegacyInstance, Remembered, User, Username,
+};
 use crate::store::grant::RotationDecision;
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
     Credentials, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation,
-    RotationRefusal, SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Revocation, Revoked,
+    Rotation, RotationRefusal, SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept,
     TokenReference,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
+
+/// A new, empty database on a real server.
+#[cfg(test)]
+pub(crate) async fn fresh_database() -> PostgresSettings {
+    tests::settings(&tests::fresh_database().await)
+}
 
 /// How often a rotation looks again at a grant that others changed in between. Each loser of a race finds a spent
 /// token at its second look, so more than two are rare.
@@ -64,8 +72,13 @@ pub enum OpenError {
     #[error("store.ca_file: {0}")]
     Tls(String),
     /// No connection, or the tables cannot be made.
-    #[error("the PostgreSQL store cannot be opened: {0}")]
-    Database(String),
+    #[error("the PostgreSQL store at {place} cannot be opened: {reason}")]
+    Database {
+        /// Hosts, ports and database.
+        place: String,
+        /// What the driver or the server said.
+        reason: String,
+    },
     /// No randomness for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -102,14 +115,20 @@ impl PostgresStore {
         access_token_lifetime: Duration,
     ) -> Result<Self, OpenError> {
         let pool = connection::pool(settings)?;
-        let failed = |error: SchemaError| OpenError::Database(error.to_string());
+        let failed = |error: SchemaError| OpenError::Database {
+            place: settings.url.place(),
+            reason: error.to_string(),
+        };
         let mut client = pool
             .get()
             .await
             .map_err(|error| failed(Fault::from(error).into()))?;
         schema::migrate(&mut client).await.map_err(failed)?;
         drop(client);
-        let failed = |error: StoreError| OpenError::Database(error.to_string());
+        let failed = |error: StoreError| OpenError::Database {
+            place: settings.url.place(),
+            reason: error.to_string(),
+        };
         let fresh = FeedId::generate(&OsRandom)?;
         statement(&pool, &revocations::Identify(fresh))
             .await
@@ -155,13 +174,17 @@ impl Store for PostgresStore {
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<RegistryOutcome, StoreError> {
         self.transaction(registry::Change {
             change,
             now,
             access_token_lifetime: self.longest_token(),
         })
         .await
+    }
+
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
+        snapshot(&self.pool, &registry::AllRemembered).await
     }
 
     async fn rehash_password(
@@ -335,6 +358,20 @@ impl Store for PostgresStore {
             client_id,
             jti,
             expires_at,
+            now,
+        })
+        .await
+    }
+
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.statement(once::IsJtiClaimed {
+            client_id,
+            jti,
             now,
         })
         .await

@@ -3,7 +3,7 @@
 use deadpool_postgres::GenericClient;
 
 use super::fault::Fault;
-use super::operation::{Operation, execute};
+use super::operation::{Operation, execute, query_opt};
 use super::value::{number, seconds};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
@@ -31,8 +31,7 @@ impl Operation for ClaimJti {
     type Outcome = Claim;
 
     async fn run(&self, client: &impl GenericClient) -> Result<Claim, Fault> {
-        // No client id contains the separator, so no two pairs share a digest.
-        let digest = Digest::of(format!("{}\0{}", self.client_id, self.jti).as_bytes());
+        let digest = jti_digest(&self.client_id, &self.jti);
         let sql = "INSERT INTO assertion_ids (digest, expires_at) VALUES ($1, $2)
             ON CONFLICT (digest) DO UPDATE SET expires_at = excluded.expires_at
             WHERE assertion_ids.expires_at <= $3";
@@ -41,6 +40,30 @@ impl Operation for ClaimJti {
         let rows = execute(client, sql, &[&digest, &expires_at, &now]).await?;
         Ok(claim(rows))
     }
+}
+
+/// Whether an assertion's id is claimed.
+pub(super) struct IsJtiClaimed {
+    pub(super) client_id: ClientId,
+    pub(super) jti: String,
+    pub(super) now: Timestamp,
+}
+
+impl Operation for IsJtiClaimed {
+    type Outcome = bool;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<bool, Fault> {
+        let digest = jti_digest(&self.client_id, &self.jti);
+        let sql = "SELECT 1 FROM assertion_ids WHERE digest = $1 AND expires_at > $2";
+        let digest = digest.as_bytes().as_slice();
+        let found = query_opt(client, sql, &[&digest, &seconds(self.now)]).await?;
+        Ok(found.is_some())
+    }
+}
+
+/// No client id contains the separator, so no two pairs share a digest.
+fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
+    Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }
 
 /// Claims a time step: it and all before it are used then.

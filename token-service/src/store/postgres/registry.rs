@@ -9,14 +9,15 @@ use super::credentials::Lock;
 use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
-use super::value::rows;
+use super::value::{number, rows};
 use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{
-    Client, ClientId, CredentialsVersion, IntegrationType, LegacyInstance, User, Username,
+    Client, ClientId, CredentialsVersion, IntegrationType, LegacyInstance, Remembered, User,
+    Username,
 };
 use crate::store::row::{decode_json, encode_json};
-use crate::store::{Extent, RegistryChange, Revoked, issued_until};
+use crate::store::{Extent, RegistryChange, RegistryOutcome, Revoked, issued_until};
 
 /// All clients and users, of one moment.
 pub(super) struct All;
@@ -92,10 +93,13 @@ pub(super) struct Change {
 }
 
 impl Operation for Change {
-    type Outcome = ();
+    type Outcome = RegistryOutcome;
 
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        next_version(client).await?;
+    async fn run(&self, client: &impl GenericClient) -> Result<RegistryOutcome, Fault> {
+        let found = next_version(client, self.change.planned_on).await?;
+        if found == RegistryOutcome::Overtaken {
+            return Ok(found);
+        }
         let mut changing = Changing {
             client,
             credentials_version: credentials::next_version(client).await?,
@@ -135,15 +139,45 @@ impl Operation for Change {
             };
             entry.run(client).await?;
         }
-        Ok(())
+        for object in &self.change.forget {
+            let sql = "DELETE FROM remembered WHERE object = $1";
+            execute(client, sql, &[&object.key()]).await?;
+        }
+        for remembered in &self.change.remember {
+            let sql = "INSERT INTO remembered (object, body) VALUES ($1, $2)
+                ON CONFLICT (object) DO UPDATE SET body = excluded.body";
+            let (key, row) = (remembered.object.key(), encode_json(remembered)?);
+            execute(client, sql, &[&key, &row]).await?;
+        }
+        Ok(RegistryOutcome::Changed)
     }
 }
 
-/// First in every change, so that they come one after the other.
-async fn next_version(client: &impl GenericClient) -> Result<(), Fault> {
-    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
-    execute(client, turn, &[]).await?;
-    Ok(())
+/// Moves the version on, unless it is not the one that the change was planned on. First in every change, so that they
+/// come one after the other.
+async fn next_version(
+    client: &impl GenericClient,
+    planned_on: Option<u64>,
+) -> Result<RegistryOutcome, Fault> {
+    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'
+        AND ($1::BIGINT IS NULL OR value = $1)";
+    let planned_on = planned_on.map(number);
+    Ok(match execute(client, turn, &[&planned_on]).await? {
+        0 => RegistryOutcome::Overtaken,
+        _ => RegistryOutcome::Changed,
+    })
+}
+
+/// What is remembered of the files that were applied.
+pub(super) struct AllRemembered;
+
+impl Operation for AllRemembered {
+    type Outcome = Vec<Remembered>;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<Vec<Remembered>, Fault> {
+        let sql = "SELECT object, body FROM remembered WHERE object > $1 ORDER BY object LIMIT $2";
+        pages(client, sql).await
+    }
 }
 
 /// Takes a stronger hash of the same password.
@@ -157,7 +191,7 @@ impl Operation for Rehash {
     type Outcome = ();
 
     async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        next_version(client).await?;
+        next_version(client, None).await?;
         let Some(mut user) = credentials::user(client, &self.username, Lock::Exclusive).await?
         else {
             return Ok(());

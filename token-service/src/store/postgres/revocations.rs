@@ -1,9 +1,9 @@
 //! The feed of revocations to the gateways.
 //!
 //! Sequences come from a counter that is raised in the same transaction as the entry is written. Its row stays locked
-//! until the commit, so entries become visible in the order of their sequences and without gaps: a reader that has
-//! seen one will never have missed an earlier one. (A sequence of the database is handed out before the commit, and
-//! transactions may commit in another order.)
+//! until the commit, so entries become visible in the order of their sequences: a reader that has seen one will never have
+//! missed an earlier one. (A sequence of the database is handed out before the commit, and transactions may commit in
+//! another order.) A number is left out when two transactions announce the same thing at the same time.
 
 use deadpool_postgres::GenericClient;
 
@@ -31,23 +31,19 @@ impl Operation for Announce {
         if self.missing(client, &revoked).await?.is_none() {
             return Ok(false);
         }
-        let turn = "SELECT value FROM counters WHERE name = 'last_revocation' FOR UPDATE";
-        query_opt(client, turn, &[]).await?;
+        // The row of the counter stays locked until the commit: from here on nobody else announces the same.
+        let turn =
+            "UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value";
+        let row = query_opt(client, turn, &[]).await?;
+        let row = row.ok_or_else(|| RowError("there is no counter of revocations".into()))?;
+        let sequence: i64 = row.try_get(0)?;
         let Some(extent) = self.missing(client, &revoked).await? else {
             return Ok(false);
         };
-        execute(
-            client,
-            "DELETE FROM revocations WHERE revoked = $1",
-            &[&revoked],
-        )
-        .await?;
-        let sql = "WITH next AS (
-                UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value
-            )
-            INSERT INTO revocations (sequence, revoked, at, expires_at) SELECT value, $1, $2, $3 FROM next";
+        let sql = "WITH replaced AS (DELETE FROM revocations WHERE revoked = $2)
+            INSERT INTO revocations (sequence, revoked, at, expires_at) VALUES ($1, $2, $3, $4)";
         let times = (seconds(extent.at), seconds(extent.expires_at));
-        execute(client, sql, &[&revoked, &times.0, &times.1]).await?;
+        execute(client, sql, &[&sequence, &revoked, &times.0, &times.1]).await?;
         Ok(true)
     }
 }
@@ -87,7 +83,7 @@ impl Operation for IsRevoked {
         let sql = "SELECT 1 FROM revocations
             WHERE revoked = ANY($1) OR (revoked = ANY($2) AND at >= $3) LIMIT 1";
         let encoded = |all: &[Revoked]| -> Result<Vec<Vec<u8>>, RowError> {
-            all.iter().map(|revoked| encode(revoked)).collect()
+            all.iter().map(encode).collect()
         };
         let ended_by = encoded(&token.ended_by())?;
         let up_to_a_time = encoded(&token.ended_up_to_a_time_by())?;

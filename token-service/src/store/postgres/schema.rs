@@ -99,6 +99,11 @@ const MIGRATIONS: &[&str] = &["
     );
     INSERT INTO counters (name, value) VALUES ('token_lifetime', 0), ('token_lifetime_until', 0)
         ON CONFLICT (name) DO NOTHING;
+", "
+    CREATE TABLE IF NOT EXISTS remembered (
+        object TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
 "];
 
 /// What every version has. The schema's version is one of the counters.

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
+/// The port of a PostgreSQL server that the URL gives none for.
+const DEFAULT_PORT: u16 = 5432;
+
 /// A URL such as `postgres://user:password@host:5432/database`, with the parameters of libpq that the driver knows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(Config);
@@ -37,6 +40,38 @@ impl PostgresUrl {
             });
         }
         Ok(Self(config))
+    }
+
+    /// Hosts with their ports, and the database: what an operator must see of the URL, and nothing that is secret.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let ports = self.0.get_ports();
+        let hosts = self.0.get_hosts().iter().enumerate();
+        let hosts = hosts.map(|(index, host)| {
+            let port = ports.get(index).or(ports.first()).copied();
+            let port = port.unwrap_or(DEFAULT_PORT);
+            match host {
+                Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
+                Host::Tcp(name) => format!("{name}:{port}"),
+                #[cfg(unix)]
+                Host::Unix(folder) => format!("{} (port {port})", folder.display()),
+            }
+        });
+        let hosts: Vec<String> = hosts.collect();
+        // PostgreSQL opens the database with the user's name if none is given.
+        let database = self.0.get_dbname().or(self.0.get_user());
+        format!(
+            "{}, database {}",
+            hosts.join(", "),
+            database.unwrap_or("postgres")
+        )
+    }
+
+    /// True if the connection to some other machine is not encrypted.
+    #[must_use]
+    pub fn is_plain_to_another_machine(&self) -> bool {
+        let mut hosts = self.0.get_hosts().iter();
+        self.0.get_ssl_mode() == SslMode::Disable && !hosts.all(is_this_machine)
     }
 
     /// The driver's form.
@@ -104,6 +139,37 @@ mod tests {
             "postgres://a:b@db.example.com/tokens?sslmode=disable",
         ] {
             assert_eq!(ssl_mode(url), SslMode::Disable, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_place_is_told_without_secrets() {
+        for (url, place, plain) in [
+            (
+                "postgres://a:hunter2@db.example.com/tokens?sslmode=disable",
+                "db.example.com:5432, database tokens",
+                true,
+            ),
+            (
+                "postgres://a:hunter2@db1:5433,db2:5434/tokens",
+                "db1:5433, db2:5434, database tokens",
+                false,
+            ),
+            ("postgres://a@[::1]/", "[::1]:5432, database a", false),
+            (
+                "postgres://a@/tokens?host=/run/postgresql",
+                "/run/postgresql (port 5432), database tokens",
+                false,
+            ),
+            (
+                "postgres://a@127.0.0.1/b?sslmode=disable",
+                "127.0.0.1:5432, database b",
+                false,
+            ),
+        ] {
+            let url = PostgresUrl::parse(url).unwrap();
+            assert_eq!(url.place(), place);
+            assert_eq!(url.is_plain_to_another_machine(), plain, "{place}");
         }
     }
 

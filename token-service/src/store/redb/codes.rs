@@ -3,25 +3,16 @@
 use std::time::Duration;
 
 use redb::ReadableTable as _;
-use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::ClientId;
-use crate::store::code::USED_CODE_RETENTION;
+use crate::store::code::{USED_CODE_RETENTION, UsedCode};
 use crate::store::{
     Begin, CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
 };
-
-/// What is remembered of a used code.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct UsedCode {
-    client_id: ClientId,
-    grant_id: GrantId,
-}
 
 /// Keeps a fresh code.
 pub(super) fn issue(
@@ -72,17 +63,14 @@ pub(super) fn redeem(
     let Some(record) = stored else {
         return replay(tables, key, &presented, now, access_token_lifetime);
     };
-    if let Err(mismatch) = record.check(&presented, now) {
+    if let Err(mismatch) = record.check(&presented, &first.scope, now) {
         return Ok(Redemption::Mismatch(mismatch));
     }
     let user = credentials::user(tables, &record.username)?;
     if !record.rests_on(user.as_ref()) {
         return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
     }
-    let used = encode(&UsedCode {
-        client_id: record.client_id.clone(),
-        grant_id,
-    })?;
+    let used = encode(&UsedCode::of(&record, grant_id))?;
     let forgotten_at = now + USED_CODE_RETENTION;
     tables.codes.open()?.remove(key)?;
     tables.keep(Expiring::Code, key, record.expires_at)?;
@@ -101,13 +89,15 @@ fn replay(
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<Redemption, Fault> {
-    let used: UsedCode = match tables.used_codes.open()?.get(key)? {
-        Some(row) => decode(row.value())?,
+    let judged = match tables.used_codes.open()?.get(key)? {
+        Some(row) => UsedCode::judge(row.value(), presented)?,
         None => return Ok(Redemption::Unknown),
     };
-    if used.client_id != presented.client_id {
-        return Ok(Redemption::Mismatch(CodeMismatch::Client));
+    match judged {
+        Ok(grant_id) => {
+            grants::revoke(tables, grant_id, now, access_token_lifetime)?;
+            Ok(Redemption::Replayed(grant_id))
+        }
+        Err(mismatch) => Ok(Redemption::Mismatch(mismatch)),
     }
-    grants::revoke(tables, used.grant_id, now, access_token_lifetime)?;
-    Ok(Redemption::Replayed(used.grant_id))
 }

@@ -39,18 +39,20 @@ use tokio::sync::watch;
 use self::codes::Attempt;
 use self::fault::{Fault, readable};
 use self::tables::{
-    CLIENTS, GRANTS, LEGACY_INSTANCES, REVOCATIONS, SECOND_FACTORS, SESSIONS, SIGNING_KEYS, Tables,
-    USERS, decode, decode_json,
+    CLIENTS, GRANTS, LEGACY_INSTANCES, REMEMBERED, REVOCATIONS, SECOND_FACTORS, SESSIONS,
+    SIGNING_KEYS, Tables, USERS, decode, decode_json,
 };
 use self::writer::{Opener, Shared, Writer};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::registry::{Client, ClientId, CredentialsVersion, LegacyInstance, User, Username};
+use crate::registry::{
+    Client, ClientId, CredentialsVersion, LegacyInstance, Remembered, User, Username,
+};
 use crate::store::{
     Admission, AuditEvent, AuditRange, AuditRecord, BackupError, Begin, Claim, CodeRecord, Counts,
     Credentials, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, PacedKey, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, Revocation, Revoked, Rotation,
-    SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept, TokenReference,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Revocation, Revoked,
+    Rotation, SealedSigningKey, SecondFactor, Session, Store, StoreError, Swept, TokenReference,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -175,9 +177,13 @@ impl Store for RedbStore {
         &self,
         change: RegistryChange,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<RegistryOutcome, StoreError> {
         self.write(move |tables, lifetime| registry::change(tables, &change, now, lifetime))
             .await
+    }
+
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
+        self.read(|transaction| all_json(transaction, REMEMBERED))
     }
 
     async fn rehash_password(
@@ -324,6 +330,15 @@ impl Store for RedbStore {
     ) -> Result<Claim, StoreError> {
         self.write(move |tables, _| once::claim_jti(tables, &client_id, &jti, expires_at, now))
             .await
+    }
+
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.read(|transaction| once::is_jti_claimed(transaction, &client_id, &jti, now))
     }
 
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError> {

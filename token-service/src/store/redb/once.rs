@@ -1,9 +1,9 @@
 //! Things that may be used once: assertions' ids and TOTP time steps.
 
-use redb::ReadableTable as _;
+use redb::{ReadTransaction, ReadableTable as _};
 
 use super::fault::Fault;
-use super::tables::{Expiring, Tables};
+use super::tables::{ASSERTION_IDS, Expiring, Tables};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::registry::{ClientId, Username};
@@ -17,8 +17,7 @@ pub(super) fn claim_jti(
     expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<Claim, Fault> {
-    // No client id contains the separator, so no two pairs share a digest.
-    let digest = Digest::of(format!("{client_id}\0{jti}").as_bytes());
+    let digest = jti_digest(client_id, jti);
     let key = digest.as_bytes();
     let ids = tables.assertion_ids.open()?;
     let known = ids.get(key)?.map(|expiry| expiry.value());
@@ -34,6 +33,23 @@ pub(super) fn claim_jti(
         .insert(key, expires_at.seconds())?;
     tables.expire(Expiring::AssertionId, key, expires_at)?;
     Ok(Claim::Claimed)
+}
+
+/// Whether `jti` is claimed for the client.
+pub(super) fn is_jti_claimed(
+    transaction: &ReadTransaction,
+    client_id: &ClientId,
+    jti: &str,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let ids = transaction.open_table(ASSERTION_IDS)?;
+    let expiry = ids.get(jti_digest(client_id, jti).as_bytes())?;
+    Ok(expiry.is_some_and(|expiry| expiry.value() > now.seconds()))
+}
+
+/// No client id contains the separator, so no two pairs share a digest.
+fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
+    Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }
 
 /// Claims a time step: it and all before it are used then.

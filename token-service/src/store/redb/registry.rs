@@ -10,7 +10,7 @@ use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json
 use super::{credentials, grants, second_factors, sessions};
 use crate::clock::Timestamp;
 use crate::registry::{Client, ClientId, IntegrationType, User, Username};
-use crate::store::{Extent, GrantId, RegistryChange, Revoked, issued_until};
+use crate::store::{Extent, GrantId, RegistryChange, RegistryOutcome, Revoked, issued_until};
 
 /// Applies a change as a whole.
 pub(super) fn change(
@@ -18,8 +18,11 @@ pub(super) fn change(
     change: &RegistryChange,
     now: Timestamp,
     access_token_lifetime: Duration,
-) -> Result<(), Fault> {
-    next_version(tables)?;
+) -> Result<RegistryOutcome, Fault> {
+    let found = next_version(tables, change.planned_on)?;
+    if found == RegistryOutcome::Overtaken {
+        return Ok(found);
+    }
     let mut changing = Changing {
         tables,
         now,
@@ -47,7 +50,15 @@ pub(super) fn change(
             .open()?
             .insert(instance.hostname.as_str(), row.as_slice())?;
     }
-    Ok(())
+    for object in &change.forget {
+        tables.remembered.open()?.remove(object.key().as_str())?;
+    }
+    for remembered in &change.remember {
+        let (key, row) = (remembered.object.key(), encode_json(remembered)?);
+        let table = tables.remembered.open()?;
+        table.insert(key.as_str(), row.as_slice())?;
+    }
+    Ok(RegistryOutcome::Changed)
 }
 
 /// Takes a stronger hash of the same password.
@@ -65,18 +76,25 @@ pub(super) fn rehash(
     if user.rehash(hash, stronger.to_owned()) {
         let row = encode_json(&user)?;
         tables.users.open()?.insert(key, row.as_slice())?;
-        next_version(tables)?;
+        next_version(tables, None)?;
     }
     Ok(())
 }
 
-fn next_version(tables: &mut Tables<'_>) -> Result<(), Fault> {
+/// Moves the version on, unless it is not the one that the change was planned on.
+fn next_version(
+    tables: &mut Tables<'_>,
+    planned_on: Option<u64>,
+) -> Result<RegistryOutcome, Fault> {
     let meta = tables.meta.open()?;
     let version = meta
         .get(REGISTRY_VERSION_KEY)?
         .map_or(0, |version| version.value());
+    if planned_on.is_some_and(|planned_on| planned_on != version) {
+        return Ok(RegistryOutcome::Overtaken);
+    }
     meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
-    Ok(())
+    Ok(RegistryOutcome::Changed)
 }
 
 /// How often the registry has changed.

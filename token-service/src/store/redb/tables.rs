@@ -48,6 +48,8 @@ pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("use
 /// Hostname to legacy instance, JSON.
 pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
     TableDefinition::new("legacy_instances");
+/// Key of an object to what is remembered of the files that were applied to it, JSON.
+pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new("remembered");
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
@@ -201,6 +203,7 @@ tables! {
     clients: CLIENTS<&'static str, &'static [u8]>,
     users: USERS<&'static str, &'static [u8]>,
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
+    remembered: REMEMBERED<&'static str, &'static [u8]>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
     used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,

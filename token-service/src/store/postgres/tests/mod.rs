@@ -4,7 +4,8 @@ mod server;
 
 use std::sync::Arc;
 
-use self::server::{Server, fresh_database, settings};
+use self::server::Server;
+pub(super) use self::server::{fresh_database, settings};
 use super::*;
 use crate::store::TokenId;
 use crate::store::conformance::{
@@ -143,7 +144,10 @@ async fn a_follower_of_the_feed_misses_nothing() {
     let mut followed = Vec::new();
     while followed.len() < REVOCATIONS {
         let since = followed.len() as u64;
-        let page = replicas[0].revocations_since(since, 7).await.unwrap();
+        // The writers may have all connections.
+        let Ok(page) = replicas[0].revocations_since(since, 7).await else {
+            continue;
+        };
         followed.extend(page.into_iter().map(|entry| entry.sequence));
         let gapless: Vec<u64> = (1..=followed.len() as u64).collect();
         assert_eq!(followed, gapless);

@@ -70,7 +70,7 @@ fn line(output: &mut impl BufRead) -> String {
 }
 
 /// The address of a new, empty database on a server that all tests of this process share.
-pub(super) async fn fresh_database() -> String {
+pub(in crate::store::postgres) async fn fresh_database() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let server = SERVER.get_or_init(|| Server::start(&[]));
@@ -89,7 +89,7 @@ pub(super) async fn fresh_database() -> String {
 }
 
 /// Settings for a database without TLS.
-pub(super) fn settings(url: &str) -> PostgresSettings {
+pub(in crate::store::postgres) fn settings(url: &str) -> PostgresSettings {
     PostgresSettings {
         url: PostgresUrl::parse(url).unwrap(),
         ca_file: None,

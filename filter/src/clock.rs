@@ -1,0 +1,100 @@
+//! Two clocks: that of the wall, for the dates in tokens, and one that only goes forward, for everything that happens
+//! after a while. A step of the wall clock must not stop the feed, nor make an old list look fresh.
+
+/// Both clocks, read at the same moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Seconds since 1970, as the host believes.
+    pub wall: u64,
+    /// Seconds since a moment that means nothing. Never goes back.
+    pub steady: u64,
+}
+
+/// The wall clock may drift from the steady one by this much between two readings, in seconds; more is a step.
+const STEP_SECONDS: u64 = 3;
+
+/// Without a monotonic clock of the host: the most that one reading of the wall clock moves the steady one, in seconds.
+/// Readings are a second apart, so more is a step, or a host that slept.
+const LONGEST_MOVE_SECONDS: u64 = 5;
+
+/// Keeps the two clocks of one VM.
+#[derive(Debug, Default)]
+pub struct Clock {
+    last: Option<Time>,
+    /// The host's monotonic clock, where the steady one was 0.
+    origin: Option<u64>,
+}
+
+impl Clock {
+    /// Takes the time: `wall` as the host has it, and `monotonic` if the host has such a clock, both in seconds. Returns
+    /// whether the wall clock stepped since the last call.
+    ///
+    /// Without a monotonic clock, the steady one follows the wall clock, but neither backwards nor by a leap.
+    pub fn read(&mut self, wall: u64, monotonic: Option<u64>) -> (Time, bool) {
+        let Some(last) = self.last else {
+            self.origin = monotonic;
+            let first = Time { wall, steady: 0 };
+            self.last = Some(first);
+            return (first, false);
+        };
+        let steady = match (monotonic, self.origin) {
+            (Some(now), Some(origin)) => now.saturating_sub(origin).max(last.steady),
+            _ => last.steady + wall.saturating_sub(last.wall).min(LONGEST_MOVE_SECONDS),
+        };
+        let time = Time { wall, steady };
+        self.last = Some(time);
+        let expected = last.wall.saturating_add(steady - last.steady);
+        (time, wall.abs_diff(expected) > STEP_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn the_steady_clock_goes_on_through_steps_in_both_directions() {
+        let mut clock = Clock::default();
+        clock.read(NOW, Some(50));
+        for (wall, monotonic, steady, stepped) in [
+            (NOW + 1, 51, 1, false),
+            (NOW + 7200, 52, 2, true),
+            (NOW + 7201, 53, 3, false),
+            (NOW + 4, 54, 4, true),
+            (NOW + 5, 55, 5, false),
+            // A process that was stopped for an hour: both clocks saw it.
+            (NOW + 3605, 3655, 3605, false),
+        ] {
+            let time = Time { wall, steady };
+            assert_eq!(clock.read(wall, Some(monotonic)), (time, stepped));
+        }
+    }
+
+    #[test]
+    fn without_a_monotonic_clock_it_neither_goes_back_nor_leaps() {
+        let mut clock = Clock::default();
+        clock.read(NOW, None);
+        for (wall, steady, stepped) in [
+            (NOW + 1, 1, false),
+            (NOW + 7200, 6, true),
+            (NOW + 7201, 7, false),
+            (NOW - 3600, 7, true),
+            (NOW - 3599, 8, false),
+        ] {
+            let time = Time { wall, steady };
+            assert_eq!(clock.read(wall, None), (time, stepped));
+        }
+    }
+
+    #[test]
+    fn drift_is_no_step() {
+        let mut clock = Clock::default();
+        clock.read(NOW, Some(0));
+        for second in 1..1000 {
+            let (_, stepped) = clock.read(NOW + second * 2, Some(second));
+            assert!(!stepped);
+        }
+    }
+}

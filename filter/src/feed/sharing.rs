@@ -1,0 +1,389 @@
+//! One poll for all VMs of a gateway, by the host's shared data.
+//!
+//! One VM has the lease and polls. What it reads goes into a ring of recent pages; the others look at its head twenty times
+//! a second and apply what is new. Positions of the feed keep them together: a page applies where the reader's own position
+//! lies within it, and who finds a gap reads from the token service until it is there again. So it does not matter when
+//! two VMs believe for a moment that both have the lease.
+
+use std::fmt::{self, Debug};
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::wire::{Head, Slot};
+use crate::revocations::Revoked;
+
+/// The holder of a lease that did not renew it for so many seconds has lost it.
+const LEASE_SECONDS: u64 = 3;
+
+/// Pages in the ring.
+const SLOTS: u64 = 16;
+
+/// A page of the ring gets no more entries once it has so many: it is written anew for each that is added.
+const SLOT_ENTRIES: usize = 1000;
+
+/// The host has no shared data, or does not take this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused;
+
+/// A value, and its version in the store.
+pub type Versioned = (Vec<u8>, u32);
+
+/// What all VMs of a gateway share.
+pub trait SharedData: Debug {
+    /// The value of `key` with its version.
+    ///
+    /// # Errors
+    /// When there is no such store.
+    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused>;
+
+    /// Sets the value of `key`; with a version, only if the value still has it. Returns whether it was set.
+    ///
+    /// # Errors
+    /// When there is no such store.
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused>;
+}
+
+/// Of a host without shared data.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSharedData;
+
+impl SharedData for NoSharedData {
+    fn get(&self, _: &str) -> Result<Option<Versioned>, Refused> {
+        Err(Refused)
+    }
+
+    fn set(&self, _: &str, _: &[u8], _: Option<u32>) -> Result<bool, Refused> {
+        Err(Refused)
+    }
+}
+
+/// Who polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// This VM, for itself: nothing can be shared.
+    Alone,
+    /// This VM, for all.
+    Leader,
+    /// Another VM, or none yet.
+    Follower,
+}
+
+/// What the ring has for a reader.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing that says how things stand.
+    None,
+    /// These pages, in order. `is_fresh`: the leader had a complete answer since the last look, and this is all of it.
+    Pages { pages: Vec<Slot>, is_fresh: bool },
+    /// The reader's position is not in the ring: it reads on by itself.
+    Gap,
+    /// The feed is another one, or was read anew: it reads it from its start by itself.
+    Anew,
+}
+
+/// One VM's part in the sharing of one feed.
+pub(super) struct Sharing {
+    /// What the keys start with.
+    prefix: String,
+    me: u64,
+    pub(super) role: Role,
+    /// The lease as it was last seen, and since when, in seconds of the steady clock.
+    seen: Option<(Vec<u8>, u64)>,
+    looked_at: Option<u64>,
+    has_created: bool,
+    renewals: u64,
+    led_since: u64,
+    /// The reading of the feed that the ring continues; `None` while this VM reads by itself.
+    reading: Option<u64>,
+    answers: u64,
+    /// The ring's newest page that was looked at, or written.
+    slot: u64,
+    tail: Option<Slot>,
+}
+
+impl Debug for Sharing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("Sharing");
+        debug.field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u64)
+}
+
+impl Sharing {
+    /// For the feed with this name, which is the same in all VMs that may share it.
+    pub(super) fn new(prefix: String) -> Self {
+        Self {
+            prefix,
+            me: random(),
+            role: Role::Alone,
+            seen: None,
+            looked_at: None,
+            has_created: false,
+            renewals: 0,
+            led_since: 0,
+            reading: None,
+            answers: 0,
+            slot: 0,
+            tail: None,
+        }
+    }
+
+    fn lease_key(&self) -> String {
+        format!("{}.lease", self.prefix)
+    }
+
+    fn head_key(&self) -> String {
+        format!("{}.head", self.prefix)
+    }
+
+    fn slot_key(&self, slot: u64) -> String {
+        format!("{}.page.{}", self.prefix, slot % SLOTS)
+    }
+
+    /// Keeps the lease, or takes one that nobody keeps. `is_ready`: this VM knows the feed to its end. `heard_at` is
+    /// when the token service last gave a complete answer; a leader that hears nothing for `patience` seconds lets the
+    /// others try.
+    pub(super) fn elect(
+        &mut self,
+        data: &dyn SharedData,
+        is_ready: bool,
+        heard_at: Option<u64>,
+        patience: u64,
+        now: u64,
+    ) {
+        if self.role == Role::Alone || self.looked_at == Some(now) {
+            return;
+        }
+        self.looked_at = Some(now);
+        let elected = self.try_elect(data, is_ready, heard_at, patience, now);
+        if elected.is_err() {
+            self.role = Role::Alone;
+        }
+    }
+
+    fn try_elect(
+        &mut self,
+        data: &dyn SharedData,
+        is_ready: bool,
+        heard_at: Option<u64>,
+        patience: u64,
+        now: u64,
+    ) -> Result<(), Refused> {
+        let key = self.lease_key();
+        let Some((lease, version)) = data.get(&key)? else {
+            if self.has_created {
+                // What is set does not stay.
+                return Err(Refused);
+            }
+            if is_ready {
+                self.has_created = true;
+                data.set(&key, &self.lease(), None)?;
+                // Two may have created it: the next look tells whose it is.
+                self.looked_at = None;
+            }
+            return Ok(());
+        };
+        let is_mine = lease.first_chunk() == Some(&self.me.to_le_bytes());
+        if std::mem::take(&mut self.has_created) && is_mine {
+            self.lead(now);
+        }
+        if is_mine && self.role == Role::Leader {
+            let heard_at = heard_at.unwrap_or(0).max(self.led_since);
+            if now > heard_at.saturating_add(patience) {
+                self.step_down();
+                return Ok(());
+            }
+            self.renewals += 1;
+            if !data.set(&key, &self.lease(), Some(version))? {
+                self.step_down();
+            }
+            return Ok(());
+        }
+        if self.role == Role::Leader {
+            self.step_down();
+        }
+        match &self.seen {
+            Some((seen, since)) if *seen == lease => {
+                let is_lost = now > since + LEASE_SECONDS;
+                if is_lost && is_ready && data.set(&key, &self.lease(), Some(version))? {
+                    self.lead(now);
+                }
+            }
+            _ => self.seen = Some((lease, now)),
+        }
+        Ok(())
+    }
+
+    fn lease(&self) -> Vec<u8> {
+        [self.me.to_le_bytes(), self.renewals.to_le_bytes()].concat()
+    }
+
+    fn lead(&mut self, now: u64) {
+        self.role = Role::Leader;
+        self.led_since = now;
+        self.tail = None;
+        self.seen = None;
+    }
+
+    fn step_down(&mut self) {
+        self.role = Role::Follower;
+        self.tail = None;
+        // Its own lease is as old as anybody's: it waits like all others.
+        self.seen = None;
+    }
+
+    /// This VM reads the feed from its start: the ring goes on where that ends.
+    pub(super) const fn start_over(&mut self) {
+        self.reading = None;
+    }
+
+    /// What came since the last look, for a reader at `position` of `feed`.
+    pub(super) fn look(&mut self, data: &dyn SharedData, feed: &str, position: u64) -> News {
+        let looked = self.try_look(data, feed, position);
+        looked.unwrap_or_else(|Refused| {
+            self.role = Role::Alone;
+            News::None
+        })
+    }
+
+    fn try_look(
+        &mut self,
+        data: &dyn SharedData,
+        feed: &str,
+        position: u64,
+    ) -> Result<News, Refused> {
+        let Some((head, _)) = data.get(&self.head_key())? else {
+            return Ok(News::None);
+        };
+        let Some(head) = Head::decode(&head) else {
+            return Ok(News::None);
+        };
+        match self.reading {
+            Some(reading) if reading == head.reading => {}
+            None if head.feed == feed => {
+                self.reading = Some(head.reading);
+                self.slot = head.slot.saturating_sub(SLOTS - 1);
+                self.answers = head.answers;
+            }
+            _ => return Ok(News::Anew),
+        }
+        let mut at = position;
+        let mut pages = Vec::new();
+        if at < head.position {
+            for slot in self.slot.max(head.slot.saturating_sub(SLOTS - 1))..=head.slot {
+                let Some((page, _)) = data.get(&self.slot_key(slot))? else {
+                    continue;
+                };
+                let page = Slot::decode(&page)
+                    .filter(|page| page.reading == head.reading && page.number == slot);
+                if let Some(page) = page
+                    && page.since <= at
+                    && page.position > at
+                {
+                    at = page.position;
+                    pages.push(page);
+                }
+            }
+            if at < head.position {
+                return Ok(News::Gap);
+            }
+        }
+        self.slot = head.slot;
+        let is_fresh = head.answers != self.answers;
+        self.answers = head.answers;
+        if pages.is_empty() && !is_fresh {
+            return Ok(News::None);
+        }
+        Ok(News::Pages { pages, is_fresh })
+    }
+
+    /// The leader read `entries` behind `since` up to `position`. `is_complete`: the feed has no more. `is_new`: the
+    /// feed is another one than the ring has, or its positions started anew.
+    pub(super) fn publish(&mut self, data: &dyn SharedData, page: &Published<'_>) {
+        if self.role != Role::Leader {
+            return;
+        }
+        match self.try_publish(data, page) {
+            Ok(true) => {}
+            // Another leader was quicker.
+            Ok(false) => self.step_down(),
+            Err(Refused) => self.role = Role::Alone,
+        }
+    }
+
+    fn try_publish(
+        &mut self,
+        data: &dyn SharedData,
+        page: &Published<'_>,
+    ) -> Result<bool, Refused> {
+        let key = self.head_key();
+        let old = data.get(&key)?;
+        let version = old.as_ref().map(|(_, version)| *version);
+        let old = old.and_then(|(head, _)| Head::decode(&head));
+        let fits =
+            |head: &Head| head.feed == page.feed && head.position <= page.position && !page.is_new;
+        let mut head = match old {
+            Some(head) if fits(&head) => head,
+            old => {
+                self.tail = None;
+                Head {
+                    reading: random(),
+                    slot: old.map_or(0, |head| head.slot),
+                    answers: 0,
+                    position: page.since,
+                    feed: page.feed.to_owned(),
+                }
+            }
+        };
+        if !page.entries.is_empty() && head.position == page.since {
+            let slot = self.tail_for(&mut head, page);
+            data.set(&self.slot_key(slot.number), &slot.encode(), None)?;
+            self.tail = Some(slot);
+        }
+        head.position = head.position.max(page.position);
+        head.answers += u64::from(page.is_complete);
+        self.reading = Some(head.reading);
+        self.slot = head.slot;
+        self.answers = head.answers;
+        data.set(&key, &head.encode(), version)
+    }
+
+    /// The newest page of the ring with the entries added, or a new one.
+    fn tail_for(&mut self, head: &mut Head, page: &Published<'_>) -> Slot {
+        let tail = self.tail.take().filter(|tail| {
+            let is_newest = tail.reading == head.reading && tail.number == head.slot;
+            is_newest && tail.position == page.since && tail.entries.len() < SLOT_ENTRIES
+        });
+        match tail {
+            Some(mut tail) => {
+                tail.position = page.position;
+                tail.entries.extend_from_slice(page.entries);
+                tail
+            }
+            None => {
+                head.slot += 1;
+                Slot {
+                    reading: head.reading,
+                    number: head.slot,
+                    since: page.since,
+                    position: page.position,
+                    entries: page.entries.to_vec(),
+                }
+            }
+        }
+    }
+}
+
+/// What a leader read.
+#[derive(Debug)]
+pub(super) struct Published<'a> {
+    pub(super) feed: &'a str,
+    pub(super) since: u64,
+    pub(super) position: u64,
+    /// None where the leader read them for itself alone, to catch up.
+    pub(super) entries: &'a [Revoked],
+    pub(super) is_complete: bool,
+    pub(super) is_new: bool,
+}

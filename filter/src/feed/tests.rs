@@ -1,0 +1,676 @@
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use claims::revocation::{Entry, EntryKind};
+use serde_json::json;
+
+use super::*;
+use crate::verify::{Refusal, TokenReference};
+
+const NOW: u64 = 1_800_000_000;
+const ISS: &str = "https://lobby.example.com";
+
+fn at(steady: u64) -> Time {
+    Time {
+        wall: NOW + steady,
+        steady,
+    }
+}
+
+fn config() -> FeedConfig {
+    FeedConfig {
+        endpoint: Endpoint {
+            cluster: "internal".into(),
+            authority: "internal".into(),
+            path: "/revocations".into(),
+        },
+        issuers: vec![ISS.into()],
+        poll_seconds: 2,
+        max_staleness_seconds: 60,
+        max_entries: 100_000,
+        skew: 5,
+    }
+}
+
+/// A token service of version 2.
+struct Service {
+    feed: String,
+    entries: Vec<Entry>,
+    page: usize,
+    holds: bool,
+}
+
+impl Service {
+    fn new(feed: &str) -> Self {
+        Self {
+            feed: feed.into(),
+            entries: Vec::new(),
+            page: 100,
+            holds: true,
+        }
+    }
+
+    fn revoke(&mut self, jti: &str) {
+        self.entries.push(Entry {
+            kind: EntryKind::Token,
+            id: jti.into(),
+            iss: None,
+            user_id: None,
+            user_site: None,
+            at: NOW,
+            exp: NOW + 3600,
+        });
+    }
+
+    fn answer(&self, path: &str) -> Vec<u8> {
+        let parameter = |name: &str| {
+            let (_, query) = path.split_once('?').unwrap();
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.to_owned())
+        };
+        assert_eq!(parameter("version").as_deref(), Some("2"));
+        let since: usize = parameter("since").unwrap().parse().unwrap();
+        let is_ours = parameter("feed").is_none_or(|feed| feed == self.feed);
+        let since = if is_ours && since <= self.entries.len() {
+            since
+        } else {
+            0
+        };
+        let end = self.entries.len().min(since + self.page);
+        let page = claims::revocation::Page {
+            feed: self.feed.clone(),
+            since: since as u64,
+            position: end as u64,
+            more: end < self.entries.len(),
+            holds: self.holds,
+            revocations: self.entries[since..end].to_vec(),
+        };
+        serde_json::to_vec(&page).unwrap()
+    }
+}
+
+fn is_revoked(feed: &Feed, jti: &str) -> bool {
+    let token = TokenReference {
+        jti: jti.into(),
+        grant_id: None,
+        client_id: "c".into(),
+        sub: "u".into(),
+        user_id: None,
+        user_site: None,
+        iat: NOW,
+        exp: NOW + 3600,
+    };
+    feed.revocations().refusal(&token, ISS, 0) == Some(Refusal::Revoked)
+}
+
+/// Asks and answers until nothing is due; the paths that were asked for.
+fn read_up(feed: &mut Feed, service: &Service, data: &dyn SharedData, now: u64) -> Vec<String> {
+    let mut paths = Vec::new();
+    while let Some(request) = feed.due(now) {
+        if request.path.contains("wait=")
+            && service.answer(&request.path) == service.answer(&end(feed, service))
+        {
+            // It is held.
+            paths.push(request.path);
+            break;
+        }
+        let body = service.answer(&request.path);
+        feed.answered(&body, data, at(now)).unwrap();
+        paths.push(request.path);
+    }
+    paths
+}
+
+/// What asks behind the last entry.
+fn end(feed: &Feed, service: &Service) -> String {
+    let identity = feed.identity.clone().unwrap_or_default();
+    format!(
+        "/revocations?version=2&feed={identity}&since={}",
+        service.entries.len()
+    )
+}
+
+fn alone() -> Feed {
+    Feed::new(config())
+}
+
+fn sharing() -> Feed {
+    let mut feed = Feed::new(config());
+    feed.share();
+    feed
+}
+
+#[test]
+fn a_feed_is_read_page_by_page_and_then_held() {
+    let mut service = Service::new("A");
+    for number in 0..250 {
+        service.revoke(&format!("t{number}"));
+    }
+    let mut feed = alone();
+    let paths = read_up(&mut feed, &service, &NoSharedData, 0);
+    assert_eq!(
+        paths,
+        [
+            "/revocations?version=2&since=0",
+            "/revocations?version=2&feed=A&since=100",
+            "/revocations?version=2&feed=A&since=200",
+            "/revocations?version=2&feed=A&since=250&wait=20",
+        ]
+    );
+    assert!(is_revoked(&feed, "t0") && is_revoked(&feed, "t249"));
+    assert_eq!(feed.completed_at(), Some(0));
+    // The held request is answered as soon as something is revoked, and the next one follows at once.
+    assert_eq!(feed.due(9), None);
+    service.revoke("now");
+    let body = service.answer("/revocations?version=2&feed=A&since=250&wait=20");
+    feed.answered(&body, &NoSharedData, at(9)).unwrap();
+    assert!(is_revoked(&feed, "now"));
+    let next = feed.due(9).unwrap();
+    assert_eq!(next.path, "/revocations?version=2&feed=A&since=251&wait=20");
+    assert!(next.timeout > 20);
+}
+
+#[test]
+fn a_service_that_does_not_hold_is_polled() {
+    let mut service = Service::new("A");
+    service.holds = false;
+    let mut feed = alone();
+    assert_eq!(read_up(&mut feed, &service, &NoSharedData, 0).len(), 1);
+    assert_eq!(feed.due(1), None);
+    let next = feed.due(2).unwrap();
+    assert_eq!(next.path, "/revocations?version=2&feed=A&since=0");
+}
+
+/// It says that it holds requests, and answers at once all the same.
+#[test]
+fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
+    let service = Service::new("A");
+    let mut feed = alone();
+    let mut asked = 0;
+    for now in 0..10 {
+        while let Some(request) = feed.due(now) {
+            asked += 1;
+            let body = service.answer(&request.path);
+            feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        }
+    }
+    assert!(asked <= 12, "{asked}");
+}
+
+/// Something between does not bear long requests: short ones do.
+#[test]
+fn where_held_requests_fail_short_ones_follow() {
+    let service = Service::new("A");
+    let mut feed = alone();
+    read_up(&mut feed, &service, &NoSharedData, 0);
+    feed.failed(15);
+    assert_eq!(feed.due(15), None);
+    for now in [16, 18, 20] {
+        let request = feed.due(now).unwrap();
+        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        let body = service.answer(&request.path);
+        feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        assert_eq!(feed.due(now), None);
+    }
+    let request = feed.due(75).unwrap();
+    assert!(request.path.ends_with("&wait=20"));
+}
+
+/// A backup is restored, and positions mean something else. Nothing that was revoked comes back, and everything of the
+/// other feed is read.
+#[test]
+fn another_feed_is_read_from_its_start() {
+    let mut service = Service::new("A");
+    for number in 0..5 {
+        service.revoke(&format!("a{number}"));
+    }
+    let mut feed = alone();
+    read_up(&mut feed, &service, &NoSharedData, 0);
+    let generation = feed.revocations().generation();
+    let mut restored = Service::new("B");
+    restored.page = 3;
+    for number in 0..7 {
+        restored.revoke(&format!("b{number}"));
+    }
+    feed.failed(1);
+    read_up(&mut feed, &restored, &NoSharedData, 2);
+    assert!((0..5).all(|number| is_revoked(&feed, &format!("a{number}"))));
+    assert!((0..7).all(|number| is_revoked(&feed, &format!("b{number}"))));
+    assert!(feed.revocations().generation() > generation);
+    assert_eq!(feed.position, 7);
+}
+
+/// The same feed with fewer entries than were read: its positions went back.
+#[test]
+fn a_position_that_goes_back_is_read_from_its_start() {
+    let mut service = Service::new("A");
+    for number in 0..5 {
+        service.revoke(&format!("a{number}"));
+    }
+    let mut feed = alone();
+    read_up(&mut feed, &service, &NoSharedData, 0);
+    service.entries.clear();
+    service.revoke("b");
+    feed.failed(1);
+    read_up(&mut feed, &service, &NoSharedData, 2);
+    assert!(is_revoked(&feed, "a4") && is_revoked(&feed, "b"));
+    assert_eq!(feed.position, 1);
+}
+
+fn first_version(entries: &[(u64, &str)], last: u64) -> Vec<u8> {
+    let revocations: Vec<_> = entries
+        .iter()
+        .map(|(sequence, id)| {
+            json!({"sequence": sequence, "kind": "token", "id": id, "at": NOW, "exp": NOW + 3600})
+        })
+        .collect();
+    json!({"revocations": revocations, "last": last})
+        .to_string()
+        .into_bytes()
+}
+
+#[test]
+fn an_older_service_is_read_and_polled() {
+    let mut feed = alone();
+    let next = |feed: &mut Feed, now, body: Vec<u8>| {
+        let request = feed.due(now).unwrap();
+        let outcome = feed.answered(&body, &NoSharedData, at(now));
+        (request.path, outcome)
+    };
+    let (_, outcome) = next(&mut feed, 0, first_version(&[(4, "a"), (5, "b")], 5));
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(feed.due(1), None);
+    let (path, outcome) = next(&mut feed, 2, first_version(&[(5, "c")], 5));
+    assert_eq!(path, "/revocations?version=2&since=5");
+    assert!(outcome.is_err(), "out of order");
+    assert!(!is_revoked(&feed, "c"));
+    feed.failed(2);
+    // Another store.
+    let (_, outcome) = next(&mut feed, 3, first_version(&[], 2));
+    assert_eq!(outcome, Ok(()));
+    let (path, _) = next(&mut feed, 3, first_version(&[(2, "d")], 2));
+    assert_eq!(path, "/revocations?version=2&since=0");
+    assert!(["a", "b", "d"].iter().all(|id| is_revoked(&feed, id)));
+    // The service is updated: the feed gets an identity and is read from its start. Then it is rolled back.
+    let mut service = Service::new("A");
+    for id in ["x", "d", "e"] {
+        service.revoke(id);
+    }
+    read_up(&mut feed, &service, &NoSharedData, 5);
+    assert!(is_revoked(&feed, "x") && is_revoked(&feed, "e"));
+    feed.failed(6);
+    let (_, outcome) = next(&mut feed, 7, first_version(&[], 3));
+    assert_eq!(outcome, Ok(()));
+    let (path, _) = next(&mut feed, 7, first_version(&[(3, "f")], 3));
+    assert_eq!(path, "/revocations?version=2&since=0");
+    assert!(is_revoked(&feed, "f"));
+}
+
+/// A newer token service has kinds that nobody knew: they are said once, and everything else counts.
+#[test]
+fn unknown_kinds_leave_the_feed_open() {
+    let mut feed = alone();
+    for (now, id, expected) in [(0, "a", 1), (30, "b", 0)] {
+        feed.due(now).unwrap();
+        let page = json!({
+            "feed": "A", "since": now, "position": now + 2, "more": false, "holds": false,
+            "revocations": [
+                {"kind": "planet", "id": "earth", "at": 0, "exp": NOW + 3600},
+                {"kind": "token", "id": id, "at": 0, "exp": NOW + 3600},
+            ],
+        });
+        feed.position = now;
+        feed.answered(page.to_string().as_bytes(), &NoSharedData, at(now))
+            .unwrap();
+        assert!(is_revoked(&feed, id));
+        assert_eq!(feed.take_remarks().len(), expected);
+    }
+    assert_eq!(feed.skipped(), 2);
+    assert!(feed.is_fresh(60, 90));
+}
+
+#[test]
+fn a_bad_page_changes_nothing() {
+    let mut service = Service::new("A");
+    service.revoke("a");
+    let mut feed = alone();
+    read_up(&mut feed, &service, &NoSharedData, 0);
+    let page = |since: u64, position: u64, more: bool, feed: &str| {
+        json!({"feed": feed, "since": since, "position": position, "more": more, "holds": true,
+            "revocations": [{"kind": "token", "id": "b", "at": 0, "exp": NOW + 3600}]})
+        .to_string()
+    };
+    for bad in [
+        page(1, 0, false, "A"),
+        page(1, 1, true, "A"),
+        page(1, 2, false, "A&since=0"),
+        page(1, 2, false, ""),
+    ] {
+        assert!(feed.answered(bad.as_bytes(), &NoSharedData, at(9)).is_err());
+        assert_eq!((feed.position, feed.completed_at()), (1, Some(0)));
+        assert!(!is_revoked(&feed, "b"));
+    }
+}
+
+/// A reader that gets page after page is behind, but not blind; without an end, it becomes stale all the same.
+#[test]
+fn pages_in_order_keep_the_feed_fresh_for_a_while() {
+    let mut service = Service::new("A");
+    let mut feed = alone();
+    service.revoke("0");
+    feed.due(0).unwrap();
+    let body = service.answer("/revocations?version=2&since=0");
+    feed.answered(&body, &NoSharedData, at(0)).unwrap();
+    service.page = 1;
+    for now in 1..700_u64 {
+        service.revoke(&format!("{now}"));
+        service.revoke(&format!("{now} and another"));
+        let request = feed.due(now).unwrap();
+        let body = service.answer(&request.path);
+        feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        assert_eq!(feed.is_fresh(60, now), now <= 600, "{now}");
+    }
+    assert_eq!(feed.completed_at(), Some(0), "the age says the truth");
+}
+
+/// The wall clock goes an hour ahead and comes back, and the other way round.
+#[test]
+fn steps_of_the_clock_bring_back_what_was_forgotten() {
+    for step in [7200_i64, -7200] {
+        let mut service = Service::new("A");
+        service.revoke("a");
+        let mut feed = alone();
+        read_up(&mut feed, &service, &NoSharedData, 0);
+        let wrong = (NOW + 1).checked_add_signed(step).unwrap();
+        feed.doubt(1);
+        for _ in 0..100 {
+            feed.sweep(wrong);
+        }
+        let time = Time {
+            wall: wrong,
+            steady: 1,
+        };
+        let request = feed.due(1).unwrap();
+        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        feed.answered(&service.answer(&request.path), &NoSharedData, time)
+            .unwrap();
+        // The age goes on by the steady clock.
+        assert!(feed.is_fresh(60, 61) && !feed.is_fresh(60, 62));
+
+        feed.doubt(2);
+        let token = |feed: &Feed| is_revoked(feed, "a");
+        let request = feed.due(2).unwrap();
+        assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
+        feed.answered(&service.answer(&request.path), &NoSharedData, at(2))
+            .unwrap();
+        assert!(token(&feed), "{step}");
+        // The answer to the request that was held before says nothing about the new reading.
+        assert_eq!(feed.position, 1);
+    }
+}
+
+/// What several VMs share.
+#[derive(Debug, Default, Clone)]
+struct Store {
+    values: Rc<RefCell<BTreeMap<String, Versioned>>>,
+    versions: Rc<Cell<u32>>,
+    /// Whether what is set stays.
+    forgets: bool,
+}
+
+impl SharedData for Store {
+    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
+        Ok(self.values.borrow().get(key).cloned())
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
+        let mut values = self.values.borrow_mut();
+        let current = values.get(key).map(|(_, version)| *version);
+        if version.is_some() && current.is_some() && version != current {
+            return Ok(false);
+        }
+        self.versions.set(self.versions.get() + 1);
+        if !self.forgets {
+            values.insert(key.into(), (value.to_vec(), self.versions.get()));
+        }
+        Ok(true)
+    }
+}
+
+/// The VMs of a gateway before a service. A held request stays with its VM until there is something to answer.
+struct Gateway {
+    vms: Vec<(Feed, Option<String>)>,
+    store: Store,
+    service: Service,
+    now: u64,
+    /// Requests that were sent.
+    requests: Vec<(usize, String)>,
+}
+
+impl Gateway {
+    fn new(vms: usize) -> Self {
+        Self {
+            vms: (0..vms).map(|_| (sharing(), None)).collect(),
+            store: Store::default(),
+            service: Service::new("A"),
+            now: 0,
+            requests: Vec::new(),
+        }
+    }
+
+    /// One tick of all VMs.
+    fn tick(&mut self) {
+        for (number, (feed, held)) in self.vms.iter_mut().enumerate() {
+            let time = at(self.now);
+            feed.keep_in_step(&self.store, time);
+            loop {
+                if held.is_none() {
+                    let Some(request) = feed.due(self.now) else {
+                        break;
+                    };
+                    self.requests.push((number, request.path.clone()));
+                    *held = Some(request.path);
+                }
+                let path = held.clone().unwrap();
+                if path.is_empty() {
+                    // It is never answered.
+                    break;
+                }
+                let since = path
+                    .split("since=")
+                    .nth(1)
+                    .unwrap()
+                    .split('&')
+                    .next()
+                    .unwrap();
+                let is_at_end = since == self.service.entries.len().to_string()
+                    && path.contains(&format!("feed={}&", self.service.feed));
+                if path.contains("wait=") && is_at_end && !self.now.is_multiple_of(20) {
+                    break;
+                }
+                *held = None;
+                feed.answered(&self.service.answer(&path), &self.store, time)
+                    .unwrap();
+                if path.contains("wait=") {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn seconds(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += 1;
+            for _ in 0..3 {
+                self.tick();
+            }
+        }
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let vms = self.vms.iter().enumerate();
+        vms.filter(|(_, (feed, _))| feed.sharing.role == Role::Leader)
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    #[track_caller]
+    fn assert_all_know(&self, jti: &str) {
+        for (number, (feed, _)) in self.vms.iter().enumerate() {
+            assert!(is_revoked(feed, jti), "{jti} in {number}");
+        }
+    }
+}
+
+#[test]
+fn one_vm_polls_for_all() {
+    let mut gateway = Gateway::new(5);
+    gateway.service.revoke("before");
+    gateway.seconds(3);
+    gateway.assert_all_know("before");
+    assert_eq!(gateway.leaders().len(), 1);
+    gateway.requests.clear();
+    for number in 0..300 {
+        gateway.service.revoke(&format!("{number}"));
+        gateway.tick();
+        gateway.tick();
+        gateway.assert_all_know(&format!("{number}"));
+    }
+    gateway.seconds(100);
+    let leader = gateway.leaders()[0];
+    for (vm, path) in &gateway.requests {
+        assert!(*vm == leader && path.contains("wait=20"), "{vm} {path}");
+    }
+    for (feed, _) in &gateway.vms {
+        assert!(feed.is_fresh(60, gateway.now));
+    }
+    // The feed falls silent for all at once.
+    let now = gateway.now;
+    gateway
+        .vms
+        .iter_mut()
+        .for_each(|(_, held)| *held = Some(String::new()));
+    for (feed, _) in &mut gateway.vms {
+        assert!(!feed.is_fresh(60, now + 100));
+    }
+}
+
+#[test]
+fn another_vm_takes_over_when_the_leader_dies() {
+    let mut gateway = Gateway::new(4);
+    gateway.seconds(3);
+    for round in 0..3 {
+        let dead = gateway.leaders()[0];
+        gateway.vms[dead] = (sharing(), None);
+        gateway.service.revoke(&format!("{round}"));
+        gateway.seconds(6);
+        gateway.assert_all_know(&format!("{round}"));
+        assert_eq!(gateway.leaders().len(), 1);
+        assert_ne!(gateway.leaders(), [dead]);
+    }
+}
+
+#[test]
+fn a_vm_that_fell_out_of_the_ring_catches_up_by_itself() {
+    let mut gateway = Gateway::new(3);
+    gateway.seconds(3);
+    let leader = gateway.leaders()[0];
+    let slow = (leader + 1) % 3;
+    let (feed, _) = std::mem::replace(&mut gateway.vms[slow], (sharing(), None));
+    gateway.seconds(2);
+    gateway.service.page = 5000;
+    for _ in 0..20 {
+        for number in 0..1500 {
+            gateway.service.revoke(&format!("{} {number}", gateway.now));
+        }
+        gateway.seconds(1);
+    }
+    gateway.vms[slow] = (feed, None);
+    gateway.requests.clear();
+    let last = format!("{} 1499", gateway.now - 1);
+    gateway.seconds(1);
+    gateway.assert_all_know(&last);
+    let own = gateway
+        .requests
+        .iter()
+        .filter(|(vm, _)| *vm == slow)
+        .count();
+    assert!((1..=7).contains(&own), "{:?}", gateway.requests);
+    gateway.requests.clear();
+    gateway.service.revoke("next");
+    gateway.seconds(1);
+    gateway.assert_all_know("next");
+    assert!(gateway.requests.iter().all(|(vm, _)| *vm == leader));
+}
+
+/// A restored store: every VM reads the other feed from its start, and then one polls again.
+#[test]
+fn all_vms_follow_to_another_feed() {
+    let mut gateway = Gateway::new(4);
+    for number in 0..10 {
+        gateway.service.revoke(&format!("a{number}"));
+    }
+    gateway.seconds(3);
+    gateway.service = Service::new("B");
+    for number in 0..30 {
+        gateway.service.revoke(&format!("b{number}"));
+    }
+    gateway.seconds(6);
+    for number in 0..10 {
+        gateway.assert_all_know(&format!("a{number}"));
+        gateway.assert_all_know(&format!("b{number}"));
+    }
+    gateway.requests.clear();
+    gateway.service.revoke("next");
+    gateway.seconds(1);
+    gateway.assert_all_know("next");
+    assert!(gateway.requests.len() <= 2, "{:?}", gateway.requests);
+}
+
+#[test]
+fn a_leader_without_answers_lets_others_try() {
+    let mut gateway = Gateway::new(2);
+    gateway.seconds(3);
+    let cut_off = gateway.leaders()[0];
+    // Its requests are never answered, nor given up.
+    for second in 0..60 {
+        gateway.vms[cut_off].1 = Some(String::new());
+        gateway.seconds(1);
+        if second > 45 {
+            assert_eq!(gateway.leaders(), [1 - cut_off]);
+        }
+    }
+}
+
+#[test]
+fn without_shared_data_every_vm_polls() {
+    let forgetful = Store {
+        forgets: true,
+        ..Store::default()
+    };
+    for store in [&NoSharedData as &dyn SharedData, &forgetful] {
+        let service = Service::new("A");
+        let mut feed = sharing();
+        read_up(&mut feed, &service, store, 0);
+        for now in 0..3 {
+            feed.keep_in_step(store, at(now));
+        }
+        assert_eq!(feed.sharing.role, Role::Alone);
+        assert!(feed.due(3).unwrap().path.ends_with("wait=20"));
+    }
+}
+
+/// Two feeds in one `vm_id`.
+#[test]
+fn other_issuers_and_endpoints_share_nothing() {
+    let mut others = [config(), config(), config()];
+    others[0].issuers.push("https://other".into());
+    others[1].endpoint.cluster = "other".into();
+    others[2].endpoint.path = "/other".into();
+    for other in others {
+        assert_ne!(prefix(&other), prefix(&config()));
+    }
+}

@@ -1,0 +1,393 @@
+use claims::revocation::{Feed, MAX_PAGE, Revocation, RevocationKind};
+use serde_json::{Value, json};
+
+use super::*;
+
+const ISS: &str = "https://lobby.example.com";
+const NOW: u64 = 1_800_000_000;
+
+fn token() -> TokenReference {
+    TokenReference {
+        jti: "t".into(),
+        grant_id: Some("g".into()),
+        client_id: "c".into(),
+        sub: "u".into(),
+        user_id: Some("1879048401".into()),
+        user_site: Some("https://us1.example.com".into()),
+        iat: NOW,
+        exp: NOW + 3600,
+    }
+}
+
+fn revocations(capacity: usize) -> Revocations {
+    Revocations::new(capacity, 5)
+}
+
+fn read(page: &Value) -> Result<Page, String> {
+    Page::read(page.to_string().as_bytes(), &[ISS.to_owned()])
+}
+
+/// A page of version 2 with these entries.
+fn page(entries: Value) -> Page {
+    let page = json!({"feed": "F", "since": 0, "position": 9, "more": false, "holds": true, "revocations": entries});
+    read(&page).unwrap()
+}
+
+fn entry(kind: &str, id: &str, at: u64) -> Value {
+    json!({"kind": kind, "id": id, "at": at, "exp": NOW + 3600})
+}
+
+fn of(mut entry: Value, members: &[(&str, &str)]) -> Value {
+    for (name, value) in members {
+        entry[*name] = json!(value);
+    }
+    entry
+}
+
+fn revoked(kind: &str, number: u64, exp: u64) -> Revoked {
+    let id = format!("{kind} {number}");
+    page(json!([{"kind": kind, "id": id, "at": 0, "exp": exp}])).revoked[0]
+}
+
+#[test]
+fn each_kind_names_its_tokens() {
+    let here = [("iss", ISS)];
+    let account = |id, site| [("iss", ISS), ("user_id", id), ("user_site", site)];
+    let ours = account("1879048401", "https://us1.example.com");
+    for (entry, expected) in [
+        (entry("grant", "g", 0), true),
+        (entry("grant", "t", NOW), false),
+        (entry("token", "t", 0), true),
+        (entry("token", "g", NOW), false),
+        (entry("client", "c", NOW), true),
+        (entry("client", "c", NOW - 1), false),
+        (entry("client", "u", NOW), false),
+        (of(entry("user", "u", NOW), &here), true),
+        (of(entry("user", "u", NOW - 1), &here), false),
+        (of(entry("user", "c", NOW), &here), false),
+        (
+            of(entry("user", "u", NOW), &[("iss", "https://other")]),
+            false,
+        ),
+        (of(entry("account", "u", NOW), &ours), true),
+        (of(entry("account", "u", NOW - 1), &ours), false),
+        (
+            of(
+                entry("account", "u", NOW),
+                &account("1", "https://us1.example.com"),
+            ),
+            false,
+        ),
+        (
+            of(
+                entry("account", "u", NOW),
+                &account("1879048401", "https://us2"),
+            ),
+            false,
+        ),
+        (of(entry("issuer", ISS, NOW), &here), true),
+        (of(entry("issuer", ISS, NOW - 1), &here), false),
+        (
+            of(entry("issuer", "x", NOW), &[("iss", "https://other")]),
+            false,
+        ),
+    ] {
+        let mut revocations = revocations(1000);
+        revocations.add(&page(json!([entry])).revoked, NOW);
+        let refusal = revocations.refusal(&token(), ISS, 0);
+        assert_eq!(refusal, expected.then_some(Refusal::Revoked), "{entry}");
+    }
+}
+
+#[test]
+fn a_token_without_an_account_is_not_of_an_account() {
+    let members = [("iss", ISS), ("user_id", ""), ("user_site", "")];
+    let mut revocations = revocations(1000);
+    revocations.add(
+        &page(json!([of(entry("account", "u", NOW), &members)])).revoked,
+        NOW,
+    );
+    let mut token = token();
+    (token.user_id, token.user_site) = (None, None);
+    assert_eq!(revocations.refusal(&token, ISS, 0), None);
+}
+
+/// Entries of unknown kinds, whatever they hold, take nothing else along.
+#[test]
+fn unknown_kinds_are_skipped_and_counted() {
+    let page = page(json!([
+        {"kind": "planet", "exp": NOW, "radius": {"km": 6371}},
+        entry("grant", "g", 0),
+        {"kind": "moon", "id": "x", "at": 0, "exp": 0},
+    ]));
+    assert_eq!(page.unknown, Some((2, "planet".to_owned())));
+    assert_eq!(page.revoked.len(), 1);
+}
+
+#[test]
+fn a_bad_page_is_refused_whole() {
+    let good = json!({"feed": "F", "since": 0, "position": 1, "more": false, "holds": false,
+        "revocations": [of(entry("user", "u", 1), &[("iss", ISS)])]});
+    assert!(read(&good).is_ok());
+    for (member, value) in [
+        ("since", json!(-1)),
+        ("position", json!("1")),
+        ("more", Value::Null),
+        ("feed", json!(7)),
+        ("revocations", json!({})),
+        ("revocations", json!([7])),
+        ("revocations", json!([{"kind": "grant", "at": 0, "exp": 0}])),
+        (
+            "revocations",
+            json!([{"kind": "grant", "id": "g", "at": 0}]),
+        ),
+        ("revocations", json!([entry("user", "u", 1)])),
+        (
+            "revocations",
+            json!([of(entry("account", "u", 1), &[("iss", ISS)])]),
+        ),
+    ] {
+        let mut bad = good.clone();
+        bad[member] = value;
+        assert!(read(&bad).is_err(), "{bad}");
+    }
+    for bad in [
+        b"".as_slice(),
+        b"<html>",
+        b"{}",
+        b"[]",
+        &[b' '; MAX_PAGE_BYTES + 1],
+    ] {
+        assert!(Page::read(bad, &[]).is_err());
+    }
+    let twice = br#"{"last":1,"last":2,"revocations":[]}"#;
+    assert!(Page::read(twice, &[]).is_err());
+}
+
+fn first_version(entries: &[(u64, RevocationKind, &str)], last: u64) -> Value {
+    let revocations = entries.iter().map(|(sequence, kind, id)| Revocation {
+        sequence: *sequence,
+        kind: *kind,
+        id: (*id).to_owned(),
+        at: NOW,
+        exp: NOW + 3600,
+    });
+    serde_json::to_value(Feed {
+        revocations: revocations.collect(),
+        last,
+    })
+    .unwrap()
+}
+
+#[test]
+fn the_first_version_is_read() {
+    for (kind, id) in [
+        (RevocationKind::Grant, "g"),
+        (RevocationKind::Token, "t"),
+        (RevocationKind::Client, "c"),
+        (RevocationKind::User, "u"),
+    ] {
+        let page = read(&first_version(&[(4, kind, id)], 9)).unwrap();
+        assert_eq!((page.feed, page.since, page.last), (None, None, Some(9)));
+        assert_eq!(
+            (page.first, page.position, page.more),
+            (Some(4), Some(4), false)
+        );
+        let mut revocations = revocations(1000);
+        revocations.add(&page.revoked, NOW);
+        let refusal = revocations.refusal(&token(), ISS, 0);
+        assert_eq!(refusal, Some(Refusal::Revoked), "{kind:?}");
+    }
+    let grant = |sequence| (sequence, RevocationKind::Grant, "g");
+    assert!(read(&first_version(&[grant(7), grant(6)], 9)).is_err());
+    assert!(read(&first_version(&[grant(7), grant(7)], 9)).is_err());
+    let full: Vec<_> = (1..=MAX_PAGE as u64).map(grant).collect();
+    assert!(read(&first_version(&full, 5000)).unwrap().more);
+}
+
+#[test]
+fn a_later_entry_for_the_same_client_counts() {
+    let mut revocations = revocations(1000);
+    let entries = page(json!([
+        entry("client", "c", NOW - 9),
+        entry("client", "c", NOW),
+        entry("client", "c", 0)
+    ]));
+    revocations.add(&entries.revoked, NOW);
+    assert_eq!(revocations.len(), 1);
+    assert_eq!(
+        revocations.refusal(&token(), ISS, 0),
+        Some(Refusal::Revoked)
+    );
+}
+
+/// The generation is what cached tokens are compared with: it rises with every new entry, and with none that is known.
+#[test]
+fn the_generation_rises_with_what_is_new() {
+    let mut revocations = revocations(1000);
+    let grant = page(json!([entry("grant", "g", 0)])).revoked;
+    let client = page(json!([entry("client", "c", NOW - 1)])).revoked;
+    let later = page(json!([entry("client", "c", NOW)])).revoked;
+    for (entries, expected) in [
+        (&grant, 1),
+        (&grant, 1),
+        (&client, 2),
+        (&client, 2),
+        (&later, 3),
+        (&client, 3),
+    ] {
+        revocations.add(entries, NOW);
+        assert_eq!(revocations.generation(), expected);
+    }
+    // Clients are looked up again only if one was added since.
+    let mut other = token();
+    (other.jti, other.grant_id) = ("x".into(), None);
+    assert_eq!(revocations.refusal(&other, ISS, 2), Some(Refusal::Revoked));
+    assert_eq!(revocations.refusal(&other, ISS, 3), None);
+}
+
+fn swept(revocations: &mut Revocations, now: u64) {
+    for _ in 0..=SWEEP_SLICES {
+        revocations.sweep(now);
+    }
+}
+
+/// A token is accepted until its `exp` and the clock skew: so long an entry is kept.
+#[test]
+fn entries_are_kept_as_long_as_their_tokens_are_accepted() {
+    let mut revocations = revocations(1000);
+    revocations.add(&page(json!([entry("grant", "g", 0)])).revoked, NOW);
+    swept(&mut revocations, NOW + 3600 + 5);
+    assert_eq!(
+        revocations.refusal(&token(), ISS, 0),
+        Some(Refusal::Revoked)
+    );
+    swept(&mut revocations, NOW + 3600 + 6);
+    assert!(revocations.is_empty());
+    assert_eq!(revocations.ends.len(), 0);
+}
+
+/// The clock was an hour ahead and comes back: what was forgotten is not known to be good.
+#[test]
+fn what_was_forgotten_too_early_is_refused_until_the_feed_is_read_again() {
+    let mut revocations = revocations(1000);
+    let entries = page(json!([entry("grant", "g", 0)])).revoked;
+    revocations.add(&entries, NOW);
+    let mut other = token();
+    (other.jti, other.grant_id) = ("x".into(), None);
+    let mut later = other.clone();
+    later.exp += 1;
+    swept(&mut revocations, NOW + 7200);
+    assert!(revocations.is_empty());
+    let before = revocations.generation();
+    revocations.doubt();
+    assert!(
+        revocations.generation() > before,
+        "cached tokens are looked up again"
+    );
+    assert_eq!(revocations.refusal(&token(), ISS, 0), Some(Refusal::Folded));
+    assert_eq!(revocations.refusal(&other, ISS, 0), Some(Refusal::Folded));
+    assert_eq!(revocations.refusal(&later, ISS, 0), None);
+    revocations.add(&entries, NOW);
+    revocations.trust();
+    assert_eq!(
+        revocations.refusal(&token(), ISS, 0),
+        Some(Refusal::Revoked)
+    );
+    assert_eq!(revocations.refusal(&other, ISS, 0), None);
+}
+
+/// Three times as many live entries as the table holds: no revoked token is accepted, and no fresh one refused.
+#[test]
+fn beyond_its_capacity_it_folds() {
+    let mut revocations = revocations(1000);
+    let of = |number: u64| {
+        let mut token = token();
+        token.jti = format!("token {number}");
+        token.grant_id = None;
+        // One a second, each good for an hour.
+        (token.iat, token.exp) = (NOW + number, NOW + number + 3600);
+        token
+    };
+    for number in 0..3000 {
+        let now = NOW + number;
+        let generation = revocations.generation();
+        revocations.add(&[revoked("token", number, now + 3600)], now);
+        assert!(revocations.len() <= 1000);
+        assert!(revocations.generation() > generation);
+        // Revoked tokens stay refused, the oldest and the newest.
+        for other in [0, number / 2, number] {
+            assert!(
+                revocations.refusal(&of(other), ISS, generation).is_some(),
+                "{other}"
+            );
+        }
+        let mut fresh = of(number + 1);
+        fresh.jti = "fresh".into();
+        assert_eq!(revocations.refusal(&fresh, ISS, 0), None);
+    }
+    assert!(revocations.folded() >= 2000);
+    let until = revocations.folded_until().unwrap();
+    assert!(
+        (NOW + 3600 + 2000..NOW + 3600 + 2100).contains(&until),
+        "no more than needed"
+    );
+    let mut innocent = of(0);
+    innocent.jti = "innocent".into();
+    assert_eq!(
+        revocations.refusal(&innocent, ISS, 0),
+        Some(Refusal::Folded)
+    );
+
+    // Folding ends with the tokens that it refuses.
+    swept(&mut revocations, until + 5);
+    assert_eq!(revocations.folded_until(), Some(until));
+    assert!(revocations.sweep(until + 6));
+    assert_eq!(revocations.folded_until(), None);
+}
+
+/// A page that is larger than the table, and entries for clients and issuers, fold like all others.
+#[test]
+fn every_kind_folds() {
+    for kind in ["grant", "token", "client"] {
+        let mut revocations = revocations(100);
+        let entries: Vec<Revoked> = (0..5000)
+            .map(|number| revoked(kind, number, NOW + 60 + number))
+            .collect();
+        revocations.add(&entries, NOW);
+        assert!(revocations.len() <= 100, "{kind}");
+        assert!(revocations.folded_until() < Some(NOW + 60 + 5000), "{kind}");
+        assert!(revocations.folded_until() > Some(NOW + 60 + 4800), "{kind}");
+    }
+}
+
+/// What 1,000,000 live entries take, and that a page more is applied in no time.
+#[test]
+fn a_million_entries_are_small() {
+    let mut revocations = revocations(1_000_000);
+    let all: Vec<Revoked> = (0..1_000_000_u32)
+        .map(|number| Revoked {
+            names: if number % 2 == 0 {
+                Names::Grant
+            } else {
+                Names::Token
+            },
+            // Ids as random ones are: 128 bits of a simple generator.
+            key: [1_u32, 2, 3, 4].map(|word| {
+                (number + 1)
+                    .wrapping_mul(2_654_435_761)
+                    .rotate_left(word * 7)
+                    ^ word
+            }),
+            at: 0,
+            exp: seconds(NOW) + 3600 + number / 300,
+        })
+        .collect();
+    for entries in all.chunks(5000) {
+        revocations.add(entries, NOW);
+    }
+    assert_eq!(revocations.len(), 1_000_000);
+    let bytes = revocations.grants.bytes() + revocations.tokens.bytes();
+    assert!(bytes < 25_000_000, "{bytes} bytes");
+    assert!(revocations.ends.len() < 4000);
+}

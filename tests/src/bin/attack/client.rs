@@ -1,0 +1,196 @@
+//! The client that does nothing wrong: it reads keys, gets tokens, calls the API, and a person signs in now and then.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use ureq::Agent;
+
+use crate::tally::Observed;
+use crate::target::{TOKEN_FORM, Target, basic};
+
+/// Pauses of the program and of the person.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_OF_PERSON: Duration = Duration::from_secs(2);
+
+/// Longer than anybody waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    Keys,
+    Token,
+    Call,
+    SignIn,
+}
+
+impl Operation {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Token => "token",
+            Self::Call => "API call",
+            Self::SignIn => "sign-in",
+        }
+    }
+}
+
+type Seen = BTreeMap<Operation, Observed>;
+
+/// The running client.
+pub(crate) struct Client {
+    stop: Vec<Sender<()>>,
+    threads: Vec<JoinHandle<Result<Seen>>>,
+}
+
+impl Client {
+    /// Starts once everything that the client does has worked.
+    pub(crate) fn start(target: &Target) -> Result<Self> {
+        let mut client = Self {
+            stop: Vec::new(),
+            threads: Vec::new(),
+        };
+        let token = token(&agent(), target)?;
+        let program = target.clone();
+        client.spawn(PAUSE, move |agent, seen| {
+            observe(seen, Operation::Keys, || {
+                status(agent.get(format!("{}/auth/jwks", program.lobby)).call())
+            });
+            observe(seen, Operation::Token, || {
+                let request = agent.post(format!("{}/auth/token", program.lobby));
+                status(
+                    request
+                        .header("authorization", basic())
+                        .content_type(FORM)
+                        .send(TOKEN_FORM),
+                )
+            });
+            observe(seen, Operation::Call, || {
+                let request = agent.get(format!("{}/api/projects", program.api));
+                status(
+                    request
+                        .header("authorization", format!("Bearer {token}"))
+                        .call(),
+                )
+            });
+        });
+        let person = target.clone();
+        client.spawn(PAUSE_OF_PERSON, move |_, seen| {
+            // A browser of its own each time: no session, no cookie.
+            observe(seen, Operation::SignIn, || sign_in(&person));
+        });
+        Ok(client)
+    }
+
+    fn spawn(&mut self, pause: Duration, work: impl Fn(&Agent, &mut Seen) + Send + 'static) {
+        let (stop, stopped): (Sender<()>, Receiver<()>) = channel();
+        self.stop.push(stop);
+        self.threads.push(std::thread::spawn(move || {
+            let agent = agent();
+            let mut seen = Seen::new();
+            loop {
+                work(&agent, &mut seen);
+                if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                    return Ok(seen);
+                }
+            }
+        }));
+    }
+
+    /// Stops, and tells what the client saw.
+    pub(crate) fn stop(self) -> Result<Seen> {
+        drop(self.stop);
+        let mut all = Seen::new();
+        for thread in self.threads {
+            let seen = thread.join().map_err(|_| anyhow!("the client failed"))?;
+            all.append(&mut seen?);
+        }
+        Ok(all)
+    }
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .into()
+}
+
+fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<u16>) {
+    let start = Instant::now();
+    let outcome = work().map_or_else(|error| error.to_string(), |status| status.to_string());
+    let observed = seen.entry(operation).or_default();
+    observed.record(&outcome, start.elapsed());
+}
+
+fn status(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<u16> {
+    let mut response = response?;
+    // Read to its end, so that the connection serves the next request.
+    response.body_mut().read_to_vec()?;
+    Ok(response.status().as_u16())
+}
+
+fn token(agent: &Agent, target: &Target) -> Result<String> {
+    let request = agent.post(format!("{}/auth/token", target.lobby));
+    let mut response = request
+        .header("authorization", basic())
+        .content_type(FORM)
+        .send(TOKEN_FORM)?;
+    let answer: serde_json::Value = serde_json::from_str(&response.body_mut().read_to_string()?)?;
+    let token = answer.get("access_token").and_then(|token| token.as_str());
+    token.map(str::to_owned).context("no token")
+}
+
+/// Where signing in to the demo's web application starts.
+pub(crate) const AUTHORIZE: &str = "/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc";
+
+/// The CSRF token of a sign-in page.
+pub(crate) fn csrf(page: &str) -> Option<&str> {
+    let (_, rest) = page.split_once("name=\"csrf\" value=\"")?;
+    rest.split('"').next()
+}
+
+/// The fields of a sign-in.
+pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String {
+    // All that is no letter or digit, in percent encoding.
+    let encode = |text: &str| -> String {
+        text.bytes()
+            .map(|byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
+            .collect()
+    };
+    let [csrf, request, username, password] = [csrf, AUTHORIZE, username, password].map(encode);
+    format!("csrf={csrf}&request={request}&username={username}&password={password}")
+}
+
+fn sign_in(target: &Target) -> Result<u16> {
+    let browser = agent();
+    let mut page = browser.get(format!("{}{AUTHORIZE}", target.lobby)).call()?;
+    if page.status() != 200 {
+        return Ok(page.status().as_u16());
+    }
+    let page = page.body_mut().read_to_string()?;
+    let csrf = csrf(&page).context("the page has no form")?;
+    let form = sign_in_form(csrf, "grace@example.com", "demo-password-of-grace");
+    let request = browser.post(format!("{}/auth/sign-in", target.lobby));
+    let answer = request.content_type(FORM).send(form)?;
+    match answer.status().as_u16() {
+        // The page again, with what was wrong.
+        200 => Ok(401),
+        status => Ok(status),
+    }
+}

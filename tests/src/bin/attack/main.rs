@@ -1,0 +1,152 @@
+//! `make attack`: attacks a pair on this machine beside a client that does nothing wrong, and prints what that client saw.
+//!
+//! Each attack is a module with one [`Attack`] and runs for `ATTACK_SECONDS` (60). Arguments choose attacks by name. The
+//! exit code is 1 if the client saw an error that the attack does not explain.
+
+mod addresses;
+mod client;
+mod garbage;
+mod passwords;
+mod revocations;
+mod tally;
+mod target;
+mod unfinished;
+mod unknown_keys;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tests::{Artifacts, Pair, Ports, Setup, flood};
+
+use client::{Client, Operation};
+use tally::Tally;
+use target::Target;
+
+/// One attack.
+struct Attack {
+    name: &'static str,
+    /// What it does, in one line.
+    about: &'static str,
+    /// Statuses other than success that the client may see because of it.
+    explains: &'static [(Operation, u16)],
+    /// Attacks until the time is up, and counts what came of it.
+    run: fn(&Target) -> Result<Tally>,
+}
+
+const ATTACKS: [&Attack; 7] = [
+    &unknown_keys::ATTACK,
+    &unfinished::HTTP1,
+    &unfinished::HTTP2,
+    &passwords::ATTACK,
+    &garbage::ATTACK,
+    &revocations::ATTACK,
+    &addresses::ATTACK,
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the client saw nothing but what the attacks explain.
+fn run() -> Result<bool> {
+    let seconds = std::env::var("ATTACK_SECONDS").unwrap_or_else(|_| "60".to_owned());
+    let seconds: u64 = seconds.parse().context("ATTACK_SECONDS")?;
+    ensure!(
+        (1..=600).contains(&seconds),
+        "ATTACK_SECONDS: must be from 1 to 600"
+    );
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let names = ATTACKS.map(|attack| attack.name);
+    for name in &chosen {
+        ensure!(
+            names.contains(&name.as_str()),
+            "{name}: no such attack; there are {}",
+            names.join(", ")
+        );
+    }
+    flood::allow_open_files(8_192)?;
+
+    let mut all_well = true;
+    for attack in ATTACKS {
+        if chosen.is_empty() || chosen.iter().any(|name| name == attack.name) {
+            // A pair of its own: what an attack leaves behind is not the next one's.
+            all_well &= stage(attack, Duration::from_secs(seconds))?;
+        }
+    }
+    Ok(all_well)
+}
+
+fn stage(attack: &Attack, time: Duration) -> Result<bool> {
+    println!(
+        "\n{}: {} ({} seconds)",
+        attack.name,
+        attack.about,
+        time.as_secs()
+    );
+    let state = tempfile::TempDir::new()?;
+    let pair = start(state.path())?;
+    let target = Target::new(&pair, Instant::now() + time);
+    let client = Client::start(&target)?;
+    let sent = (attack.run)(&target)?;
+    let seen = client.stop()?;
+    println!("  the attacker saw      {sent}");
+    let mut all_well = true;
+    for (operation, observed) in &seen {
+        println!("  the client: {:<9} {observed}", operation.name());
+        for (outcome, count) in observed.failures() {
+            let explained = attack
+                .explains
+                .iter()
+                .any(|(of, status)| of == operation && outcome == status.to_string());
+            if !explained {
+                println!(
+                    "  NOT EXPLAINED: {} {outcome}, {count} times",
+                    operation.name()
+                );
+                all_well = false;
+            }
+        }
+    }
+    if !all_well {
+        let logs = pair.logs();
+        // Not the access log, which is a line for each request of the attack.
+        let lines = logs.lines().filter(|line| !line.starts_with("{\"method\""));
+        let lines: Vec<&str> = lines.collect();
+        let last = lines.len().saturating_sub(20);
+        println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
+    }
+    Ok(all_well)
+}
+
+fn start(state: &std::path::Path) -> Result<Pair> {
+    let repository = Artifacts::find()?.repository;
+    let at = |name: &str| state.join(name).display().to_string();
+    let store = format!("redb:{}", at("store.redb"));
+    let environment = [
+        ("TOKEN_SERVICE__STORE__URL", store),
+        ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key")),
+        ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token")),
+    ];
+    Pair::start(Setup {
+        ports: Ports::free()?,
+        config: Some(repository.join("demo/config.toml")),
+        environment: environment
+            .map(|(key, value)| (key.to_owned(), value))
+            .into(),
+        early_access: None,
+        replica: false,
+        filter: None,
+        feed: None,
+        workers: 1,
+        gateway: Vec::new(),
+        directory: repository,
+    })
+}

@@ -1,0 +1,514 @@
+//! The gateway's own part: its errors, pages of other origins, clients that stop in the middle, forged addresses, and
+//! what its admin interface shows.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::{Artifacts, Ports, Process, flood, flood::UnfinishedPosts, free_port};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
+
+use crate::api::until;
+use crate::support::{
+    OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post, send,
+};
+
+/// More than the 1,024 connections that Envoy opens to a cluster unless told otherwise.
+const MANY: usize = 1100;
+
+const APP: &str = "https://spa.example.com";
+
+/// Sends bytes and reads the reply up to the end of the connection.
+#[track_caller]
+fn raw(port: u16, request: &str) -> Reply {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    reply_of(&String::from_utf8(reply).unwrap())
+}
+
+#[track_caller]
+fn reply_of(text: &str) -> Reply {
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("no head in {text:?}"));
+    let mut headers = HeaderMap::new();
+    for line in head.lines().skip(1) {
+        let (name, value) = line.split_once(':').unwrap();
+        headers.append(
+            HeaderName::try_from(name).unwrap(),
+            HeaderValue::try_from(value.trim()).unwrap(),
+        );
+    }
+    Reply {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        headers,
+        body: body.to_owned(),
+    }
+}
+
+/// All listeners of the gateway, by name.
+fn listeners() -> [(&'static str, u16); 4] {
+    let ports = pair().ports();
+    [
+        ("api", ports.api),
+        ("lobby", ports.lobby),
+        ("early access", ports.lobby_ea),
+        ("legacy", ports.legacy),
+    ]
+}
+
+/// The error of the gateway itself, with the id of the request.
+#[track_caller]
+fn assert_gateway_error(listener: &str, reply: &Reply, status: u16, error: &str) {
+    assert_eq!(reply.status, status, "{listener}: {reply:?}");
+    reply.assert_error(status, error);
+    let id = reply.header("x-request-id").unwrap_or_default();
+    assert!(!id.is_empty(), "{listener}: {reply:?}");
+    let retry = reply.header("retry-after");
+    assert_eq!(retry.is_some(), status == 503, "{listener}: {reply:?}");
+}
+
+#[test]
+fn spec_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_request_id() {
+    let long = "a".repeat(100 * 1024);
+    for (listener, port) in listeners() {
+        let invalid = |request: &str, status| {
+            let reply = raw(port, request);
+            assert_gateway_error(listener, &reply, status, "invalid_request");
+        };
+        invalid("nonsense\r\n\r\n", 400);
+        invalid("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", 400);
+        invalid(
+            "GET /a%2fb HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            400,
+        );
+        invalid("GET / HTTP/1.0\r\n\r\n", 426);
+        invalid(
+            &format!("GET / HTTP/1.1\r\nhost: x\r\nx-long: {long}\r\n\r\n"),
+            431,
+        );
+    }
+    // What does not arrive in time, at all listeners at the same time.
+    std::thread::scope(|scope| {
+        for (listener, port) in listeners() {
+            scope.spawn(move || {
+                let reply = raw(port, "GET / HTTP/1.1\r\nhost: x\r\nx-unfinished:");
+                assert_gateway_error(listener, &reply, 408, "invalid_request");
+            });
+        }
+    });
+}
+
+#[test]
+fn d_18_the_gateway_itself_refuses_large_forms() {
+    for (listener, port) in listeners().into_iter().skip(1) {
+        let large = format!(
+            "POST /auth/token HTTP/1.1\r\nhost: x\r\ncontent-length: 70000\r\n\r\n{}",
+            "a".repeat(70_000)
+        );
+        assert_gateway_error(listener, &raw(port, &large), 413, "invalid_request");
+    }
+}
+
+#[test]
+fn errors_without_a_service_say_when_to_try_again() {
+    let mut pair = OwnPair::start(&[]);
+    pair.pair.stop_token_service();
+    let ports = pair.pair.ports();
+    for (listener, port) in [
+        ("lobby", ports.lobby),
+        ("early access", ports.lobby_ea),
+        ("legacy", ports.legacy),
+    ] {
+        for path in ["/auth/jwks", "/auth/authorize"] {
+            let reply = get(&format!("http://127.0.0.1:{port}{path}"), &[]);
+            assert_gateway_error(listener, &reply, 503, "temporarily_unavailable");
+        }
+    }
+}
+
+/// An Envoy that runs a changed configuration, without the other parts of a pair.
+struct Gateway {
+    _process: Process,
+    _folder: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// Starts it with the repository's `file`, changed by `changes`, of which each must be found.
+    #[track_caller]
+    fn start(file: &str, admin: u16, changes: &[(&str, String)]) -> Self {
+        let artifacts = Artifacts::find().unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut text = std::fs::read_to_string(artifacts.repository.join(file)).unwrap();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let text = text
+            .replace("port_value: 9901", &format!("port_value: {admin}"))
+            .replace(
+                "target/wasm32-wasip1/wasm/filter.wasm",
+                "/etc/envoy/filter.wasm",
+            )
+            .replace(
+                "/etc/envoy/filter.wasm",
+                &artifacts.filter.display().to_string(),
+            );
+        let config = folder.path().join("envoy.yaml");
+        std::fs::write(&config, text).unwrap();
+        let mut envoy = Command::new(&artifacts.envoy);
+        envoy.arg("--config-path").arg(&config).args([
+            "--concurrency",
+            "1",
+            "--disable-hot-restart",
+        ]);
+        let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
+        let ready = format!("http://127.0.0.1:{admin}/ready");
+        let is_ready = || {
+            let reply = agent().get(&ready).call();
+            reply.is_ok_and(|reply| reply.status() == 200)
+        };
+        process.until("ready", is_ready).unwrap();
+        Self {
+            _process: process,
+            _folder: folder,
+        }
+    }
+}
+
+/// With a smaller bucket than the one that ships. No token service is needed to be told to send less.
+#[test]
+fn one_address_does_not_use_up_the_lobby_of_others() {
+    let ports = Ports::free().unwrap();
+    let moved = |port: u16| format!("port_value: {port} ");
+    let changes = [
+        ("port_value: 8080 ", moved(ports.api)),
+        ("port_value: 8081 ", moved(ports.lobby)),
+        ("port_value: 8082 ", moved(ports.lobby_ea)),
+        ("port_value: 8083 ", moved(ports.legacy)),
+        ("port_value: 9080 ", moved(ports.public)),
+        ("port_value: 9081 ", moved(ports.internal)),
+        ("port_value: 9082 ", moved(ports.public_ea)),
+        ("port_value: 9083 ", moved(ports.internal_ea)),
+        (
+            "{ max_tokens: 3000, tokens_per_fill: 1000, fill_interval: 1s }",
+            "{ max_tokens: 5, tokens_per_fill: 1, fill_interval: 600s }".to_owned(),
+        ),
+    ];
+    let _gateway = Gateway::start("envoy/envoy.yaml", ports.envoy_admin, &changes);
+
+    let url = format!("http://127.0.0.1:{}/auth/jwks", ports.lobby);
+    let runtime = flood::runtime().unwrap();
+    let statuses = runtime.block_on(async {
+        let eve = Ipv4Addr::new(127, 0, 0, 2);
+        let requests = flood::connect_http2(eve, ports.lobby).await.unwrap();
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            let request = Request::get(&url).body(()).unwrap();
+            let (status, _) = flood::exchange(&requests, request, "").await.unwrap();
+            statuses.push(status);
+        }
+        statuses
+    });
+    assert_eq!(statuses, [503, 503, 503, 503, 503, 429]);
+    for _ in 0..5 {
+        assert_eq!(get(&url, &[]).status, 503);
+    }
+    let refused = get(&url, &[]);
+    refused.assert_error(429, "temporarily_unavailable");
+    assert!(refused.header("retry-after").is_some());
+}
+
+/// The guide for plain Envoy, with no resource server.
+#[test]
+fn plain_envoy_answers_for_a_resource_server_that_does_not() {
+    let [api, admin, nobody] = [(); 3].map(|()| free_port().unwrap());
+    let changes = [
+        (
+            "0.0.0.0, port_value: 8080",
+            format!("127.0.0.1, port_value: {api}"),
+        ),
+        (
+            "resource-server, port_value: 8000",
+            format!("127.0.0.1, port_value: {nobody}"),
+        ),
+        ("address: token-service,", "address: 127.0.0.1,".to_owned()),
+    ];
+    let _gateway = Gateway::start("envoy/plain/envoy.yaml", admin, &changes);
+
+    let anonymous = get(&format!("http://127.0.0.1:{api}/healthz"), &[]);
+    assert_gateway_error("plain", &anonymous, 503, "temporarily_unavailable");
+    assert_gateway_error(
+        "plain",
+        &raw(api, "nonsense\r\n\r\n"),
+        400,
+        "invalid_request",
+    );
+    // Refusals of the filter stay its own.
+    let refused = get(&format!("http://127.0.0.1:{api}/"), &[("origin", APP)]);
+    let description = refused.assert_error(401, "invalid_request");
+    assert!(description.contains("Authorization"), "{description}");
+    assert_eq!(refused.header("access-control-allow-origin"), Some(APP));
+    let preflight = preflight(&format!("http://127.0.0.1:{api}/"), APP, "GET");
+    assert_eq!(preflight.status, 200);
+}
+
+fn preflight(url: &str, origin: &str, method: &str) -> Reply {
+    let request = Request::builder()
+        .method("OPTIONS")
+        .uri(url)
+        .header("origin", origin)
+        .header("access-control-request-method", method)
+        .header("access-control-request-headers", "authorization");
+    send(&agent(), request.body(()).unwrap())
+}
+
+fn cors_headers(reply: &Reply) -> Vec<&str> {
+    let names = reply.headers.keys().map(HeaderName::as_str);
+    let mut names: Vec<_> = names
+        .filter(|name| name.starts_with("access-control-"))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn pages_of_allowed_origins_may_ask_without_a_token_what_they_may_send() {
+    let local = "http://127.0.0.1:40123";
+    for (path, method, origin) in [
+        ("/api/projects", "GET", APP),
+        ("/api/documents/1", "DELETE", APP),
+        ("/nowhere", "POST", local),
+    ] {
+        let reply = preflight(&format!("{}{path}", api()), origin, method);
+        assert_eq!(reply.status, 200, "{path}");
+        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+        assert_eq!(reply.header("access-control-allow-credentials"), None);
+        let allowed = |name| reply.header(name).unwrap_or_default().to_owned();
+        assert!(allowed("access-control-allow-methods").contains(method));
+        assert!(allowed("access-control-allow-headers").contains("authorization"));
+    }
+}
+
+#[test]
+fn pages_of_allowed_origins_may_read_answers_and_refusals() {
+    let url = format!("{}/api/projects", api());
+    let good = format!("Bearer {}", crate::api::token());
+    for (credentials, status) in [
+        (Some(good.as_str()), 200),
+        (Some("Bearer a.b.c"), 401),
+        (None, 401),
+    ] {
+        let mut headers = vec![("origin", APP)];
+        headers.extend(credentials.map(|credentials| ("authorization", credentials)));
+        let reply = get(&url, &headers);
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.header("access-control-allow-origin"), Some(APP));
+        let exposed = reply.header("access-control-expose-headers").unwrap();
+        for name in ["www-authenticate", "retry-after", "x-request-id"] {
+            assert!(exposed.contains(name), "{exposed}");
+        }
+        assert!(reply.header("vary").unwrap().contains("origin"));
+    }
+}
+
+#[test]
+fn pages_of_other_origins_get_nothing_to_read() {
+    let url = format!("{}/api/projects", api());
+    let good = format!("Bearer {}", crate::api::token());
+    for origin in [
+        "https://evil.example.com",
+        "https://spa.example.com.evil.example",
+        "http://spa.example.com",
+        "https://xspa.example.com",
+        "http://127.0.0.1.evil.example:80",
+        "http://127.0.0.1:1@evil.example",
+        "http://localhost:8000",
+        "null",
+    ] {
+        let asked = preflight(&url, origin, "GET");
+        assert_eq!(asked.status, 401, "{origin}");
+        assert_eq!(cors_headers(&asked), [""; 0], "{origin}");
+        let reply = get(&url, &[("origin", origin), ("authorization", &good)]);
+        assert_eq!(reply.status, 200);
+        assert_eq!(cors_headers(&reply), [""; 0], "{origin}");
+        // Caches keep apart what differs by origin.
+        assert!(reply.header("vary").unwrap().contains("origin"));
+    }
+}
+
+/// What a client that does nothing wrong gets of the authorization server at `lobby`.
+#[track_caller]
+fn assert_served(lobby: &str) {
+    for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
+        assert_eq!(get(&format!("{lobby}{path}"), &[]).status, 200, "{path}");
+    }
+    let reply = USER_BOUND.token(
+        lobby,
+        &[
+            ("grant_type", "client_credentials"),
+            ("user_id", "1879048402"),
+            ("user_site", "https://us1.example.com"),
+        ],
+    );
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+/// A number that the gateway of `pair` counts.
+fn counted(pair: &OwnPair, name: &str) -> usize {
+    let admin = pair.pair.ports().envoy_admin;
+    let stats = get(
+        &format!("http://127.0.0.1:{admin}/stats?filter=^{name}$"),
+        &[],
+    );
+    let count = stats.body.trim().rsplit(' ').next().unwrap_or_default();
+    count.parse().unwrap()
+}
+
+/// Requests whose end the lobby of `pair` waits for.
+fn under_way(pair: &OwnPair) -> usize {
+    counted(pair, "http.lobby.downstream_rq_active")
+}
+
+/// Unfinished forms, of HTTP/1.1 and HTTP/2, are in nobody's way: the service does not see them.
+#[test]
+fn unfinished_forms_at_the_gateway_stop_nobody() {
+    flood::allow_open_files(4 * MANY as u64).unwrap();
+    let pair = OwnPair::start(&[]);
+    let (lobby, port) = (pair.pair.lobby_url(), pair.pair.ports().lobby);
+    let bearer = format!("Bearer {}", token_of(&lobby));
+    let projects = format!("{}/api/projects", pair.pair.api_url());
+
+    for http2 in [false, true] {
+        let mut held = if http2 {
+            UnfinishedPosts::http2(port, "/auth/token", MANY)
+        } else {
+            UnfinishedPosts::http1(port, "/auth/token", MANY)
+        }
+        .unwrap();
+        until("the gateway has them all", || under_way(&pair) >= MANY);
+        let passed_on = counted(&pair, "cluster.token-service.upstream_rq_active");
+        assert_eq!(passed_on, 0);
+        assert_served(&lobby);
+        let reply = get(&projects, &[("authorization", &bearer)]);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        // And they end.
+        if http2 {
+            assert_eq!(held.last_status().unwrap(), 408);
+        } else {
+            let last = reply_of(&held.last_words().unwrap());
+            assert_gateway_error("lobby", &last, 408, "invalid_request");
+        }
+        drop(held);
+        until("the gateway is rid of them", || under_way(&pair) < MANY);
+    }
+}
+
+fn token_of(lobby: &str) -> String {
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    USER_BOUND.token(lobby, &fields).text("access_token")
+}
+
+/// Without a gateway that holds them back: the service gives up the oldest of too many, and all after a while.
+#[test]
+fn unfinished_forms_at_the_service_stop_nobody() {
+    flood::allow_open_files(2 * MANY as u64).unwrap();
+    let pair = OwnPair::start(&[]);
+    let port = pair.pair.ports().public;
+    let service = format!("http://127.0.0.1:{port}");
+    for path in ["/auth/token", "/auth/sign-in"] {
+        let mut held = UnfinishedPosts::http1(port, path, MANY).unwrap();
+        assert_served(&service);
+        let last = reply_of(&held.last_words().unwrap());
+        assert_eq!(last.status, 408, "{path}: {last:?}");
+        if path == "/auth/token" {
+            last.assert_error(408, "invalid_request");
+        } else {
+            assert!(last.body.contains("<h1>"), "{last:?}");
+        }
+    }
+    assert_served(&service);
+}
+
+/// Whatever a client says about where it comes from: the service hears what the gateway saw. Here the service trusts the
+/// client's own address too, as it would where clients and gateway share a network.
+#[test]
+fn rfc7239_s8_1_forged_addresses_are_not_believed() {
+    let mut pair = OwnPair::start(&[]);
+    let ports = pair.pair.ports();
+    let refuse = |port: u16, name: &str, value: &str| {
+        let body = form_body(&[("grant_type", "refresh_token"), ("refresh_token", "x")]);
+        let headers = [(name, value.to_owned()), ("authorization", WEB.basic())];
+        let url = format!("http://127.0.0.1:{port}/auth/token");
+        assert_eq!(post(&url, &headers, &body).status, 400);
+    };
+    let addresses = |pair: &OwnPair| -> Vec<String> {
+        let listed = pair.operate_json(&["audit", "--limit", "500"]);
+        let refusals = listed["items"].as_array().unwrap().iter();
+        let refusals = refusals.filter(|entry| entry["action"] == "token_request_refused");
+        let address = |entry: &Value| entry["address"].as_str().unwrap().to_owned();
+        refusals.map(address).collect()
+    };
+
+    refuse(ports.lobby, "x-other", "nothing");
+    until("the log has it", || addresses(&pair).len() == 1);
+    // Envoy writes its machine's own address for a client on loopback.
+    let honest = addresses(&pair).remove(0);
+    let trusted = format!("127.0.0.1,{honest}");
+    pair.pair
+        .set_environment("TOKEN_SERVICE__TRUSTED_PROXIES", &trusted);
+    pair.pair.stop_token_service();
+    pair.pair.start_token_service().unwrap();
+
+    let mut expected = 1;
+    for (name, value) in [
+        ("x-forwarded-for", "203.0.113.7"),
+        ("x-forwarded-for", "203.0.113.7, 127.0.0.1"),
+        ("x-forwarded-for", "127.0.0.1,203.0.113.7"),
+        ("forwarded", "for=203.0.113.7"),
+        ("x-real-ip", "203.0.113.7"),
+    ] {
+        for port in [ports.lobby, ports.legacy] {
+            refuse(port, name, value);
+            expected += 1;
+        }
+    }
+    until("the log has it", || addresses(&pair).len() == expected);
+    assert_eq!(addresses(&pair), vec![honest; expected]);
+}
+
+/// A page in a browser on this machine can send requests to the port of the admin interface.
+#[test]
+fn the_admin_interface_of_the_gateway_shows_and_changes_nothing() {
+    let admin = format!("http://127.0.0.1:{}", pair().ports().envoy_admin);
+    for path in ["/ready", "/stats/prometheus", "/stats?filter=x"] {
+        assert_eq!(get(&format!("{admin}{path}"), &[]).status, 200, "{path}");
+    }
+    for path in [
+        "/quitquitquit",
+        "/healthcheck/fail",
+        "/drain_listeners",
+        "/runtime_modify?x=1",
+        "/reset_counters",
+        "/logging?level=trace",
+        "/config_dump",
+        "/certs",
+        "/",
+    ] {
+        let reply = post(&format!("{admin}{path}"), &[], "");
+        assert_eq!(reply.status, 403, "{path}");
+        assert_eq!(get(&format!("{admin}{path}"), &[]).status, 403, "{path}");
+    }
+    assert_eq!(get(&format!("{}/auth/jwks", lobby()), &[]).status, 200);
+}

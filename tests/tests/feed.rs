@@ -1,0 +1,114 @@
+//! The revocation feed in a real Envoy with several workers: one reads it for all.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+
+use crate::api::until;
+use crate::support::{FeedService, MOST_HEADERS, OwnPair, USER_BOUND};
+
+const WORKERS: u16 = 3;
+
+/// Connections that meet every worker: the kernel deals them out.
+const CONNECTIONS: usize = 40;
+
+fn token(pair: &OwnPair) -> String {
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    USER_BOUND
+        .token(&pair.pair.lobby_url(), &form)
+        .text("access_token")
+}
+
+fn jti(token: &str) -> String {
+    let claims = URL_SAFE_NO_PAD
+        .decode(token.split('.').nth(1).unwrap())
+        .unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    claims["jti"].as_str().unwrap().to_owned()
+}
+
+/// The statuses of the API on many new connections.
+fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<String> {
+    let address = format!("127.0.0.1:{}", pair.pair.ports().api);
+    let request = format!(
+        "GET /api/projects HTTP/1.1\r\nhost: api\r\nconnection: close\r\nauthorization: Bearer {token}\r\n{headers}\r\n"
+    );
+    let ask = |_| {
+        let mut connection = TcpStream::connect(&address).unwrap();
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        let _ = connection.read_to_end(&mut reply);
+        let reply = String::from_utf8_lossy(&reply);
+        reply.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    (0..CONNECTIONS).map(ask).collect()
+}
+
+fn all_answer(pair: &OwnPair, token: &str, status: &str) -> bool {
+    statuses(pair, token, "")
+        .iter()
+        .all(|answered| answered == status)
+}
+
+/// The token service holds one request of the gateway, however many workers there are, and all of them refuse what it
+/// answers.
+#[test]
+fn one_request_is_held_for_all_workers() {
+    let feed = FeedService::start();
+    let pair = OwnPair::with_feed(&feed, WORKERS);
+    until("one request is held", || feed.held().0 == 1);
+    let reads = || {
+        let requests = feed.requests();
+        requests
+            .iter()
+            .filter(|path| !path.contains("wait="))
+            .count()
+    };
+    for _ in 0..5 {
+        let token = token(&pair);
+        until("all workers let the token in", || {
+            all_answer(&pair, &token, "200")
+        });
+        let before = reads();
+        feed.revoke(&jti(&token));
+        until("all workers refuse the token", || {
+            all_answer(&pair, &token, "401")
+        });
+        assert_eq!(reads(), before, "{:?}", feed.requests());
+    }
+    // Each worker, and Envoy's main thread, read the feed once, when it started.
+    assert!(reads() <= usize::from(WORKERS) + 1, "{:?}", feed.requests());
+    assert_eq!(feed.held().1, 1, "{:?}", feed.requests());
+}
+
+/// Every worker's VM dies, the one among them that reads for all: the others go on, and so do the new ones.
+#[test]
+fn the_feed_survives_the_death_of_the_vm_that_reads_it() {
+    let feed = FeedService::start();
+    let pair = OwnPair::with_feed(&feed, WORKERS);
+    let many: String = (0..MOST_HEADERS)
+        .map(|number| format!("x-{number}: 1\r\n"))
+        .collect();
+    for _ in 0..3 {
+        let token = token(&pair);
+        until("all workers let the token in", || {
+            all_answer(&pair, &token, "200")
+        });
+        let crashed = statuses(&pair, &token, &many);
+        assert!(
+            crashed.iter().all(|status| !status.starts_with('2')),
+            "{crashed:?}"
+        );
+        feed.revoke(&jti(&token));
+        until("all workers refuse the token", || {
+            all_answer(&pair, &token, "401")
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! A thousand requests that wait for the same thing, and are answered together. Envoy ends each stream inside the call that
+//! answers it, so a filter that answered all of them at once would overflow the stack of its VM.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use ureq::http::Request;
+
+use crate::api::until;
+use crate::support::{OwnPair, USER_BOUND, get};
+
+/// Requests at the same time: less than the filter holds at most.
+const REQUESTS: usize = 1000;
+
+/// Streams that the gateway takes on one connection (`max_concurrent_streams`).
+const STREAMS: usize = 100;
+
+fn api_url(pair: &OwnPair) -> String {
+    format!("{}/api/projects", pair.pair.api_url())
+}
+
+fn api_status(pair: &OwnPair, token: &str) -> u16 {
+    let authorization = format!("Bearer {token}");
+    get(&api_url(pair), &[("authorization", &authorization)]).status
+}
+
+fn token(pair: &OwnPair) -> String {
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let reply = USER_BOUND.token(&pair.pair.lobby_url(), &form);
+    reply.text("access_token")
+}
+
+/// A metric of Envoy; `None` when there is none of this name.
+fn stat(pair: &OwnPair, name: &str) -> Option<u64> {
+    let admin = format!("http://127.0.0.1:{}", pair.pair.ports().envoy_admin);
+    let stats = get(&format!("{admin}/stats?filter={name}"), &[]).body;
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.map(|value| value.parse().unwrap())
+}
+
+/// VMs that this Envoy has made so far: one more means that one was lost.
+fn vms_made(pair: &OwnPair) -> u64 {
+    stat(pair, "wasm.envoy.wasm.runtime.v8.created").unwrap()
+}
+
+/// Sends the requests over a few connections, all of them before the first answer is looked at. The statuses of the
+/// answers, and whether each says when to try again, as the filter's own refusals with 503 do.
+fn send_at_once(pair: &OwnPair, token: &str) -> Vec<(u16, bool)> {
+    let address = ("127.0.0.1", pair.pair.ports().api);
+    let (url, authorization) = (api_url(pair), format!("Bearer {token}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let exchange = async {
+        let mut answers = JoinSet::new();
+        for _ in 0..REQUESTS / STREAMS {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            for _ in 0..STREAMS {
+                client = client.ready().await.unwrap();
+                let request = Request::get(&url).header("authorization", &authorization);
+                let request = request.body(()).unwrap();
+                let (response, _) = client.send_request(request, true).unwrap();
+                answers.spawn(async {
+                    let response = response.await.unwrap();
+                    let again = response.headers().contains_key("retry-after");
+                    (response.status().as_u16(), again)
+                });
+            }
+        }
+        answers.join_all().await
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(60), exchange).await })
+        .expect("every request is answered")
+}
+
+/// Floods the gateway: every answer is the expected one, and the VM that gave them lives on.
+#[track_caller]
+fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
+    let before = vms_made(pair);
+    let answers = send_at_once(pair, token);
+    assert_eq!(answers.len(), REQUESTS);
+    let others: Vec<_> = answers
+        .iter()
+        .filter(|answer| **answer != expected)
+        .collect();
+    assert!(
+        others.is_empty(),
+        "{} others: {:?}",
+        others.len(),
+        others.first()
+    );
+    assert_eq!(vms_made(pair), before, "a VM was lost");
+    until("nobody waits any more", || {
+        stat(pair, "wasmcustom.filter.waiting") == Some(0)
+    });
+}
+
+/// Nobody needs credentials for this: the kid of a token is in its header, and read before its signature.
+#[test]
+fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
+    let pair = OwnPair::start(&[]);
+    let good = token(&pair);
+    assert_eq!(api_status(&pair, &good), 200);
+    let header = json!({"typ": "at+jwt", "alg": "EdDSA", "kid": "nobody-has-this-one"});
+    let (_, rest) = good.split_once('.').unwrap();
+    let unknown = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()));
+    // Its fetch is the last one for two seconds, in which the others gather.
+    assert_eq!(api_status(&pair, &unknown), 401);
+    assert_survives(&pair, &unknown, (401, false));
+    assert_eq!(api_status(&pair, &good), 200);
+}
+
+#[test]
+fn a_thousand_requests_before_the_first_keys_end_no_vm() {
+    let mut pair = OwnPair::start(&[]);
+    let good = token(&pair);
+    pair.pair.stop_token_service();
+    pair.pair.restart_envoy().unwrap();
+    assert_survives(&pair, &good, (503, true));
+    pair.pair.start_token_service().unwrap();
+    until("keys arrive", || api_status(&pair, &good) == 200);
+}
+
+#[test]
+fn a_thousand_requests_at_a_stale_feed_end_no_vm() {
+    let mut pair = OwnPair::with_gateway(&[(
+        r#""max_staleness_seconds": 60, "when_stale": "allow""#,
+        r#""max_staleness_seconds": 2, "when_stale": "deny""#,
+    )]);
+    let good = token(&pair);
+    until("the feed is read", || api_status(&pair, &good) == 200);
+    pair.pair.stop_token_service();
+    until("the feed is stale", || api_status(&pair, &good) == 503);
+    assert_survives(&pair, &good, (503, true));
+    pair.pair.start_token_service().unwrap();
+    until("the feed is back", || api_status(&pair, &good) == 200);
+}

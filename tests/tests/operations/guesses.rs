@@ -1,0 +1,62 @@
+//! Guesses at client secrets.
+
+use crate::api::until;
+use crate::support::{Client, OwnPair, USER_BOUND, WEB, get};
+
+const FORM: [(&str, &str); 1] = [("grant_type", "client_credentials")];
+
+#[test]
+fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let guess = Client {
+        secret: Some("a guess at the secret of web-demo"),
+        ..WEB
+    };
+    for _ in 0..21 {
+        guess
+            .token(&lobby, &FORM)
+            .assert_error(401, "invalid_client");
+    }
+    until("guesses have to wait", || {
+        let reply = guess.token(&lobby, &FORM);
+        let wait = reply.header("retry-after").map(str::parse::<u64>);
+        reply.status == 429 && wait.is_some_and(|wait| wait.is_ok_and(|wait| wait > 0))
+    });
+    // Or a guesser would learn the secret all the same.
+    until("the right secret has to wait too", || {
+        guess.token(&lobby, &FORM);
+        WEB.token(&lobby, &FORM).status == 429
+    });
+    for path in ["/auth/introspect", "/auth/revoke"] {
+        until("other endpoints are slowed down too", || {
+            guess.token(&lobby, &FORM);
+            guess.post(&lobby, path, &[("token", "x")]).status == 429
+        });
+    }
+    let other = USER_BOUND.token(&lobby, &FORM);
+    assert_eq!(other.status, 200, "other clients at this address go on");
+
+    let refused = [
+        "audit",
+        "--client",
+        WEB.id,
+        "--action",
+        "token_request_refused",
+    ];
+    let entries = pair.operate_json(&refused)["items"].clone();
+    let entries = entries.as_array().unwrap();
+    assert!(entries.len() >= 21, "{entries:?}");
+    assert!(
+        entries.iter().all(|entry| entry["actor"].is_null()),
+        "nobody proved to be the client"
+    );
+    let metrics = get(&format!("{}/metrics", pair.pair.internal_url()), &[]).body;
+    for reason in ["wrong_secret", "too_many_guesses"] {
+        let counted = format!("token_service_refused_clients_total{{reason=\"{reason}\"}}");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+    let log = pair.pair.logs();
+    assert!(log.contains("claimed_client=\"web-demo\""), "{log}");
+    assert!(log.contains("reason=\"wrong_secret\""), "{log}");
+}

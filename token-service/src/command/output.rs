@@ -1,0 +1,30 @@
+//! Standard output of commands.
+
+use std::fmt::Display;
+use std::io::{ErrorKind, Write as _};
+
+/// The reader of standard output has seen enough, as `head` does: no error of the command.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output is closed")]
+pub(super) struct ReaderGone;
+
+/// Prints a line.
+///
+/// # Errors
+/// [`ReaderGone`], or why standard output cannot be written.
+pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints bytes as they are.
+///
+/// # Errors
+/// As [`line`].
+pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(bytes).and_then(|()| output.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        Err(error) => Err(anyhow::Error::new(error).context("standard output")),
+    }
+}

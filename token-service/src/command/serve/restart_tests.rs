@@ -1,0 +1,507 @@
+//! A restart does not undo what an operator did (D-27): each command, with a file that stayed as it was, that changed
+//! elsewhere, and that changed in the same place, on both stores.
+
+use serde_json::json;
+
+use super::tests::demo;
+use super::*;
+use crate::admin::registrations::{Conflicts, Run, Unlisted};
+use crate::admin::views::{Applied, AuditView};
+use crate::admin::{Administration, Object};
+use crate::registry::{Client, ClientId, User, Username};
+use crate::store::AuditAction;
+use crate::store::postgres::fresh_database;
+use tempfile::TempDir;
+
+/// Placeholders are what a file may change.
+const FILE: &str = r#"
+[[users]]
+username = "ada"
+email = "EMAIL"
+password_hash = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$HASH"
+enabled = ENABLED
+[[users.accounts]]
+user_id = "1"
+username = "ada-at-one"
+site = "https://one.example"
+[[users.accounts]]
+user_id = "2"
+username = "LINKED"
+site = "https://two.example"
+
+[[users]]
+username = "grace"
+organization = "ORGANIZATION"
+
+[[clients]]
+client_id = "web"
+type = "web_server"
+name = "NAME"
+client_secret = "SECRET of the client, long enough"
+redirect_uris = [URIS]
+scopes = [SCOPES]
+enabled = ENABLED
+"#;
+
+const AS_FIRST_APPLIED: [(&str, &str); 9] = [
+    ("EMAIL", "ada@example.com"),
+    ("HASH", "aGFzaGhhc2hoYXNoaGFzaA"),
+    ("ENABLED", "true"),
+    ("LINKED", "ada-at-two"),
+    ("ORGANIZATION", "majestic"),
+    ("NAME", "Web"),
+    ("SECRET", "the first secret"),
+    ("URIS", "\"https://app.example/callback\""),
+    ("SCOPES", "\"projects\""),
+];
+
+/// The file with `changes` in the place of what it said first.
+fn file(changes: &[(&str, &str)]) -> String {
+    let mut text = FILE.to_owned();
+    for (placeholder, first) in AS_FIRST_APPLIED {
+        let changed = changes.iter().find(|(name, _)| *name == placeholder);
+        text = text.replace(placeholder, changed.map_or(first, |(_, value)| value));
+    }
+    text
+}
+
+/// A store with the keys and files that belong to it.
+struct Site {
+    folder: TempDir,
+    config: Config,
+}
+
+impl Site {
+    async fn new(kind: Kind) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut config = demo(&folder);
+        config.registrations = Some(folder.path().join("registrations.toml"));
+        config.legacy_instances.clear();
+        if kind == Kind::Postgres {
+            config.store = StoreUrl::Postgres(Box::new(fresh_database().await));
+        }
+        Self { folder, config }
+    }
+
+    /// Starts a replica while the file says `text`.
+    async fn start(&self, text: &str) -> Arc<Service> {
+        std::fs::write(self.folder.path().join("registrations.toml"), text).unwrap();
+        Arc::new(prepare(self.config.clone()).await.unwrap())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Redb,
+    Postgres,
+}
+
+const KINDS: [Kind; 2] = [Kind::Redb, Kind::Postgres];
+
+/// Runs `command` as an operator would.
+async fn operate<T>(
+    service: &Arc<Service>,
+    command: impl AsyncFnOnce(Administration<'_>) -> Result<T, crate::admin::AdminError>,
+) -> T {
+    let origin = Origin::default();
+    let administration = Administration {
+        service,
+        origin: &origin,
+    };
+    command(administration).await.unwrap()
+}
+
+async fn apply(service: &Arc<Service>, text: &str, conflicts: Conflicts) -> Applied {
+    let document: Object = toml::from_str(text).unwrap();
+    operate(service, async |administration| {
+        administration
+            .apply(document, Unlisted::Keep, conflicts, Run::Real)
+            .await
+    })
+    .await
+}
+
+fn object(value: serde_json::Value) -> Object {
+    value.as_object().unwrap().clone()
+}
+
+fn web(service: &Service) -> Option<Client> {
+    let web = ClientId::parse("web").unwrap();
+    service
+        .registry()
+        .any_client(&web)
+        .map(|web| (**web).clone())
+}
+
+fn user(service: &Service, name: &str) -> Option<User> {
+    let name = Username::parse(name).unwrap();
+    service
+        .registry()
+        .any_user(&name)
+        .map(|user| (**user).clone())
+}
+
+/// What a command may concern.
+fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
+    (web(service), user(service, "ada"))
+}
+
+/// What files and the configuration did, and what they left alone, oldest first.
+async fn audited(service: &Arc<Service>) -> Vec<AuditView> {
+    let query = crate::admin::audit::AuditQuery {
+        after: Some(0),
+        limit: Some(500),
+        ..Default::default()
+    };
+    let page = operate(service, async |administration| {
+        administration.audit(&query).await
+    })
+    .await;
+    let starts = page.items.into_iter().filter(|entry| {
+        let actor = entry.event.actor.as_deref().unwrap_or_default();
+        actor.starts_with("file:") || actor == "configuration"
+    });
+    starts.collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Command {
+    EndOldSecret,
+    DisableClient,
+    RemoveClient,
+    DisableUser,
+    RemoveUser,
+    Unlink,
+    NewPassword,
+    NewScope,
+    NewRedirectUri,
+    Rename,
+}
+
+impl Command {
+    const ALL: [Self; 10] = [
+        Self::EndOldSecret,
+        Self::DisableClient,
+        Self::RemoveClient,
+        Self::DisableUser,
+        Self::RemoveUser,
+        Self::Unlink,
+        Self::NewPassword,
+        Self::NewScope,
+        Self::NewRedirectUri,
+        Self::Rename,
+    ];
+
+    async fn run(self, service: &Arc<Service>) {
+        let patch_client = async |patch| {
+            operate(service, async |admin| {
+                admin.update_client("web", object(patch)).await
+            })
+            .await;
+        };
+        let patch_user = async |patch| {
+            operate(service, async |admin| {
+                admin.update_user("ada", object(patch)).await
+            })
+            .await;
+        };
+        match self {
+            Self::EndOldSecret => {
+                operate(service, async |admin| admin.add_secret("web").await).await;
+                operate(service, async |admin| admin.end_old_secrets("web").await).await;
+            }
+            Self::DisableClient => patch_client(json!({"enabled": false})).await,
+            Self::RemoveClient => {
+                operate(service, async |admin| admin.delete_client("web").await).await;
+            }
+            Self::DisableUser => patch_user(json!({"enabled": false})).await,
+            Self::RemoveUser => {
+                operate(service, async |admin| admin.delete_user("ada").await).await;
+            }
+            Self::Unlink => {
+                let site = "https://two.example";
+                operate(service, async |admin| {
+                    admin.unlink_account("ada", "2", site).await
+                })
+                .await;
+            }
+            Self::NewPassword => patch_user(json!({"password": "correct horse battery"})).await,
+            Self::NewScope => patch_client(json!({"scopes": ["projects", "admin"]})).await,
+            Self::NewRedirectUri => {
+                let uris = [
+                    "https://app.example/callback",
+                    "https://new.example/callback",
+                ];
+                patch_client(json!({"redirect_uris": uris})).await;
+            }
+            Self::Rename => patch_client(json!({"name": "By command"})).await,
+        }
+    }
+
+    /// A change of the file in the same place, if it is a conflict, with the field that the audit log names.
+    const fn conflict(self) -> Option<((&'static str, &'static str), &'static str)> {
+        match self {
+            Self::EndOldSecret => Some((("SECRET", "another secret"), "client_secret")),
+            Self::RemoveClient => Some((("NAME", "By file"), "removed")),
+            Self::RemoveUser => Some((("EMAIL", "new@example.com"), "removed")),
+            Self::Unlink => Some((("LINKED", "ada-renamed"), "accounts")),
+            Self::NewPassword => Some((("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"), "password")),
+            Self::Rename => Some((("NAME", "By file"), "name")),
+            // The file had `true` and has `true`; a list takes both additions.
+            Self::DisableClient | Self::DisableUser | Self::NewScope | Self::NewRedirectUri => None,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_did_outlives_restarts_with_an_unchanged_file() {
+    for kind in KINDS {
+        for command in Command::ALL {
+            let site = Site::new(kind).await;
+            let first = site.start(&file(&[])).await;
+            let before = concerned(&first);
+            command.run(&first).await;
+            let after = concerned(&first);
+            assert_ne!(before, after, "{kind:?} {command:?}");
+            let audited_before = audited(&first).await;
+            drop(first);
+            for _ in 0..2 {
+                let restarted = site.start(&file(&[])).await;
+                assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
+                assert_eq!(
+                    audited(&restarted).await,
+                    audited_before,
+                    "{kind:?} {command:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_did_outlives_a_change_elsewhere_in_the_file() {
+    for kind in KINDS {
+        for command in Command::ALL {
+            let site = Site::new(kind).await;
+            let first = site.start(&file(&[])).await;
+            command.run(&first).await;
+            let after = concerned(&first);
+            drop(first);
+            let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
+            assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
+            let grace = user(&restarted, "grace").unwrap();
+            assert_eq!(grace.organization.as_deref(), Some("minor"));
+            let entry = audited(&restarted).await.pop().unwrap().event;
+            assert_eq!(entry.action, AuditAction::UserUpdated);
+            assert_eq!(entry.username.as_deref(), Some("grace"));
+            assert_eq!(entry.detail.as_deref(), Some("organization"));
+            let path = site.config.registrations.as_ref().unwrap().display();
+            assert_eq!(entry.actor, Some(format!("file:{path}")));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
+    for kind in KINDS {
+        for command in Command::ALL {
+            let Some((change, field)) = command.conflict() else {
+                continue;
+            };
+            let text = file(&[change]);
+            let expected = {
+                let site = Site::new(kind).await;
+                concerned(&*site.start(&text).await)
+            };
+            let site = Site::new(kind).await;
+            let first = site.start(&file(&[])).await;
+            command.run(&first).await;
+            let after = concerned(&first);
+            drop(first);
+            for _ in 0..2 {
+                let restarted = site.start(&text).await;
+                assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
+                let mut kept = audited(&restarted).await;
+                kept.retain(|entry| entry.event.action == AuditAction::RegistrationKept);
+                assert_eq!(kept.len(), 1, "{kind:?} {command:?}");
+                assert_eq!(kept[0].event.detail.as_deref(), Some(field));
+            }
+            let running = site.start(&text).await;
+            let applied = apply(&running, &text, Conflicts::Keep).await;
+            assert_eq!(applied.differences, [""; 0], "{kind:?} {command:?}");
+            assert_eq!(
+                applied.kept.len(),
+                1,
+                "{kind:?} {command:?}: {:?}",
+                applied.kept
+            );
+            assert_eq!(concerned(&running), after, "{kind:?} {command:?}");
+            apply(&running, &text, Conflicts::Overwrite).await;
+            assert_eq!(concerned(&running), expected, "{kind:?} {command:?}");
+            let applied = apply(&running, &text, Conflicts::Keep).await;
+            assert_eq!((applied.differences, applied.kept), (vec![], vec![]));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_take_what_file_and_command_added() {
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let first = site.start(&file(&[])).await;
+        Command::NewScope.run(&first).await;
+        Command::NewRedirectUri.run(&first).await;
+        drop(first);
+        let uris = "\"https://app.example/callback\", \"https://file.example/callback\"";
+        let text = file(&[("SCOPES", "\"reports\""), ("URIS", uris)]);
+        let web = web(&*site.start(&text).await).unwrap();
+        // The file took projects away and added reports; the command's admin stays.
+        assert_eq!(web.scopes.to_string(), "admin reports");
+        let uris: Vec<String> = web
+            .redirect_uris()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            uris,
+            [
+                "https://app.example/callback",
+                "https://new.example/callback",
+                "https://file.example/callback"
+            ]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_nobody_touched_does_not_undo_another_one_that_was_applied() {
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let first = site.start(&file(&[])).await;
+        let other = file(&[("ENABLED", "false"), ("NAME", "Applied")]);
+        let applied = apply(&first, &other, Conflicts::Keep).await;
+        assert_eq!(applied.kept, [""; 0]);
+        let after = concerned(&first);
+        assert!(!after.0.as_ref().unwrap().enabled);
+        drop(first);
+        let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
+        assert_eq!(concerned(&restarted), after, "{kind:?}");
+        // The file catches up, and from there goes on.
+        drop(restarted);
+        let caught_up = site.start(&other).await;
+        assert_eq!(concerned(&caught_up), after, "{kind:?}");
+        drop(caught_up);
+        let on = site
+            .start(&file(&[("ENABLED", "false"), ("NAME", "Further")]))
+            .await;
+        assert_eq!(web(&on).unwrap().name, "Further");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_remembers_nothing_keeps_what_it_has() {
+    for kind in KINDS {
+        let site = Site::new(kind).await;
+        let first = site.start(&file(&[])).await;
+        Command::EndOldSecret.run(&first).await;
+        Command::Unlink.run(&first).await;
+        let after = concerned(&first);
+        // As a version without the memory left it.
+        let forget = first.store.remembered().await.unwrap();
+        let change = crate::store::RegistryChange {
+            forget: forget.into_iter().map(|one| one.object).collect(),
+            ..Default::default()
+        };
+        let now = SystemClock.now();
+        first.store.change_registry(change, now).await.unwrap();
+        assert_eq!(first.store.remembered().await.unwrap(), []);
+        drop(first);
+        let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
+        let upgraded = site.start(&text).await;
+        assert_eq!(concerned(&upgraded), after, "{kind:?}");
+        assert!(user(&upgraded, "hedy").is_some(), "what is new is added");
+        drop(upgraded);
+        // Being disabled is the safer state, whoever says it.
+        let site = Site::new(kind).await;
+        let first = site.start(&file(&[])).await;
+        let forget = first.store.remembered().await.unwrap();
+        let change = crate::store::RegistryChange {
+            forget: forget.into_iter().map(|one| one.object).collect(),
+            ..Default::default()
+        };
+        first.store.change_registry(change, now).await.unwrap();
+        drop(first);
+        let disabled = site.start(&file(&[("ENABLED", "false")])).await;
+        assert!(!web(&disabled).unwrap().enabled);
+        assert!(!user(&disabled, "ada").unwrap().enabled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_start_together_apply_a_file_once() {
+    let site = Site::new(Kind::Postgres).await;
+    let text = file(&[]);
+    drop(site.start(&text).await);
+    let changed = file(&[("NAME", "Changed"), ("ENABLED", "false")]);
+    std::fs::write(site.folder.path().join("registrations.toml"), &changed).unwrap();
+    let (one, other) = tokio::join!(prepare(site.config.clone()), prepare(site.config.clone()));
+    let (one, other) = (Arc::new(one.unwrap()), Arc::new(other.unwrap()));
+    assert_eq!(concerned(&one), concerned(&other));
+    let entries = audited(&one).await;
+    let updated = entries
+        .iter()
+        .filter(|entry| entry.event.action == AuditAction::ClientUpdated);
+    assert_eq!(updated.count(), 1);
+    // A command at one replica, a restart of the other.
+    Command::RemoveUser.run(&one).await;
+    drop(other);
+    let restarted = site.start(&changed).await;
+    assert_eq!(user(&restarted, "ada"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_do_not_undo_each_others_changes() {
+    let site = Site::new(Kind::Postgres).await;
+    let text = file(&[]);
+    let (one, other) = (site.start(&text).await, site.start(&text).await);
+    for round in 0..10 {
+        let disabled = round % 2 == 0;
+        // The other replica has not heard of it when it renames the client.
+        operate(&one, async |admin| {
+            admin
+                .update_client("web", object(json!({"enabled": !disabled})))
+                .await
+        })
+        .await;
+        let name = format!("Name {round}");
+        operate(&other, async |admin| {
+            admin
+                .update_client("web", object(json!({"name": name})))
+                .await
+        })
+        .await;
+        let stored = StoredRegistry::read(&*other.store).await.unwrap().registry;
+        let web = stored.any_client(&ClientId::parse("web").unwrap()).unwrap();
+        assert_eq!((web.enabled, &web.name), (!disabled, &name));
+    }
+}
+
+/// The memory is readable by who reads the store: it holds no secret, and nothing to guess at one with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_memory_holds_no_secret() {
+    let site = Site::new(Kind::Redb).await;
+    let text = "[[users]]\nusername = \"ada\"\npassword = \"open sesame, please\"\n\
+                totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"\n";
+    let service = site.start(text).await;
+    let memory = service.store.remembered().await.unwrap();
+    let json = serde_json::to_string(&memory).unwrap();
+    let digest = crate::digest::Digest::of(b"open sesame, please").to_base64url();
+    for secret in ["sesame", "GEZDGNBV", "12345678901234567890", &digest] {
+        assert!(!json.contains(secret), "{json}");
+    }
+    let before = user(&service, "ada").unwrap();
+    drop(service);
+    let restarted = site.start(text).await;
+    assert_eq!(user(&restarted, "ada").unwrap(), before);
+    assert_eq!(restarted.store.remembered().await.unwrap(), memory);
+}

@@ -1,0 +1,95 @@
+//! Answers for public paths that lead nowhere: they name the path that was probably meant.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::{error, paths};
+use crate::registry::Registry;
+
+/// How integrators look for an endpoint, as the end of a path in lower case, and what they look for.
+const MEANT: [(&str, &str, &str); 14] = [
+    ("/token", "POST", paths::TOKEN),
+    ("/access_token", "POST", paths::TOKEN),
+    ("/authorize", "GET", paths::AUTHORIZE),
+    ("/authorization", "GET", paths::AUTHORIZE),
+    ("/revoke", "POST", paths::REVOKE),
+    ("/revocation", "POST", paths::REVOKE),
+    ("/introspect", "POST", paths::INTROSPECT),
+    ("/introspection", "POST", paths::INTROSPECT),
+    ("/jwks", "GET", paths::JWKS),
+    ("/jwks.json", "GET", paths::JWKS),
+    ("/keys", "GET", paths::JWKS),
+    ("/oauthstatus", "GET", paths::LEGACY_STATUS),
+    ("/logon", "GET", paths::LOGON),
+    ("/token.oauth2", "POST", paths::LEGACY_TOKEN),
+];
+
+/// Answers a path without a route. A person who opens the bare address gets the page that says who is signed in.
+pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
+    let path = request.path();
+    if matches!(path, "/" | "/auth") {
+        let mut response = HttpResponse::build(StatusCode::SEE_OTHER).finish();
+        let home = HeaderValue::from_static(paths::HOME);
+        response.headers_mut().insert(header::LOCATION, home);
+        return response;
+    }
+    match meant(path) {
+        Some((method, meant)) => error::no_such_path(&format!(
+            "There is nothing at this path; perhaps you mean {method} {meant}"
+        )),
+        None => error::not_found().await,
+    }
+}
+
+fn meant(path: &str) -> Option<(&'static str, &'static str)> {
+    let path = path.trim_end_matches('/').to_ascii_lowercase();
+    MEANT
+        .into_iter()
+        .find(|(end, ..)| path.ends_with(end))
+        .map(|(_, method, meant)| (method, meant))
+}
+
+/// Answers a path of the legacy flow on a host that does not serve it: each instance has one host for status and
+/// logon, and one for tokens (spec §4.4 to §4.7).
+pub(super) fn wrong_legacy_host(path: &str, host: &str, registry: &Registry) -> HttpResponse {
+    let right = if path == paths::LEGACY_TOKEN {
+        let instance = registry.legacy_instance(host);
+        instance.map(|instance| &instance.auth_server_hostname)
+    } else {
+        let instance = registry.legacy_auth_servers(host).next();
+        instance.map(|instance| &instance.hostname)
+    };
+    match right {
+        Some(right) => {
+            error::no_such_path(&format!("This host does not serve {path}; {right} does"))
+        }
+        None => error::no_such_path(&format!(
+            "{path} belongs to the legacy flow, and this host is none of its hosts"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_spellings_lead_to_the_endpoint() {
+        for (path, found) in [
+            ("/auth/token/", "/auth/token"),
+            ("/token", "/auth/token"),
+            ("/oauth/token", "/auth/token"),
+            ("/oauth2/v1/Token", "/auth/token"),
+            ("/authorize", "/auth/authorize"),
+            ("/.well-known/jwks.json", "/auth/jwks"),
+            ("/oauthstatus", "/OAuthStatus"),
+            ("/as/token.oauth2/", "/as/token.oauth2"),
+        ] {
+            assert_eq!(meant(path).map(|(_, path)| path), Some(found), "{path}");
+        }
+        for path in ["", "/favicon.ico", "/auth", "/tokens"] {
+            assert_eq!(meant(path), None, "{path}");
+        }
+    }
+}
