@@ -30,7 +30,7 @@ impl Issuer {
 
     /// Its key as a JWK under another identifier.
     pub(crate) fn jwk(&self, kid: &str) -> Value {
-        let mut jwk = serde_json::to_value(self.key.jwk().unwrap()).unwrap();
+        let mut jwk = serde_json::to_value(self.key.jwk()).unwrap();
         jwk["kid"] = json!(kid);
         jwk
     }

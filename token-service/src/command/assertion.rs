@@ -4,21 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
-use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::Algorithm;
-use claims::token::ASSERTION_TYPE;
+use anyhow::{Context as _, bail};
+use jwt_simple::prelude::{
+    Claims, JWTClaims, KeyMetadata, RS256KeyPair, RS256PublicKey, RSAKeyPairLike as _,
+    UnixTimeStamp,
+};
 use serde::Serialize;
-use x509_parser::pem::Pem;
 use zeroize::Zeroizing;
 
-use super::output;
 use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::random::{self, OsRandom, Random};
 use crate::registry::Certificate;
-use crate::token::SigningKey;
 
 /// What to sign, and with what.
 #[derive(Debug, clap::Args)]
@@ -26,7 +22,7 @@ use crate::token::SigningKey;
   token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \\
     --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/")]
 pub(super) struct Arguments {
-    /// The integration's RSA private key: PEM, PKCS#8 (BEGIN PRIVATE KEY).
+    /// The integration's RSA private key of 2048 to 4096 bits, in PEM.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// The certificateAlias of the uploaded certificate; becomes the header `kid`.
@@ -55,24 +51,9 @@ pub(super) struct Arguments {
     lifetime: Duration,
 }
 
+/// The claims of an assertion beside the registered ones (spec §2.3).
 #[derive(Serialize)]
-struct Header<'a> {
-    typ: &'static str,
-    alg: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kid: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    x5t: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    iss: &'a str,
-    sub: &'a str,
-    aud: &'a str,
-    iat: u64,
-    exp: u64,
-    jti: String,
+struct LinkedAccount<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,71 +61,69 @@ struct Body<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    output::line(sign(arguments, SystemClock.now(), &OsRandom)?)?;
+    println!("{}", sign(arguments, SystemClock.now(), &OsRandom)?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// The assertion in its compact form.
+///
+/// The library signs in pure Rust, whose timing can leak an RSA key to an attacker who triggers many signatures
+/// (RUSTSEC-2023-0071). The owner of the key runs this command, and each run makes one signature.
 fn sign(arguments: &Arguments, now: Timestamp, random: &dyn Random) -> anyhow::Result<String> {
-    let key = read_key(&arguments.key)?;
-    let certificate = match &arguments.certificate {
-        Some(path) => Some(read_certificate(path, &key)?),
-        None => None,
-    };
-    let header = Header {
-        typ: ASSERTION_TYPE,
-        alg: Algorithm::Rs256.name(),
-        kid: arguments.alias.as_deref(),
-        x5t: certificate.map(|certificate| certificate.x5t()),
-    };
-    let body = Body {
-        iss: &arguments.client_id,
-        sub: &arguments.user,
-        aud: &arguments.audience,
-        iat: now.seconds(),
-        exp: (now + arguments.lifetime).seconds(),
-        jti: random::text::<16>(random)?,
+    let mut key = read_key(&arguments.key)?;
+    if let Some(path) = &arguments.certificate {
+        let certificate = read_certificate(path, &key)?;
+        let metadata =
+            KeyMetadata::default().with_certificate_sha1_thumbprint(certificate.x5t())?;
+        key.attach_metadata(metadata)?;
+    }
+    if let Some(alias) = &arguments.alias {
+        key = key.with_key_id(alias);
+    }
+    key.sign(claims(arguments, now, random::text::<16>(random)?))
+}
+
+fn claims(arguments: &Arguments, now: Timestamp, jti: String) -> JWTClaims<LinkedAccount<'_>> {
+    let account = LinkedAccount {
         user_id: arguments.user_id.as_deref(),
         user_site: arguments.user_site.as_deref(),
     };
-    let input = format!(
-        "{}.{}",
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header)?),
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&body)?)
-    );
-    let signature = key.sign(input.as_bytes())?;
-    Ok(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    let mut claims = Claims::with_custom_claims(account, arguments.lifetime.into())
+        .with_issuer(&arguments.client_id)
+        .with_subject(&arguments.user)
+        .with_audience(&arguments.audience)
+        .with_jwt_id(jti);
+    // The library reads a clock of its own.
+    let seconds = |at: Timestamp| Some(UnixTimeStamp::from_secs(at.seconds()));
+    claims.issued_at = seconds(now);
+    claims.expires_at = seconds(now + arguments.lifetime);
+    claims.invalid_before = None;
+    claims
 }
 
-/// The certificate at `path`, which must be that of `key`: otherwise every assertion would be refused.
-fn read_certificate(path: &Path, key: &SigningKey) -> anyhow::Result<Certificate> {
-    const PROBE: &[u8] = b"probe";
+/// The certificate at `path`, which must be that of `key`: otherwise the service refuses every assertion.
+fn read_certificate(path: &Path, key: &RS256KeyPair) -> anyhow::Result<Certificate> {
     let file = path.display();
     let pem = std::fs::read(path).with_context(|| file.to_string())?;
     let certificate = Certificate::read("certificate", &pem)
         .with_context(|| format!("{file}: the certificate"))?;
-    UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &certificate.public_key_der)
-        .verify(PROBE, &key.sign(PROBE)?)
-        .map_err(|_| anyhow!("{file}: is the certificate of another private key"))?;
+    let certified = RS256PublicKey::from_der(&certificate.public_key_der)
+        .with_context(|| format!("{file}: the certificate"))?;
+    if certified.to_der()? != key.public_key().to_der()? {
+        bail!("{file}: is the certificate of another private key");
+    }
     Ok(certificate)
 }
 
-fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
+fn read_key(path: &Path) -> anyhow::Result<RS256KeyPair> {
     let file = path.display();
-    let text = Zeroizing::new(std::fs::read(path).with_context(|| file.to_string())?);
-    let pem = Pem::iter_from_buffer(&text)
-        .next()
-        .with_context(|| format!("{file}: no PEM block in it"))?
-        .with_context(|| format!("{file}: not PEM"))?;
-    if pem.label != "PRIVATE KEY" {
-        bail!(
-            "{file}: expected BEGIN PRIVATE KEY (PKCS#8), found BEGIN {}; \
-             `openssl pkcs8 -topk8 -nocrypt -in {file}` converts it",
-            pem.label
-        );
-    }
-    SigningKey::from_pkcs8(Algorithm::Rs256, &pem.contents)
-        .with_context(|| format!("{file}: not an RSA key of 2048 bits or more"))
+    let pem = Zeroizing::new(std::fs::read_to_string(path).with_context(|| file.to_string())?);
+    RS256KeyPair::from_pem(&pem).with_context(|| {
+        format!(
+            "{file}: expected an RSA private key of 2048 to 4096 bits in PEM (BEGIN PRIVATE KEY); \
+             `openssl pkcs8 -topk8 -nocrypt -in {file}` converts other forms"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -235,7 +214,7 @@ mod tests {
         let certificate = demo_certificate();
         assert!(
             message(&certificate, &["--alias", "a"])
-                .starts_with(&format!("{certificate}: expected BEGIN PRIVATE KEY"))
+                .starts_with(&format!("{certificate}: expected an RSA private key"))
         );
         assert_eq!(message("/nowhere", &["--alias", "a"]), "/nowhere");
     }

@@ -48,6 +48,9 @@ pub struct Certificate {
 
 impl Certificate {
     /// Whether `signature` is an RS256 signature of this certificate's key over `message`.
+    ///
+    /// aws-lc-rs verifies, with the key parsed once: jwt-simple takes 170 us for RS256, more than a whole answer to a JWT
+    /// bearer request (96 us of CPU).
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = self.parsed.0.get_or_init(|| {
