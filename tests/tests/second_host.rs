@@ -452,7 +452,7 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     // Where it cannot be withheld, nothing passes.
     let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
     reporting["report_only"] = json!(true);
-    let mut host = WasmHost::load_refusing(NOW, Some("proxy_remove_header_map_value"));
+    let mut host = WasmHost::load_refusing(NOW, "proxy_remove_header_map_value");
     assert!(host.configure(&reporting.to_string()));
     let authorization = [
         (":method", "GET"),
