@@ -1,8 +1,9 @@
-//! The enforcement: verifies bearer JWTs in front of a resource server, inside Envoy or another proxy-wasm host.
+//! Decides which requests reach a resource server: it verifies bearer JWTs and applies the rules of the configuration.
 //!
-//! [`guard`] decides about requests from headers, keys, revocations, rules and the time; everything that it is
-//! made of is plain Rust and tested natively. Only `host` calls the host. A panic would end the VM of a whole
-//! worker, so the crate has none that input can reach.
+//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no host, no clock and no
+//! I/O: the time comes in with each call, what must be fetched goes out as a value, and a host lends the verification of
+//! signatures and shared data through two traits. A panic would end the VM of a whole worker of a gateway, so the crate
+//! has none that input can reach.
 
 #![cfg_attr(
     not(test),
@@ -29,8 +30,6 @@ mod fixtures;
 pub mod forward;
 pub mod gauges;
 pub mod guard;
-#[cfg(target_arch = "wasm32")]
-mod host;
 pub mod keys;
 pub mod revocations;
 pub mod rules;
