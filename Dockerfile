@@ -10,11 +10,13 @@ COPY .cargo .cargo
 COPY abi/Cargo.toml abi/
 COPY claims/Cargo.toml claims/
 COPY filter/Cargo.toml filter/
+COPY guard/Cargo.toml guard/
 COPY token-service/Cargo.toml token-service/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN mkdir -p abi/src claims/src filter/src token-service/src token-service/benches tests/src/bin tests/tests \
- && touch abi/src/lib.rs claims/src/lib.rs filter/src/lib.rs token-service/src/lib.rs tests/src/lib.rs \
+RUN mkdir -p abi/src claims/src filter/src guard/src token-service/src token-service/benches tests/src/bin tests/tests \
+ && touch abi/src/lib.rs claims/src/lib.rs filter/src/lib.rs guard/src/lib.rs token-service/src/lib.rs \
+        tests/src/lib.rs \
  && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
         tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
 RUN cargo build --release --locked --package token-service
@@ -25,9 +27,10 @@ FROM dependencies AS build
 COPY abi abi
 COPY claims claims
 COPY filter filter
+COPY guard guard
 COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
-RUN find abi claims filter token-service -name '*.rs' -exec touch {} + \
+RUN find abi claims filter guard token-service -name '*.rs' -exec touch {} + \
  && cargo build --release --locked --package token-service \
  && cargo build-filter
 

@@ -43,9 +43,9 @@ bench-filter: .cache/envoy build ## what the filter costs Envoy, against the nat
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
-fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the filter, each for FUZZ_SECONDS (60)
-	@# What is found is kept in target/; what is worth keeping moves to filter/fuzz/corpus by hand.
-	@cd filter && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo +nightly fuzz list); do \
+fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SECONDS (60)
+	@# What is found is kept in target/; what is worth keeping moves to guard/fuzz/corpus by hand.
+	@cd guard && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo +nightly fuzz list); do \
 		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \
 		cargo +nightly fuzz run --target-dir "$(abspath $(TARGET))/fuzz" $$fuzzed \
 			"$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" fuzz/corpus/$$fuzzed \

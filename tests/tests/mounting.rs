@@ -75,11 +75,11 @@ fn string_values(value: &Value, found: &mut Vec<String>) {
 /// Reads a plugin's configuration with the filter's own reader; the clusters that it fetches from.
 #[track_caller]
 fn read_configuration(text: &str) -> BTreeSet<String> {
-    let config = filter::config::Config::parse(text.as_bytes());
+    let config = guard::config::Config::parse(text.as_bytes());
     let config = config.unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
     let mut clusters = BTreeSet::new();
     for issuer in config.issuers {
-        if let filter::config::KeySource::Fetched { endpoint, .. } = issuer.keys {
+        if let guard::config::KeySource::Fetched { endpoint, .. } = issuer.keys {
             clusters.insert(endpoint.cluster);
         }
         clusters.extend(issuer.revocations.map(|source| source.endpoint.cluster));

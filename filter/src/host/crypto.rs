@@ -5,7 +5,7 @@
 use abi::host;
 use claims::Algorithm;
 
-use crate::signature::HostVerifier;
+use guard::signature::HostVerifier;
 
 /// Envoy's name for it (`source/extensions/common/wasm/ext/verify_signature.proto`).
 const FUNCTION: &str = "verify_signature";

@@ -2,7 +2,7 @@
 
 use abi::host;
 
-use crate::feed::{Refused, SharedData, Versioned};
+use guard::feed::{Refused, SharedData, Versioned};
 
 /// What all VMs of the same `vm_id` share.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use abi::host::{self, LogLevel};
 use serde_json::json;
 
-use crate::answers::Denial;
+use guard::answers::Denial;
 
 /// Lines a second at most; what is left out is counted.
 const LINES_PER_SECOND: u32 = 10;

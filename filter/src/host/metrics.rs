@@ -8,9 +8,9 @@ use std::cell::{Cell, RefCell};
 use abi::host::{self, MetricType};
 
 use super::crypto::HostSignatures;
-use crate::answers::Denial;
-use crate::gauges::{Share, Worst};
-use crate::guard::{Counts, Guard};
+use guard::answers::Denial;
+use guard::gauges::{Share, Worst};
+use guard::guard::{Counts, Guard};
 
 /// The metrics by name. A host that refuses one does without it.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Everything that deals with the proxy-wasm host. It decides nothing: [`Guard`](crate::guard::Guard) does.
+//! Everything that deals with the proxy-wasm host. It decides nothing: [`guard`] does.
 
 mod crypto;
 mod data;

@@ -3,12 +3,12 @@
 use abi::{Action, host};
 
 use super::shared::{HeldRequest, Shared, now};
-use crate::access_log;
-use crate::answers::{Answer, Denial};
-use crate::forward::Header;
-use crate::guard::{Decision, Outcome, Patience, Request};
-use crate::verify::TokenReference;
-use crate::waiting::{Source, Turn};
+use guard::access_log;
+use guard::answers::{Answer, Denial};
+use guard::forward::Header;
+use guard::guard::{Decision, Outcome, Patience, Request};
+use guard::verify::TokenReference;
+use guard::waiting::{Source, Turn};
 
 const AUTHORIZATION: &str = "authorization";
 

@@ -12,11 +12,11 @@ use super::log;
 use super::metrics::Metrics;
 use super::request::resume;
 use super::shared::{FOLLOWING_TICK, Shared, TICK};
-use crate::config::Config;
-use crate::guard::{Fetch, Guard, Subject};
-use crate::keys::MAX_JWKS_BYTES;
-use crate::revocations::MAX_PAGE_BYTES;
-use crate::waiting::{BATCH, Source};
+use guard::config::Config;
+use guard::guard::{Fetch, Guard, Subject};
+use guard::keys::MAX_JWKS_BYTES;
+use guard::revocations::MAX_PAGE_BYTES;
+use guard::waiting::{BATCH, Source};
 
 /// One configuration of the filter in one VM.
 pub(super) struct Root {

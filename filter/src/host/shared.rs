@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use abi::host::{self, LogLevel};
 
 use super::log::{self, Log};
-use crate::clock::{Clock, Time};
-use crate::guard::Guard;
-use crate::waiting::Waiting;
+use guard::clock::{Clock, Time};
+use guard::guard::Guard;
+use guard::waiting::Waiting;
 
 /// How long the host waits for the next tick, when nobody waits for it.
 pub(super) const TICK: Duration = Duration::from_secs(1);

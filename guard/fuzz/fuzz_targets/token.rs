@@ -10,8 +10,8 @@ use std::cell::RefCell;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use filter::config::Config;
-use filter::guard::{Decision, Guard, Patience, Request};
+use guard::config::Config;
+use guard::guard::{Decision, Guard, Patience, Request};
 use libfuzzer_sys::fuzz_target;
 
 const CONFIGURATION: &str = r#"{

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use filter::authorization::{Credentials, bearer_token, read};
+use guard::authorization::{Credentials, bearer_token, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use claims::Algorithm;
-use filter::keys::KeySet;
+use guard::keys::KeySet;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

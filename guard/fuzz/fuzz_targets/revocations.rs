@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use filter::clock::Time;
-use filter::config::Endpoint;
-use filter::feed::{Feed, FeedConfig, NoSharedData};
-use filter::verify::TokenReference;
+use guard::clock::Time;
+use guard::config::Endpoint;
+use guard::feed::{Feed, FeedConfig, NoSharedData};
+use guard::verify::TokenReference;
 use libfuzzer_sys::fuzz_target;
 
 const CAPACITY: usize = 10;

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use filter::config::Config;
-use filter::guard::{Decision, Guard, Patience, Request};
-use filter::rules::Access;
+use guard::config::Config;
+use guard::guard::{Decision, Guard, Patience, Request};
+use guard::rules::Access;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| match Config::parse(input) {

@@ -1,0 +1,38 @@
+//! Decides which requests reach a resource server: it verifies bearer JWTs and applies the rules of the configuration.
+//!
+//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no host, no clock and no
+//! I/O: the time comes in with each call, what must be fetched goes out as a value, and a host lends the verification of
+//! signatures and shared data through two traits. A panic would end the VM of a whole worker of a gateway, so the crate
+//! has none that input can reach.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::string_slice
+    )
+)]
+
+pub mod access_log;
+pub mod answers;
+pub mod authorization;
+pub mod cache;
+pub mod clock;
+pub mod config;
+pub mod feed;
+pub mod fetch;
+#[cfg(test)]
+mod fixtures;
+pub mod forward;
+pub mod gauges;
+pub mod guard;
+pub mod keys;
+pub mod revocations;
+pub mod rules;
+pub mod signature;
+pub mod verify;
+pub mod waiting;
