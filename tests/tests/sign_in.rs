@@ -33,7 +33,8 @@ fn rfc6749_s10_10_guesses_are_slowed_down() {
     assert_eq!(slowed.status, 429);
     let wait: u64 = slowed.header("retry-after").unwrap().parse().unwrap();
     assert!(wait >= 1);
-    let words = format!("Wait {wait} seconds");
+    let unit = if wait == 1 { "second" } else { "seconds" };
+    let words = format!("Wait {wait} {unit}, then");
     assert!(slowed.body.contains(&words), "{}", slowed.body);
     assert_eq!(Form::of(&slowed).fields, ["username", "password"]);
 }
