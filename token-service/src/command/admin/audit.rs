@@ -1,11 +1,12 @@
 //! `token-service audit`.
 
 use std::sync::mpsc::channel;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::Connected;
 use super::connection::{Answer, query};
 use crate::admin::views::{AuditView, Page};
+use crate::clock::{Clock as _, SystemClock};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service audit --user ada@example.com --limit 20
@@ -132,7 +133,8 @@ fn moment(text: &str) -> Result<String, String> {
     }
     let ago = humantime::parse_duration(text)
         .map_err(|_| "expected 2026-01-31T12:00:00Z, or how long ago, such as 90m".to_owned())?;
-    let moment = SystemTime::now().checked_sub(ago);
+    let now = UNIX_EPOCH + Duration::from_secs(SystemClock.now().seconds());
+    let moment = now.checked_sub(ago);
     let moment = moment.filter(|moment| *moment >= UNIX_EPOCH);
     let moment = moment.ok_or_else(|| "that was before 1970".to_owned())?;
     Ok(humantime::format_rfc3339_seconds(moment).to_string())

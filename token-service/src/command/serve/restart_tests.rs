@@ -8,7 +8,7 @@ use super::*;
 use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::views::{Applied, AuditView};
 use crate::admin::{Administration, Object};
-use crate::registry::{Client, ClientId, User, Username};
+use crate::registry::{Client, ClientId, CredentialsVersion, User, Username};
 use crate::store::AuditAction;
 use crate::store::postgres::fresh_database;
 use tempfile::TempDir;
@@ -141,9 +141,13 @@ fn user(service: &Service, name: &str) -> Option<User> {
         .map(|user| (**user).clone())
 }
 
-/// What a command may concern.
+/// What a command may concern. The store alone numbers the credentials.
 fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
-    (web(service), user(service, "ada"))
+    let ada = user(service, "ada").map(|ada| User {
+        credentials_version: CredentialsVersion::default(),
+        ..ada
+    });
+    (web(service), ada)
 }
 
 /// What files and the configuration did, and what they left alone, oldest first.

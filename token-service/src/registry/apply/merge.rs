@@ -457,7 +457,7 @@ fn digest_of_password(user: &(Option<String>, String)) -> Digest {
     Digest::of(registered.as_ref().unwrap_or(hash).as_bytes())
 }
 
-fn digest_of_sealed(sealed: &Vec<u8>) -> Digest {
+fn digest_of_sealed(sealed: &[u8]) -> Digest {
     Digest::of(sealed)
 }
 
@@ -469,7 +469,7 @@ fn made_of(user: &User, said: &Said) -> BTreeMap<String, Made> {
         (PASSWORD, password.as_ref().map(digest_of_password)),
         (
             TOTP_SECRET,
-            user.totp_secret_sealed.as_ref().map(digest_of_sealed),
+            user.totp_secret_sealed.as_deref().map(digest_of_sealed),
         ),
     ];
     let made = digests.into_iter().filter_map(|(field, digest)| {
@@ -724,7 +724,7 @@ impl<'a, P: Protection> Merge<'a, P> {
                 field: TOTP_SECRET,
                 tag: &protection.tag(TOTP_SECRET, username, secret),
                 stored: stored.totp_secret_sealed.as_ref(),
-                digest: digest_of_sealed,
+                digest: |sealed: &Vec<u8>| digest_of_sealed(sealed),
             };
             let is_files = |sealed: &Vec<u8>| {
                 let opened = protection.unseal(username, sealed)?;
