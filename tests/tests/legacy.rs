@@ -13,14 +13,14 @@ const SSO: &str = "sso-us1.legacy.example";
 const CALLBACK: &str = "http://localhost:8765/callback";
 
 /// The client without a secret.
-const OPEN: Client = Client {
+pub(crate) const OPEN: Client = Client {
     id: "legacy-demo",
     secret: None,
     redirect_uri: CALLBACK,
 };
 
 /// The client with a secret, known to one instance.
-const SECRET: Client = Client {
+pub(crate) const SECRET: Client = Client {
     id: "legacy-secret-demo",
     secret: Some("demo-secret-of-legacy-secret-demo-not-for-real-use"),
     redirect_uri: "https://app.example.com/legacy",
@@ -44,7 +44,7 @@ fn logon(host: &str, changes: &[(&str, &str)]) -> Reply {
 }
 
 /// Signs in as Ada on the instance and brings the code.
-fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
+pub(crate) fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
     let browser = Browser::on_host(&pair().legacy_url(), US1);
     let mut query = vec![
         ("Action", "StartOAuth"),
@@ -75,7 +75,7 @@ fn token(host: &str, client: &Client, query: &str, fields: &[(&str, &str)]) -> R
     send(&agent(), request.body(form_body(fields)).unwrap())
 }
 
-fn exchange(client: &Client, code: &str) -> Reply {
+pub(crate) fn exchange(client: &Client, code: &str) -> Reply {
     let mut fields = vec![
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -87,7 +87,7 @@ fn exchange(client: &Client, code: &str) -> Reply {
     token(SSO, client, "", &fields)
 }
 
-fn refresh(client: &Client, refresh_token: &str) -> Reply {
+pub(crate) fn refresh(client: &Client, refresh_token: &str) -> Reply {
     token(
         SSO,
         client,

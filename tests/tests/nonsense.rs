@@ -138,7 +138,7 @@ fn d_18_large_headers_are_refused() {
 
 #[test]
 fn unknown_paths_and_methods_have_the_error_body() {
-    get(&format!("{}/", lobby()), &[]).assert_error(404, "invalid_request");
+    get(&format!("{}/nowhere", lobby()), &[]).assert_error(404, "invalid_request");
     get(&format!("{}/auth/nowhere", lobby()), &[]).assert_error(404, "invalid_request");
     for method in ["PUT", "DELETE", "PATCH"] {
         let request = Request::builder()

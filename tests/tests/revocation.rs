@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::api::{call, until};
+use crate::legacy;
 use crate::support::{Browser, Client, INSTALLED, OwnPair, Reply, USER_BOUND, WEB, get, lobby};
 
 fn tokens() -> (String, String) {
@@ -243,26 +244,37 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
     assert_eq!(audit.matches("revocations_limited").count(), 1, "{audit}");
 }
 
-/// Checklist row 53: a client of the legacy flow, too, with a secret.
+/// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke. Clients
+/// of the legacy flow are no exception.
 #[test]
 fn legacy_clients_introspect_and_revoke_with_their_secret_alone() {
     let lobby = lobby();
-    let open = Client {
-        id: "legacy-demo",
-        secret: None,
-        ..WEB
-    };
-    let secret = Client {
-        id: "legacy-secret-demo",
-        secret: Some("demo-secret-of-legacy-secret-demo-not-for-real-use"),
-        ..WEB
-    };
     let (access, _) = tokens();
-    assert_eq!(introspect(&secret, &access), json!({"active": false}));
-    open.post(&lobby, "/auth/introspect", &[("token", &access)])
+    assert_eq!(
+        introspect(&legacy::SECRET, &access),
+        json!({"active": false})
+    );
+    legacy::OPEN
+        .post(&lobby, "/auth/introspect", &[("token", &access)])
         .assert_error(401, "invalid_client");
-    for client in [open, secret] {
-        assert_eq!(revoke(&client, &access).status, 200);
+    for client in [legacy::OPEN, legacy::SECRET] {
+        revoke(&client, &access).assert_error(400, "invalid_grant");
     }
     assert_eq!(introspect(&WEB, &access)["active"], true);
+}
+
+/// RFC 7009 §2.1: a client ends its own tokens.
+#[test]
+fn rfc7009_s2_1_legacy_clients_revoke_their_own_tokens() {
+    for client in [legacy::OPEN, legacy::SECRET] {
+        let reply = legacy::exchange(&client, &legacy::code_for(&client, &[]));
+        let (access, refresh) = (reply.text("access_token"), reply.text("refresh_token"));
+        assert_eq!(call(&access).status, 200);
+        for token in [&access, &refresh] {
+            let reply = revoke(&client, token);
+            assert_eq!((reply.status, reply.json()), (200, json!({})));
+        }
+        until("the gateway knows", || call(&access).status == 401);
+        legacy::refresh(&client, &refresh).assert_error(400, "invalid_grant");
+    }
 }

@@ -686,7 +686,7 @@ fn refusals_say_what_is_needed_to_act() {
         "{description}"
     );
     assert!(
-        description.contains("the time of the server 1"),
+        description.contains("the time of the server 20"),
         "{description}"
     );
     let site = [

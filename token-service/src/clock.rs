@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Add;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,12 @@ impl Timestamp {
     #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0
+    }
+
+    /// The moment as RFC 3339 writes it, in UTC.
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.0)).to_string()
     }
 
     /// How long ago `earlier` was; zero when it lies ahead.

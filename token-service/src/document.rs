@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 use toml_span::value::ValueInner;
 
+/// What a JSON body as a whole is called as a [`Place`].
+pub const BODY: &str = "body";
+
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -60,7 +63,7 @@ impl fmt::Display for Place {
                 line.map_or(Ok(()), |line| write!(formatter, ":{line}"))
             }
             Self::Variable(name) => formatter.write_str(name),
-            Self::Body(path) if path.is_empty() => formatter.write_str("body"),
+            Self::Body(path) if path.is_empty() => formatter.write_str(BODY),
             Self::Body(path) => formatter.write_str(path),
             Self::Default => formatter.write_str("default"),
         }
@@ -113,6 +116,12 @@ impl Problems {
             place: place.clone(),
             message: message.into(),
         });
+    }
+
+    /// Whether there are none so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     /// The problems so far, in the order of their places.
@@ -232,6 +241,24 @@ impl Table {
     #[must_use]
     pub fn from_json(object: serde_json::Map<String, serde_json::Value>) -> Self {
         json_table(object, String::new())
+    }
+
+    /// Where the path of keys and indices, as in [`Place::Body`], was written: itself, or else the innermost table or list
+    /// around it that is there.
+    #[must_use]
+    pub fn place_of(&self, path: &str) -> &Place {
+        let mut place = &self.place;
+        let mut segments = path.split('.');
+        let mut next = segments.next().and_then(|key| self.entries.get(key));
+        while let Some(entry) = next {
+            place = &entry.place;
+            next = segments.next().and_then(|segment| match &entry.value {
+                Value::Table(table) => table.entries.get(segment),
+                Value::List(list) => list.get(segment.parse::<usize>().ok()?),
+                _ => None,
+            });
+        }
+        place
     }
 
     /// Lays the variables whose names start with `prefix` over the table: `{prefix}SECTION__KEY` replaces

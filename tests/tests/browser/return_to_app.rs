@@ -92,7 +92,7 @@ fn a_single_page_app_gets_its_tokens() {
     window.expect_heading("Single-page app");
     window.expect_text("Signed in: Bearer for 3600 seconds");
     window.press("Call the API");
-    window.expect_text("Hello ada@example.com");
+    window.expect_text("Hello 1879048401");
     window.press("Refresh");
     window.expect_text("Refreshed: Bearer for 3600 seconds");
     // The used refresh token belongs to the page alone: nothing of the sign-in went along.

@@ -262,6 +262,88 @@ fn nobody_administrates_without_the_token() {
     }
 }
 
+/// `check` prints the problems of configuration and registrations together, and `apply` those of the registrations alike:
+/// with file and line.
+#[test]
+fn problems_have_their_file_and_line_in_check_and_in_apply() {
+    let pair = OwnPair::start(&[]);
+    let write = |name: &str, text: &str| {
+        let path = pair.state().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let wrong = write(
+        "wrong.toml",
+        "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\"]\n\
+         scope = []\n\n[[clients]]\nclient_id = \"sap\"\ntype = \"non_interactive\"\n\
+         [[clients.certificates]]\nalias = \"a\"\nfile = \"absent.pem\"\n",
+    );
+    let config = write(
+        "config.toml",
+        "registrations = \"wrong.toml\"\nlisen = \"127.0.0.1:1\"\n",
+    );
+    let checked = pair.operate(&["check", "--config", &config], "");
+    assert_eq!(checked.code, 1, "{}", checked.errors);
+    for line in [
+        "config.toml:2: lisen",
+        "wrong.toml:5: scope",
+        "wrong.toml:12: file: absent.pem cannot be read",
+    ] {
+        assert!(
+            checked.output.contains(line),
+            "{line} in {}",
+            checked.output
+        );
+    }
+    let applied = pair.operate(&["apply", &wrong], "").failed(1);
+    assert!(
+        applied.contains("wrong.toml:12: file: absent.pem cannot be read"),
+        "{applied}"
+    );
+    let wrong = write(
+        "wrong.toml",
+        "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\",\n\
+         \"nonsense\"]\nscope = []\n\n[[clients]]\nclient_id = \"sap\"\n",
+    );
+    let applied = pair.operate(&["apply", &wrong], "").failed(1);
+    let checked = pair.operate(&["check", "--config", &config], "").output;
+    for line in checked.lines().filter(|line| line.contains("wrong.toml")) {
+        assert!(
+            applied.lines().any(|found| found == line),
+            "{line} in {applied}"
+        );
+    }
+    assert_eq!(applied.lines().count(), 3, "{applied}");
+    let syntax = write("syntax.toml", "[[clients]]\nclient_id = \n");
+    let applied = pair.operate(&["apply", &syntax], "").failed(1);
+    assert!(applied.contains("syntax.toml:2: "), "{applied}");
+
+    // Spec §2.5: a legacy access token has 481 characters.
+    let client = "c".repeat(120);
+    let long = write(
+        "long.toml",
+        &format!(
+            "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_templates = [\"https://a.example/cb\"]\n"
+        ),
+    );
+    let config = write(
+        "config.toml",
+        "registrations = \"long.toml\"\nissuer = \"http://127.0.0.1:8081\"\n\
+         api_audience = \"http://127.0.0.1:8080\"\nidentity_audience = \"https://identity.example.com/\"\n\
+         [[legacy_instances]]\nhostname = \"us1.legacy.example\"\nauth_server_hostname = \"sso.legacy.example\"\n",
+    );
+    let checked = pair.operate(&["check", "--config", &config], "");
+    let applied = pair.operate(&["apply", &long], "").failed(1);
+    for (code, text) in [(checked.code, checked.output), (1, applied)] {
+        let line = text.lines().find(|line| line.contains("481 characters"));
+        assert!(
+            line.is_some_and(|line| line.contains("long.toml:2: client_id: ")),
+            "{text}"
+        );
+        assert_eq!(code, 1);
+    }
+}
+
 #[test]
 fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
     let pair = OwnPair::start(&[]);

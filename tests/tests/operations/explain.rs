@@ -5,7 +5,7 @@ use serde_json::json;
 use ureq::http::Request;
 
 use crate::support::{
-    Assertion, Browser, NON_INTERACTIVE, OwnPair, WEB, agent, form_body, get, now, send,
+    Assertion, Browser, NON_INTERACTIVE, OwnPair, Reply, WEB, agent, form_body, get, now, send,
 };
 
 #[test]
@@ -95,8 +95,8 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     }
 }
 
-/// A legacy access token of this pair.
-fn legacy_token(pair: &OwnPair) -> String {
+/// A legacy access token and refresh token of this pair.
+fn legacy_tokens(pair: &OwnPair) -> (String, String) {
     let address = pair.pair.legacy_url();
     let browser = Browser::on_host(&address, "us1.legacy.example");
     let callback = "http://localhost:8765/callback";
@@ -117,7 +117,113 @@ fn legacy_token(pair: &OwnPair) -> String {
     let request = Request::post(format!("{address}/as/token.oauth2"))
         .header("host", "sso-us1.legacy.example")
         .header("content-type", "application/x-www-form-urlencoded");
-    send(&agent(), request.body(form_body(&fields)).unwrap()).text("access_token")
+    let reply = send(&agent(), request.body(form_body(&fields)).unwrap());
+    (reply.text("access_token"), reply.text("refresh_token"))
+}
+
+/// The legacy token endpoint's answer to a refresh.
+fn legacy_refresh(pair: &OwnPair, token: &str) -> Reply {
+    let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
+    let request = Request::post(format!("{}/as/token.oauth2", pair.pair.legacy_url()))
+        .header("host", "sso-us1.legacy.example")
+        .header("content-type", "application/x-www-form-urlencoded");
+    send(&agent(), request.body(form_body(&fields)).unwrap())
+}
+
+/// The names of the checks that failed.
+fn failures(explained: &str) -> Vec<&str> {
+    let lines = explained.lines();
+    let reasons = lines.filter_map(|line| line.strip_prefix("FAIL  "));
+    reasons
+        .filter_map(|reason| Some(reason.split_once(':')?.0))
+        .collect()
+}
+
+/// The verdict about a refresh token is that of the token endpoint, and of what an operator did the cause alone is marked.
+#[test]
+fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let current = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
+    let current = current.text("refresh_token");
+    let (access, legacy) = legacy_tokens(&pair);
+    let explained = pair.operate(&["explain", "-"], &legacy).done();
+    assert!(
+        explained.contains("This is: legacy refresh token"),
+        "{explained}"
+    );
+    assert!(!explained.contains("null"), "{explained}");
+    let reply = legacy_refresh(&pair, &legacy);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    // Within the grace.
+    pair.operate(&["explain", "-"], &legacy).done();
+    let legacy = reply.text("refresh_token");
+    let made_up = format!("{}AAAA", &legacy[..38]);
+    let explained = pair.operate(&["explain", "-"], &made_up);
+    assert_eq!(
+        (explained.code, legacy_refresh(&pair, &made_up).status),
+        (1, 400)
+    );
+    assert_eq!(failures(&explained.output), ["structure"]);
+
+    pair.operate(&["user", "update", "ada@example.com", "--disable"], "")
+        .done();
+    for token in [&current, &legacy] {
+        let explained = pair.operate(&["explain", "-"], token);
+        assert_eq!(explained.code, 1);
+        assert_eq!(
+            failures(&explained.output),
+            ["user"],
+            "{}",
+            explained.output
+        );
+    }
+    pair.operate(&["user", "update", "ada@example.com", "--enable"], "")
+        .done();
+    for token in [&current, &legacy] {
+        let explained = pair.operate(&["explain", "-"], token);
+        assert_eq!(
+            failures(&explained.output),
+            ["revocation"],
+            "{}",
+            explained.output
+        );
+    }
+    assert_eq!(legacy_refresh(&pair, &legacy).status, 400);
+    WEB.refresh(&lobby, &current)
+        .assert_error(400, "invalid_grant");
+    let explained = pair.operate(&["explain", "-"], &access);
+    assert_eq!(
+        failures(&explained.output),
+        ["revocation"],
+        "{}",
+        explained.output
+    );
+}
+
+/// Every time is written as RFC 3339 writes it; the claims alone stay as they were sent.
+#[test]
+fn explain_writes_times_in_one_format() {
+    let pair = OwnPair::start(&[]);
+    let good = Assertion::of("ada@example.com");
+    for assertion in [
+        good.clone(),
+        good.clone().with("exp", json!(now() - 60)),
+        good.clone().with("exp", json!(now() + 864_000)),
+        good.with("iat", json!(now() + 600)),
+    ] {
+        let explained = pair.operate(&["explain", "-"], &assertion.sign()).output;
+        let (_, checks) = explained.split_once("\n\n").unwrap();
+        let checks = checks
+            .lines()
+            .filter(|line| line.contains("  exp: ") || line.contains("  iat: "));
+        for line in checks {
+            let times = line.matches("T").count();
+            assert!(times > 0 && line.contains("Z"), "{line}");
+            let digits = line.split(|character: char| !character.is_ascii_digit());
+            assert!(digits.clone().all(|digits| digits.len() < 10), "{line}");
+        }
+    }
 }
 
 /// The token with another signature of the same length.
@@ -139,7 +245,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     };
     let tokens = WEB.exchange(&lobby, &Browser::new(&lobby).code_for(&WEB, None), None);
     let access = tokens.text("access_token");
-    let legacy = legacy_token(&pair);
+    let (legacy, _) = legacy_tokens(&pair);
     for (token, kind, cause) in [
         (access.clone(), "access token", None),
         (forged(&access), "access token", Some("signature")),

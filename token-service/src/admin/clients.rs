@@ -1,5 +1,6 @@
 //! Clients: registration, secrets, certificates.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -265,6 +266,7 @@ impl Administration<'_> {
     async fn replace(&self, client: Client, registry: &Arc<Registry>) -> Result<(), AdminError> {
         let registrations = Registrations {
             clients: vec![client],
+            client_places: BTreeMap::new(),
             users: Vec::new(),
             warnings: Vec::new(),
         };

@@ -10,9 +10,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Administration;
-use super::views::rfc3339;
 use crate::clock::Timestamp;
 use crate::legacy::access_token as legacy;
+use crate::legacy::refresh_token::LegacyRefreshToken;
+use crate::legacy::token_endpoint::REUSE_GRACE;
 use crate::oauth::Context;
 use crate::oauth::account_selection;
 use crate::oauth::assertion::{self, AssertionError};
@@ -20,17 +21,17 @@ use crate::oauth::grants::{jwt_bearer, refresh_token};
 use crate::oauth::issued_token::IssuedToken;
 use crate::registry::{Client, IntegrationType, Registry};
 use crate::store::grant::RotationDecision;
-use crate::store::{RefreshRotation, RotationRefusal, StoreError};
+use crate::store::{Grant, RefreshRotation, RotationRefusal, StoreError};
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    /// `access token`, `refresh token`, `user assertion` or `unknown`.
+    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion` or `unknown`.
     pub kind: String,
-    /// The JOSE header, if it can be read.
+    /// The JOSE header, if the token has one that can be read.
     #[schema(value_type = Object)]
     pub header: Value,
-    /// The claims, if they can be read.
+    /// The claims, if the token has some that can be read.
     #[schema(value_type = Object)]
     pub claims: Value,
     /// Every check.
@@ -74,7 +75,7 @@ fn judged(check: &str, right: bool, found: &str, wrong: &str) -> CheckView {
 }
 
 impl Administration<'_> {
-    /// Explains an access token, a refresh token or a user assertion. Nothing is used up: an assertion's `jti` stays free.
+    /// Explains an access token, a refresh token, one of the legacy flow or a user assertion. Nothing is used up: an assertion's `jti` stays free.
     ///
     /// # Errors
     /// The store's.
@@ -86,6 +87,15 @@ impl Administration<'_> {
         };
         let (registry, keys) = (self.service.registry(), self.service.keys());
         let context = self.service.context(&registry, &keys);
+        if let Some(checks) = legacy_refresh_token(&context, token).await? {
+            return Ok(Explanation {
+                kind: "legacy refresh token".to_owned(),
+                header: Value::Null,
+                claims: Value::Null,
+                accepted: checks.iter().all(|check| check.passed),
+                checks,
+            });
+        }
         let jws = match CompactJws::parse(token) {
             Ok(jws) => jws,
             Err(error) => {
@@ -201,16 +211,19 @@ fn frame(
         .map(Timestamp::from_seconds);
     let expiry = match expires_at {
         None => failed("exp", "is absent, or no number of seconds since 1970"),
-        Some(at) if context.now < at => {
-            let left = at.since(context.now).as_secs();
-            passed("exp", format!("{}, {left} s from now", rfc3339(at)))
-        }
-        Some(at) => {
-            let ago = context.now.since(at).as_secs();
-            failed("exp", format!("expired at {}, {ago} s ago", rfc3339(at)))
-        }
+        Some(at) => expiry(at, context.now),
     };
     vec![equal("iss", iss), equal("aud", aud), expiry]
+}
+
+fn expiry(at: Timestamp, now: Timestamp) -> CheckView {
+    if now < at {
+        let left = at.since(now).as_secs();
+        passed("exp", format!("{}, {left} s from now", at.rfc3339()))
+    } else {
+        let ago = now.since(at).as_secs();
+        failed("exp", format!("expired at {}, {ago} s ago", at.rfc3339()))
+    }
 }
 
 fn shown(value: Option<&Value>) -> String {
@@ -284,25 +297,8 @@ async fn refresh_token(
         Some(_) => failed("client", "is of a type that does not refresh"),
         None => failed("client", "is unknown or disabled"),
     });
-    let Some(mut grant) = context.store.grant(reference.grant_id).await? else {
-        checks.push(failed("grant", "is unknown: it ended and is forgotten"));
-        return Ok(checks);
-    };
-    let user = context.registry.user(grant.username.as_str());
-    let linked = user.is_some_and(|user| user.accounts.contains(&grant.account));
-    let account = format!("{} at {}", grant.account.user_id, grant.account.site);
-    checks.push(judged(
-        "user",
-        user.is_some(),
-        "is enabled",
-        "is unknown or disabled",
-    ));
-    if user.is_some() {
-        let unlinked = format!("{account} is not linked to the user any more");
-        checks.push(judged("linked account", linked, &account, &unlinked));
-    }
     let lifetimes = &context.config.lifetimes;
-    let decision = grant.rotate(&RefreshRotation {
+    let rotation = RefreshRotation {
         grant_id: reference.grant_id,
         refresh_id: reference.token_id,
         client_id: reference.client_id,
@@ -313,8 +309,99 @@ async fn refresh_token(
         now: context.now,
         lifetime: lifetimes.refresh_token,
         grace: lifetimes.refresh_reuse_grace,
+    };
+    let grant = context.store.grant(reference.grant_id).await?;
+    next_use(context, grant, &rotation, expiry, &mut checks);
+    Ok(checks)
+}
+
+/// A legacy refresh token: what the token endpoint of its instance would decide about its next use. `None` when it is none
+/// that this service made.
+async fn legacy_refresh_token(
+    context: &Context<'_>,
+    text: &str,
+) -> Result<Option<Vec<CheckView>>, StoreError> {
+    let key = context.encryption_key;
+    let mut instances = context.registry.legacy_instances().iter();
+    let found = instances.find_map(|instance| {
+        let token = LegacyRefreshToken::parse(text, &instance.hostname, key)?;
+        Some((instance, token))
     });
-    match decision {
+    let Some((instance, token)) = found else {
+        return Ok(None);
+    };
+    let hostname = instance.hostname.as_str();
+    let mut checks = vec![judged(
+        "instance",
+        instance.enabled,
+        hostname,
+        &format!("{hostname} is disabled"),
+    )];
+    let Some(grant) = context.store.grant(token.grant_id).await? else {
+        checks.push(forgotten());
+        return Ok(Some(checks));
+    };
+    let client_id = grant.client_id.clone();
+    checks.push(
+        match context.registry.legacy_client(client_id.as_str(), hostname) {
+            Some(client) => passed("client", client.name.clone()),
+            None => failed(
+                "client",
+                format!("{client_id} is unknown at {hostname}, or disabled"),
+            ),
+        },
+    );
+    let id = token.id(hostname, key);
+    let rotation = RefreshRotation {
+        grant_id: token.grant_id,
+        refresh_id: id,
+        client_id,
+        scope: None,
+        // Nothing is written: these ids are never used.
+        next_refresh_id: id,
+        next_access_id: id,
+        now: context.now,
+        lifetime: context.config.lifetimes.refresh_token,
+        grace: REUSE_GRACE,
+    };
+    let expiry = expiry(grant.current.refresh_expires_at, context.now);
+    next_use(context, Some(grant), &rotation, Some(expiry), &mut checks);
+    Ok(Some(checks))
+}
+
+fn forgotten() -> CheckView {
+    failed("grant", "is unknown: it ended and is forgotten")
+}
+
+/// The grant of a refresh token, and the token's place in it. Whoever disables a client or a user, or unlinks an account,
+/// revokes the grants with it: where one of those is the cause, its consequence is left out.
+fn next_use(
+    context: &Context<'_>,
+    grant: Option<Grant>,
+    rotation: &RefreshRotation,
+    expiry: Option<CheckView>,
+    checks: &mut Vec<CheckView>,
+) {
+    if !checks.iter().all(|check| check.passed) {
+        return;
+    }
+    let Some(mut grant) = grant else {
+        checks.push(forgotten());
+        return;
+    };
+    let Some(user) = context.registry.user(grant.username.as_str()) else {
+        checks.push(failed("user", "is unknown or disabled"));
+        return;
+    };
+    checks.push(passed("user", "is enabled"));
+    let account = format!("{} at {}", grant.account.user_id, grant.account.site);
+    let linked = user.accounts.contains(&grant.account);
+    let unlinked = format!("{account} is not linked to the user any more");
+    checks.push(judged("linked account", linked, &account, &unlinked));
+    if !linked {
+        return;
+    }
+    match grant.rotate(rotation) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {
             checks.push(failed("exp", "has passed without a refresh"));
         }
@@ -338,7 +425,6 @@ async fn refresh_token(
             checks.push(passed("rotation", "is the grant's live refresh token"));
         }
     }
-    Ok(checks)
 }
 
 /// The header with every member that was sent: a misspelt one is what the person looks for.

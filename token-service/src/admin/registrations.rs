@@ -1,14 +1,16 @@
 //! Changing the registry: a registrations document is compared with what is there, and the difference is made at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
 use crate::audit::Entry;
+use crate::document::Place;
 use crate::registry::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
 use crate::registry::registrations::{Completeness, Registrations};
 use crate::registry::remembered::{ObjectKind, ObjectName};
-use crate::registry::{Registry, Remembered};
+use crate::registry::{ClientId, Registry, Remembered};
 use crate::sign_in::protection::{AtRest, ProtectionError};
 use crate::store::{AuditAction, RegistryOutcome};
 
@@ -67,6 +69,7 @@ impl Administration<'_> {
             let warnings = registrations.warnings.iter();
             let warnings = warnings.map(ToString::to_string).collect();
             let listed = Listed::of(&registrations);
+            let places = registrations.client_places.clone();
             let remembered: Arc<[Remembered]> = self.service.store.remembered().await?.into();
             let past = Arc::clone(&remembered);
             let mut plan = self
@@ -77,12 +80,10 @@ impl Administration<'_> {
             if unlisted == Unlisted::Remove {
                 plan.prune(&listed, &stored, &remembered);
             }
+            self.refuse_misfits(&plan, &stored, &places)?;
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match run {
-                Run::Dry => {
-                    self.refuse_misfits(&plan, &stored)?;
-                    plan.differences
-                }
+                Run::Dry => plan.differences,
                 Run::Real => self.carry_out(plan, &stored).await?,
             };
             Ok(Applied {
@@ -143,7 +144,7 @@ impl Administration<'_> {
         plan: Plan,
         stored: &Registry,
     ) -> Result<Vec<Difference>, AdminError> {
-        self.refuse_misfits(&plan, stored)?;
+        self.refuse_misfits(&plan, stored, &BTreeMap::new())?;
         if plan.is_empty() {
             return Ok(Vec::new());
         }
@@ -159,12 +160,21 @@ impl Administration<'_> {
         Ok(plan.differences)
     }
 
-    fn refuse_misfits(&self, plan: &Plan, stored: &Registry) -> Result<(), AdminError> {
+    /// `places` says where the document names each client.
+    fn refuse_misfits(
+        &self,
+        plan: &Plan,
+        stored: &Registry,
+        places: &BTreeMap<ClientId, Place>,
+    ) -> Result<(), AdminError> {
         let misfits = plan.legacy_misfits(&self.service.config.api_audience, stored);
         if misfits.is_empty() {
             return Ok(());
         }
-        let lines = misfits.iter().map(ToString::to_string).collect();
+        let lines = misfits
+            .iter()
+            .map(|misfit| misfit.located(places))
+            .collect();
         Err(AdminError::DoesNotFit(lines))
     }
 }

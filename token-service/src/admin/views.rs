@@ -1,7 +1,7 @@
 //! What the administration shows: no secret, no hash.
 
 use std::fmt;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use crate::token::rotation::{KeyState, Signers};
 /// A moment as RFC 3339 writes it, in UTC.
 #[must_use]
 pub fn rfc3339(at: Timestamp) -> String {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at.seconds())).to_string()
+    at.rfc3339()
 }
 
 /// One page of a list.

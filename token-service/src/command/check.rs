@@ -4,57 +4,74 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, output};
 use crate::clock::{Clock as _, SystemClock};
+use crate::config::Config;
 use crate::legacy::access_token;
 use crate::registry::Registry;
 use crate::registry::registrations::Registrations;
 
-/// Reads configuration and registrations as `serve` would, without touching the store.
+/// Reads configuration and registrations as `serve` would, without touching the store. Prints the problems of both, so that
+/// nobody mends one file only to learn of the other.
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
-    let config = match arguments.load() {
-        Ok(config) => config,
+    let (config, path) = match arguments.load() {
+        Ok(config) => {
+            for warning in config.warnings() {
+                output::line(format_args!("warning: {warning}"))?;
+            }
+            let path = config.registrations.clone();
+            (Some(config), path)
+        }
         Err(problems) => {
             output::line(problems)?;
-            return Ok(ExitCode::FAILURE);
+            (None, arguments.registrations())
         }
     };
-    for warning in config.warnings() {
+    let registrations = match path {
+        None => None,
+        Some(path) => match Registrations::load(&path, &Registry::default(), SystemClock.now()) {
+            Ok(registrations) => Some(registrations),
+            Err(problems) => {
+                output::line(problems)?;
+                return Ok(ExitCode::FAILURE);
+            }
+        },
+    };
+    for warning in registrations.iter().flat_map(|read| &read.warnings) {
         output::line(format_args!("warning: {warning}"))?;
     }
-    let Some(path) = &config.registrations else {
+    let Some(config) = config else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let Some(registrations) = registrations else {
         output::line("The configuration has no problem; it names no registrations.")?;
         return Ok(ExitCode::SUCCESS);
     };
-    match Registrations::load(path, &Registry::default(), SystemClock.now()) {
-        Ok(registrations) => {
-            for warning in &registrations.warnings {
-                output::line(format_args!("warning: {warning}"))?;
-            }
-            let users = registrations
-                .users
-                .iter()
-                .map(|registration| &registration.user);
-            let misfits = access_token::misfits(
-                &config.api_audience,
-                &config.legacy_instances,
-                &registrations.clients,
-                users,
-            );
-            if !misfits.is_empty() {
-                for misfit in misfits {
-                    output::line(misfit)?;
-                }
-                return Ok(ExitCode::FAILURE);
-            }
-            output::line(format_args!(
-                "No problem: {} clients, {} users.",
-                registrations.clients.len(),
-                registrations.users.len()
-            ))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(problems) => {
-            output::line(problems)?;
-            Ok(ExitCode::FAILURE)
-        }
+    let misfits = misfits(&config, &registrations);
+    if !misfits.is_empty() {
+        output::line(misfits.join("\n"))?;
+        return Ok(ExitCode::FAILURE);
     }
+    output::line(format_args!(
+        "No problem: {} clients, {} users.",
+        registrations.clients.len(),
+        registrations.users.len()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for every client whose legacy access tokens would not have their length (spec §2.5).
+fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
+    let users = registrations
+        .users
+        .iter()
+        .map(|registration| &registration.user);
+    let misfits = access_token::misfits(
+        &config.api_audience,
+        &config.legacy_instances,
+        &registrations.clients,
+        users,
+    );
+    let located = misfits
+        .iter()
+        .map(|misfit| misfit.located(&registrations.client_places));
+    located.collect()
 }

@@ -76,6 +76,11 @@ impl ConfigFile {
     fn load(&self) -> Result<Config, InvalidDocument> {
         Config::load(self.path(), std::env::vars_os())
     }
+
+    /// The registrations file, whatever problems the configuration has otherwise.
+    fn registrations(&self) -> Option<PathBuf> {
+        Config::registrations_of(self.path(), std::env::vars_os())
+    }
 }
 
 /// Runs the command of the process's arguments.

@@ -1,5 +1,6 @@
 //! `token-service serve`.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -161,6 +162,7 @@ fn plan(
     encryption_key: &EncryptionKey,
 ) -> anyhow::Result<Plan> {
     let protection = AtRest(encryption_key);
+    let mut places = BTreeMap::new();
     let mut plan = match &config.registrations {
         None => Plan::on(stored),
         Some(path) => {
@@ -168,6 +170,7 @@ fn plan(
             for warning in &registrations.warnings {
                 tracing::warn!("{warning}");
             }
+            places.clone_from(&registrations.client_places);
             Plan::merge(
                 registrations,
                 stored,
@@ -181,7 +184,10 @@ fn plan(
     plan.merge_legacy_instances(instances, stored, remembered, &protection);
     let misfits = plan.legacy_misfits(&config.api_audience, stored);
     if !misfits.is_empty() {
-        let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = misfits
+            .iter()
+            .map(|misfit| misfit.located(&places))
+            .collect();
         anyhow::bail!("{}", lines.join("\n"));
     }
     Ok(plan)

@@ -41,6 +41,22 @@ impl Config {
         let config = read(Section::root(table, &problems), development);
         problems.none_or(config)
     }
+
+    /// The registrations file that `file` or the variables of `environment` name, whatever problems the configuration has
+    /// otherwise.
+    #[must_use]
+    pub fn registrations_of(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Option<PathBuf> {
+        let problems = Problems::default();
+        let mut table = match file {
+            Some(path) => Table::read(path, &problems),
+            None => Table::empty(Place::Default),
+        };
+        table.overlay(VARIABLE_PREFIX, environment, &problems);
+        Section::root(table, &problems).path("registrations")
+    }
 }
 
 fn read(mut root: Section<'_>, development: bool) -> Config {

@@ -3,13 +3,15 @@
 //! It is signed with Ed25519 whatever the configuration says: an RSA signature alone has 342 characters. What the
 //! claims leave over is filled with a claim that means nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::registry::{Client, IntegrationType, LegacyInstance, User};
+use crate::document::Place;
+use crate::registry::{Client, ClientId, IntegrationType, LegacyInstance, User};
 use crate::store::{GrantId, TokenId};
 use crate::token::{KeyError, SigningKey, header, sign};
 
@@ -67,6 +69,17 @@ impl fmt::Display for DoesNotFit {
 }
 
 impl std::error::Error for DoesNotFit {}
+
+impl DoesNotFit {
+    /// The refusal as a line that starts with the place of the client, if that is one of `places`.
+    #[must_use]
+    pub fn located(&self, places: &BTreeMap<ClientId, Place>) -> String {
+        match ClientId::parse(&self.client_id).and_then(|client_id| places.get(&client_id)) {
+            Some(place) => format!("{place}: client_id: {self}"),
+            None => self.to_string(),
+        }
+    }
+}
 
 /// Length of a text in JSON, without its quotes: some characters are escaped.
 fn written(text: &str) -> usize {

@@ -21,7 +21,7 @@ use crate::store::{
 };
 
 /// How long a used refresh token gets the same answer again (D-15).
-const REUSE_GRACE: Duration = Duration::from_secs(60);
+pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
 /// The answer of spec §2.5: exactly these fields.
 #[derive(Clone, PartialEq, Eq, Serialize)]

@@ -114,14 +114,14 @@ impl AssertionError {
                 .into();
             }
             Self::Expired { at, now } => {
-                let (ago, at, now) = (now.since(*at).as_secs(), at.seconds(), now.seconds());
+                let (ago, at, now) = (now.since(*at).as_secs(), at.rfc3339(), now.rfc3339());
                 return format!(
                     "The assertion has expired {ago} s ago: exp is {at}, the time of the server {now}"
                 )
                 .into();
             }
             Self::TooLong { at, now, most } => {
-                let (ahead, now, most) = (at.since(*now).as_secs(), now.seconds(), most.as_secs());
+                let (ahead, now, most) = (at.since(*now).as_secs(), now.rfc3339(), most.as_secs());
                 return format!(
                     "exp of the assertion is {ahead} s ahead of the time of the server, {now}; at most {most} s are \
                      allowed"
@@ -129,7 +129,7 @@ impl AssertionError {
                 .into();
             }
             Self::InFuture(claim, at, now) => {
-                let (ahead, now) = (at.since(*now).as_secs(), now.seconds());
+                let (ahead, now) = (at.since(*now).as_secs(), now.rfc3339());
                 return format!(
                     "{claim} of the assertion is {ahead} s ahead of the time of the server, {now}"
                 )
@@ -305,7 +305,7 @@ pub fn explain(
     let certificate = find_certificate(&jws.header, certificates);
     let named =
         |certificate: &Certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t());
-    let until = |at: Timestamp| format!("{at}, {} s from now", at.since(now).as_secs());
+    let until = |at: Timestamp| format!("{}, {} s from now", at.rfc3339(), at.since(now).as_secs());
     let mut checks = vec![
         check("structure", Ok("three parts of base64url".to_owned())),
         check("typ", check_type(&jws.header).map(|()| "JWT".to_owned())),
@@ -341,7 +341,7 @@ pub fn explain(
         check("exp", check_expiry(&claims, config, now).map(until)),
         check(
             "iat",
-            check_issue_time(&claims, config, now).map(|at| at.to_string()),
+            check_issue_time(&claims, config, now).map(Timestamp::rfc3339),
         ),
         check(
             "nbf",
@@ -877,13 +877,17 @@ mod tests {
         assert_eq!(
             changed("exp", json!(now - 90)),
             format!(
-                "The assertion has expired 90 s ago: exp is {}, the time of the server {now}",
-                now - 90
+                "The assertion has expired 90 s ago: exp is {}, the time of the server {}",
+                at(-90).rfc3339(),
+                NOW.rfc3339()
             )
         );
         assert_eq!(
             changed("iat", json!(now + 90)),
-            format!("iat of the assertion is 90 s ahead of the time of the server, {now}")
+            format!(
+                "iat of the assertion is 90 s ahead of the time of the server, {}",
+                NOW.rfc3339()
+            )
         );
         let mut null_kid = header();
         null_kid["kid"] = Value::Null;

@@ -1,5 +1,6 @@
 //! `token-service apply`.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,8 +9,9 @@ use serde_json::{Map, Value};
 use ureq::http::Method;
 
 use super::Connected;
-use super::connection::query;
+use super::connection::{Refused, query};
 use crate::admin::views::Applied;
+use crate::document::{BODY, Problems, Table};
 
 /// What `--exit-code` exits with if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;
@@ -45,7 +47,15 @@ pub(in crate::command) struct Arguments {
 
 pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> {
     let (own, administration) = arguments.open()?;
-    let document = read(&own.file)?;
+    let problems = Problems::default();
+    let text =
+        std::fs::read_to_string(&own.file).with_context(|| own.file.display().to_string())?;
+    let table = Table::parse(&own.file, &text, &problems);
+    let document = read(&own.file, &text, &table, &problems);
+    let document = match problems.none_or(document) {
+        Ok(document) => document,
+        Err(problems) => return Ok(refused(problems)),
+    };
     let flag = |flag: bool| flag.then(|| "true".to_owned());
     let query = query(&[
         ("dry_run", flag(own.dry_run)),
@@ -53,7 +63,14 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         ("overwrite", flag(own.overwrite)),
     ]);
     let path = format!("/registrations{query}");
-    let answer = administration.send::<Applied>(Method::PUT, &path, &document)?;
+    let answer = match administration.send::<Applied>(Method::PUT, &path, &document) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let lines = error.downcast::<Refused>()?.0.into_iter();
+            let lines: Vec<String> = lines.map(|line| located(&line, &table)).collect();
+            return Ok(refused(lines.join("\n")));
+        }
+    };
     answer.print(|applied| {
         let warnings = applied
             .warnings
@@ -82,25 +99,55 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// The file as JSON, with the certificate files that it names inside: the service may run on another machine.
-fn read(path: &Path) -> anyhow::Result<Map<String, Value>> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| name.to_string())?;
-    let mut document: Map<String, Value> =
-        toml::from_str(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+/// Prints problems as compilers do: their place first.
+fn refused(problems: impl Display) -> ExitCode {
+    eprintln!("{problems}");
+    ExitCode::FAILURE
+}
+
+/// A problem that the service found, with the file and line in place of the path within the body.
+fn located(line: &str, table: &Table) -> String {
+    match line.split_once(": ") {
+        Some((path, message))
+            if path == BODY || path.starts_with("clients") || path.starts_with("users") =>
+        {
+            format!("{}: {message}", table.place_of(path))
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// The file as JSON, with the certificate files that it names inside: the service may run on another machine. A file that
+/// cannot be read is a problem.
+fn read(path: &Path, text: &str, table: &Table, problems: &Problems) -> Map<String, Value> {
+    let mut document: Map<String, Value> = match toml::from_str(text) {
+        Ok(document) => document,
+        Err(_) if !problems.is_empty() => return Map::new(),
+        Err(error) => {
+            problems.report(table.place_of(""), error.message());
+            return Map::new();
+        }
+    };
     let folder = path.parent().unwrap_or(Path::new(""));
-    for client in tables(document.get_mut("clients")) {
-        for certificate in tables(client.get_mut("certificates")) {
+    for (client_index, client) in tables(document.get_mut("clients")).enumerate() {
+        for (index, certificate) in tables(client.get_mut("certificates")).enumerate() {
             let Some(file) = certificate.get("file").and_then(Value::as_str) else {
                 continue;
             };
-            let file = folder.join(file);
-            let pem = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            certificate.remove("file");
-            certificate.insert("pem".to_owned(), Value::String(pem));
+            match std::fs::read_to_string(folder.join(file)) {
+                Ok(pem) => {
+                    certificate.remove("file");
+                    certificate.insert("pem".to_owned(), Value::String(pem));
+                }
+                Err(error) => {
+                    let place = format!("clients.{client_index}.certificates.{index}.file");
+                    let message = format!("file: {file} cannot be read: {error}");
+                    problems.report(table.place_of(&place), message);
+                }
+            }
         }
     }
-    Ok(document)
+    document
 }
 
 fn tables(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {

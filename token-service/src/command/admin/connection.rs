@@ -225,23 +225,33 @@ impl Administration {
             return Ok(body);
         }
         let text = body.read_to_string().unwrap_or_default();
-        anyhow::bail!("{}", refusal(status.as_u16(), &text));
+        Err(refusal(status.as_u16(), &text).into())
     }
 }
 
-/// What the service says against it: every problem, or the description.
-fn refusal(status: u16, body: &str) -> String {
+/// What the service says against a request: every problem, or the description.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub(super) struct Refused(pub(super) Vec<String>);
+
+fn refusal(status: u16, body: &str) -> Refused {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
-    let problems: Vec<&str> = body
+    let texts = |list: &Vec<Value>| {
+        let texts = list.iter().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
+    };
+    let problems: Vec<String> = body
         .get("problems")
         .and_then(Value::as_array)
-        .map(|problems| problems.iter().filter_map(Value::as_str).collect())
+        .map(texts)
         .unwrap_or_default();
     if !problems.is_empty() {
-        return problems.join("\n");
+        return Refused(problems);
     }
     let description = body.get("error_description").and_then(Value::as_str);
-    description.map_or_else(|| format!("the service answers {status}"), str::to_owned)
+    let description =
+        description.map_or_else(|| format!("the service answers {status}"), str::to_owned);
+    Refused(vec![description])
 }
 
 /// An answer of the service.

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use ureq::http::Method;
 use zeroize::Zeroizing;
 
@@ -20,7 +20,7 @@ Exits with 1 when the token would be refused.";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Arguments {
-    /// An access token, refresh token or user assertion; `-` for standard input, which keeps it out of the shell's history.
+    /// An access token, refresh token (a legacy one too) or user assertion; `-` for standard input, which keeps it out of the shell's history.
     token: String,
 }
 
@@ -44,13 +44,17 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
 }
 
 fn text(explanation: &Explanation) -> String {
-    let pretty = |value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let mut lines = vec![
-        format!("This is: {}", explanation.kind),
-        format!("Header: {}", pretty(&explanation.header)),
-        format!("Claims: {}", pretty(&explanation.claims)),
-        String::new(),
-    ];
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut lines = vec![format!("This is: {}", explanation.kind)];
+    for (name, part) in [
+        ("Header", &explanation.header),
+        ("Claims", &explanation.claims),
+    ] {
+        if !part.is_null() {
+            lines.push(format!("{name}: {}", pretty(part)));
+        }
+    }
+    lines.push(String::new());
     lines.extend(explanation.checks.iter().map(|check| {
         let mark = if check.passed { "pass" } else { "FAIL" };
         format!("{mark}  {}: {}", check.check, check.reason)

@@ -12,7 +12,7 @@ mod user;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::client::Client;
+use super::client::{Client, ClientId};
 use super::snapshot::Registry;
 use crate::clock::Timestamp;
 use crate::document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
@@ -24,6 +24,8 @@ pub use user::{PasswordRegistration, TOTP_SECRET_LENGTH, UserRegistration};
 pub struct Registrations {
     /// The clients, in the order of the file.
     pub clients: Vec<Client>,
+    /// Where the file names each client.
+    pub client_places: BTreeMap<ClientId, Place>,
     /// The users, in the order of the file.
     pub users: Vec<UserRegistration>,
     /// What is allowed but unwise.
@@ -89,15 +91,21 @@ impl Registrations {
             warnings: &warnings,
             names: &mut names,
         };
-        let clients = root
+        let clients: Vec<Client> = root
             .sections("clients")
             .into_iter()
             .filter_map(|section| clients.read(section))
             .collect();
         names.check(&root, stored);
         root.finish();
+        let client_places = clients.iter().filter_map(|client| {
+            let place = names.client_ids.get(client.client_id.as_str())?;
+            Some((client.client_id.clone(), place.clone()))
+        });
+        let client_places = client_places.collect();
         problems.none_or(Self {
             clients,
+            client_places,
             users,
             warnings: warnings.into_sorted(),
         })
