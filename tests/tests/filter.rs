@@ -94,7 +94,7 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     assert!(!output.status.success());
     let log = String::from_utf8_lossy(&output.stderr);
     for problem in [
-        "rules[2].path_prefix: must start with a slash",
+        "rules[3].path_prefix: must start with a slash",
         "realms: is not known; did you mean realm?",
     ] {
         assert!(log.contains(problem), "{problem} is not in {log}");
