@@ -100,7 +100,7 @@ impl Denial {
     const fn description(&self) -> &'static str {
         match self {
             Self::Path => "The path can be read in more than one way",
-            Self::NoRule => "Nothing is allowed at this path with this method",
+            Self::NoRule => "No rule allows this method at this path",
             Self::NoToken => "An access token is needed: send Authorization: Bearer",
             Self::Credentials(MalformedCredentials::Several) => {
                 "There is more than one Authorization header"
@@ -111,11 +111,13 @@ impl Denial {
             Self::TwoTokens => "Send the access token in the Authorization header alone",
             Self::Token(refusal) => refusal.description(),
             Self::Scope(_) => "The access token lacks a scope that is needed here",
-            Self::KeysUnavailable => "The keys of the issuer are not known yet; try again",
-            Self::RevocationsUnavailable => {
-                "Whether the access token is revoked is not known at the moment; try again"
+            Self::KeysUnavailable => {
+                "The gateway has not read the keys of the issuer yet; try again"
             }
-            Self::Busy => "Too many requests wait at the moment; try again",
+            Self::RevocationsUnavailable => {
+                "The gateway cannot tell now whether the access token is revoked; try again"
+            }
+            Self::Busy => "The gateway has too many waiting requests; try again",
         }
     }
 

@@ -96,9 +96,79 @@ impl Schedule {
     }
 }
 
+/// For so long, in seconds, failures of something that was never known are warnings: gateways start before the services that
+/// they ask, and before names resolve.
+const STARTING_SECONDS: u64 = 10;
+
+/// How bad a failed fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Expected at a start.
+    Warning,
+    /// An operator has something to do.
+    Error,
+}
+
+/// The failures of one thing that is fetched, as far as the log tells them: each reason once, because clients can cause a
+/// fetch every [`HURRY_PAUSE`] seconds.
+#[derive(Debug, Default)]
+pub struct Failures {
+    first_at: Option<u64>,
+    logged: Option<(Severity, String)>,
+}
+
+impl Failures {
+    /// A fetch failed. `is_known` says that an earlier one brought something. Returns how bad that is, if the log does not
+    /// say it yet.
+    pub fn failed(&mut self, why: &str, is_known: bool, now: u64) -> Option<Severity> {
+        let first_at = *self.first_at.get_or_insert(now);
+        let is_starting = !is_known && now.saturating_sub(first_at) < STARTING_SECONDS;
+        let severity = match is_starting {
+            true => Severity::Warning,
+            false => Severity::Error,
+        };
+        let is_logged = self
+            .logged
+            .as_ref()
+            .is_some_and(|(level, reason)| *level == severity && reason == why);
+        if is_logged {
+            return None;
+        }
+        self.logged = Some((severity, why.to_owned()));
+        Some(severity)
+    }
+
+    /// A fetch brought something usable. Returns true if the log should say so, because it told of a failure before.
+    pub fn succeeded(&mut self) -> bool {
+        self.first_at = None;
+        self.logged.take().is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_at_a_start_are_errors_only_when_they_persist() {
+        let mut failures = Failures::default();
+        let logged = (100..=130).map(|now| failures.failed("no connection", false, now));
+        let logged: Vec<_> = logged.enumerate().filter(|(_, it)| it.is_some()).collect();
+        let expected = [(0, Some(Severity::Warning)), (10, Some(Severity::Error))];
+        assert_eq!(logged, expected);
+    }
+
+    #[test]
+    fn what_was_known_before_fails_with_an_error() {
+        let mut failures = Failures::default();
+        assert!(!failures.succeeded(), "nothing failed");
+        assert_eq!(failures.failed("a", true, 1), Some(Severity::Error));
+        assert_eq!(failures.failed("a", true, 3), None);
+        assert_eq!(failures.failed("b", true, 5), Some(Severity::Error));
+        assert_eq!(failures.failed("b", true, 1000), None);
+        assert!(failures.succeeded());
+        assert_eq!(failures.failed("b", true, 1002), Some(Severity::Error));
+    }
 
     #[test]
     fn due_at_once_and_then_on_time() {

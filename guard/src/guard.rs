@@ -571,6 +571,18 @@ impl Guard {
             .is_some_and(|state| !state.keys.is_empty())
     }
 
+    /// Whether a fetch of this ever brought something usable.
+    #[must_use]
+    pub fn is_known(&self, issuer: usize, subject: Subject) -> bool {
+        match subject {
+            Subject::Keys => self.has_keys(issuer),
+            Subject::Revocations => {
+                let feed = self.feed(issuer);
+                feed.is_some_and(|feed| feed.completed_at().is_some())
+            }
+        }
+    }
+
     /// What happened since the last call.
     pub fn take_counts(&mut self) -> Counts {
         let feeds = || self.feeds.iter().map(|shared| &shared.feed);

@@ -23,6 +23,7 @@ pub mod authorization;
 pub mod cache;
 pub mod clock;
 pub mod config;
+pub mod denial_log;
 pub mod feed;
 pub mod fetch;
 #[cfg(test)]

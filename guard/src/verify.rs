@@ -111,7 +111,7 @@ impl Refusal {
             Self::Type => "The token is not an access token: its typ is not at+jwt",
             Self::Algorithm => "The access token is signed with an algorithm that is not accepted",
             Self::Issuer => "The access token comes from an issuer that is not accepted here",
-            Self::KeyMissing => "The access token names no key",
+            Self::KeyMissing => "The header of the access token has no kid",
             Self::KeyUnknown => "The access token names a key that its issuer does not have",
             Self::KeyAlgorithm => "The access token names a key for another algorithm",
             Self::Signature => "The signature of the access token is wrong",
@@ -119,10 +119,12 @@ impl Refusal {
             Self::ExpiryMissing => "The access token has no usable expiry",
             Self::Expired => "The access token has expired",
             Self::NotYetValid => "The access token is not valid yet",
-            Self::Claims => "The access token lacks a claim",
+            Self::Claims => {
+                "The access token lacks a required claim, or a claim has the wrong type"
+            }
             Self::Revoked => "The access token has been revoked",
             Self::Folded => {
-                "The access token was issued too long ago while very many revocations are live: get a new one"
+                "The access token was issued too long ago for the gateway to know whether it is revoked: get a new one"
             }
         }
     }

@@ -223,10 +223,18 @@ fn the_filter_counts_in_envoys_metrics() {
             .unwrap()
     };
     until("the counts arrive", || {
-        value("filter_cache_hits") >= 4 && value("filter_allowed") >= 5
+        value("token_filter_cache_hits") >= 4 && value("token_filter_allowed") >= 5
     });
+    // The gateway's stats tags make labels of reason and version.
+    let denied = r#"token_filter_denied{reason="no_token"}"#;
+    let before = value(denied);
+    assert_eq!(get(&format!("{}/api/projects", api()), &[]).status, 401);
+    until("the denial arrives", || value(denied) > before);
+    let version = env!("CARGO_PKG_VERSION");
+    let build = format!(r#"token_filter_build_info{{version="{version}"}}"#);
+    assert!(value(&build) >= 1, "one for each worker's VM");
     // Envoy starts before the services do, and asks the last of them again.
     until("the keys of every issuer arrive", || {
-        value("filter_keys_missing") == 0
+        value("token_filter_keys_missing") == 0
     });
 }

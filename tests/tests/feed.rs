@@ -1,6 +1,6 @@
 //! The revocation feed in a real Envoy with several workers: one reads it for all.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
 use base64::Engine as _;
@@ -43,10 +43,10 @@ fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<String> {
     let ask = |_| {
         let mut connection = TcpStream::connect(&address).unwrap();
         connection.write_all(request.as_bytes()).unwrap();
-        let mut reply = Vec::new();
-        let _ = connection.read_to_end(&mut reply);
-        let reply = String::from_utf8_lossy(&reply);
-        reply.split(' ').nth(1).unwrap_or_default().to_owned()
+        // Not to the end: Envoy keeps a connection that it closes for a second more.
+        let mut line = String::new();
+        let _ = BufReader::new(connection).read_line(&mut line);
+        line.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     (0..CONNECTIONS).map(ask).collect()
 }

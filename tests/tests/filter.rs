@@ -95,7 +95,7 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     let log = String::from_utf8_lossy(&output.stderr);
     for problem in [
         ".path_prefix: must start with a slash",
-        "realms: is not known",
+        "realms: is not known; did you mean realm?",
     ] {
         assert!(log.contains(problem), "{problem} is not in {log}");
     }
@@ -249,7 +249,7 @@ fn envoy_checks_the_signatures_that_it_can() {
         let pair = OwnPair::start(&[("TOKEN_SERVICE__SIGNING__ALGORITHM", algorithm)]);
         let admin = format!("http://127.0.0.1:{}", pair.pair.ports().envoy_admin);
         let stats = get(&format!("{admin}/stats?filter=host_verifies"), &[]).body;
-        let line = format!("filter.host_verifies_{}: 1", algorithm.to_lowercase());
+        let line = format!("token_filter.host_verifies_{}: 1", algorithm.to_lowercase());
         assert!(stats.contains(&line), "{line} is not in {stats:?}");
 
         let (good, other) = (token(&pair), token(&pair));

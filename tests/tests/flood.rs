@@ -105,7 +105,7 @@ fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
     );
     assert_eq!(vms_made(pair), before, "a VM was lost");
     until("nobody waits any more", || {
-        stat(pair, "wasmcustom.filter.waiting") == Some(0)
+        stat(pair, "wasmcustom.token_filter.waiting") == Some(0)
     });
 }
 

@@ -184,8 +184,8 @@ fn good_tokens_of_every_algorithm_pass_and_bad_ones_are_refused() {
         );
     }
     host.tick_after(1);
-    assert_eq!(host.metric("filter.allowed"), 6);
-    assert_eq!(host.metric("filter.denied.signature"), 3);
+    assert_eq!(host.metric("token_filter.allowed"), 6);
+    assert_eq!(host.metric("token_filter.denied.reason.signature"), 3);
 }
 
 #[test]
@@ -384,16 +384,16 @@ fn the_worst_of_all_workers_shows_in_gauges() {
     };
     both(&mut host, 0);
     assert_eq!(
-        host.metric("filter.keys_missing"),
+        host.metric("token_filter.keys_missing"),
         1,
         "one of the two has none"
     );
-    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    assert_eq!(host.metric("token_filter.revocations_missing"), 1);
     // Its keys come, and never anew.
     let keys = host.take_call(KEYS.0, KEYS.1);
     host.answer_call_of(OTHER_ROOT, &keys, &issuer.jwks());
     both(&mut host, 1);
-    assert_eq!(host.metric("filter.keys_missing"), 0);
+    assert_eq!(host.metric("token_filter.keys_missing"), 0);
     for _ in 0..400 {
         both(&mut host, 1);
         while host.has_call(KEYS.0, KEYS.1) {
@@ -401,7 +401,7 @@ fn the_worst_of_all_workers_shows_in_gauges() {
             host.answer_call_of(ROOT, &keys, &issuer.jwks());
         }
     }
-    assert_eq!(host.metric("filter.keys_age_seconds"), 401);
+    assert_eq!(host.metric("token_filter.keys_age_seconds"), 401);
     // What a root has contributed goes with it.
     let (_, fate) = host.request_under(
         OTHER_ROOT,
@@ -416,11 +416,11 @@ fn the_worst_of_all_workers_shows_in_gauges() {
     );
     assert_eq!(fate, Fate::Held, "its feed never came");
     both(&mut host, 1);
-    assert_eq!(host.metric("filter.waiting"), 1);
-    assert_eq!(host.metric("filter.revocations_missing"), 1);
+    assert_eq!(host.metric("token_filter.waiting"), 1);
+    assert_eq!(host.metric("token_filter.revocations_missing"), 1);
     host.end(OTHER_ROOT);
-    assert_eq!(host.metric("filter.waiting"), 0);
-    assert_eq!(host.metric("filter.revocations_missing"), 0);
+    assert_eq!(host.metric("token_filter.waiting"), 0);
+    assert_eq!(host.metric("token_filter.revocations_missing"), 0);
 }
 
 /// In report-only mode a refused request goes on, but its token does not go where no token may go.
@@ -461,6 +461,88 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     ];
     let (_, fate) = host.request(&authorization);
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+}
+
+/// The host's log tells which request was refused, also of a request that had to wait.
+#[test]
+fn a_denial_is_logged_with_method_path_and_request_id() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let token = format!("Bearer {}", issuer.token("EdDSA", "one"));
+    let send = |host: &mut WasmHost, path: &str, id: &str, authorization: &str| {
+        host.request(&[
+            (":method", "DELETE"),
+            (":path", path),
+            ("x-request-id", id),
+            ("authorization", authorization),
+        ])
+    };
+    send(
+        &mut host,
+        "/api/at-once?of=the-query",
+        "id-1\u{1b}[0m",
+        "Bearer x",
+    );
+    let (_, fate) = send(&mut host, "/api/later", "id-2", &token);
+    assert_eq!(fate, Fate::Held);
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &Issuer::new().jwks());
+    let line = |reason: &str, path: &str, id: &str| {
+        let line = json!({
+            "event": "denied", "reason": reason, "status": 401, "left_out": 0,
+            "method": "DELETE", "path": path, "request_id": id,
+        });
+        format!("info {line}")
+    };
+    let log = host.log();
+    for line in [
+        line("malformed", "/api/at-once", "id-1[0m"),
+        line("signature", "/api/later", "id-2"),
+    ] {
+        assert!(log.lines().any(|found| found == line), "{line}: {log}");
+    }
+}
+
+/// Gateways start before the services that they ask: that is no error, until it persists. And each reason is logged once,
+/// however often clients make the filter ask again.
+#[test]
+fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
+    let issuer = Issuer::new();
+    let mut host = host();
+    let keys = "keys of https://lobby.example.com from cluster token-service at /auth/jwks: ";
+    let lines = |host: &WasmHost| -> Vec<String> {
+        let log = host.log();
+        let lines = log.lines().filter(|line| line.contains(keys));
+        lines.map(|line| line.replacen(keys, "", 1)).collect()
+    };
+    let fail_for = |host: &mut WasmHost, seconds| {
+        for _ in 0..seconds {
+            while host.has_call(KEYS.0, KEYS.1) {
+                let call = host.take_call(KEYS.0, KEYS.1);
+                host.fail_call(&call);
+            }
+            host.tick_after(1);
+        }
+    };
+    let failed = "no answer within 5 seconds, or no connection";
+    fail_for(&mut host, 9);
+    assert_eq!(lines(&host), [format!("warn {failed}")]);
+    fail_for(&mut host, 60);
+    let expected = [format!("warn {failed}"), format!("error {failed}")];
+    assert_eq!(lines(&host), expected);
+    while !host.has_call(KEYS.0, KEYS.1) {
+        host.tick_after(1);
+    }
+    let call = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&call, &issuer.jwks());
+    assert_eq!(lines(&host).last().unwrap(), "info fetched, after failures");
+    // From now on keys are known, and the first failure is an error.
+    while !host.has_call(KEYS.0, KEYS.1) {
+        host.tick_after(1);
+    }
+    fail_for(&mut host, 60);
+    assert_eq!(lines(&host).last().unwrap(), &format!("error {failed}"));
+    assert_eq!(lines(&host).len(), 4);
 }
 
 #[test]
@@ -740,7 +822,7 @@ fn steps_of_the_clock_stop_nothing() {
                 }
                 host.tick_after(1);
                 assert!(
-                    host.metric("filter.revocations_age_seconds") < 10,
+                    host.metric("token_filter.revocations_age_seconds") < 10,
                     "{function} {wrong}"
                 );
             }
@@ -752,7 +834,7 @@ fn steps_of_the_clock_stop_nothing() {
             for _ in 0..40 {
                 host.tick_after(1);
             }
-            assert!(host.metric("filter.revocations_age_seconds") >= 30);
+            assert!(host.metric("token_filter.revocations_age_seconds") >= 30);
         }
     }
 }

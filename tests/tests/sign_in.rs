@@ -1,5 +1,6 @@
 //! Signing in: guesses are slowed down, clients may ask for a recent sign-in, pages speak the person's language.
 
+use crate::api::until;
 use crate::support::{Browser, Form, OwnPair, Reply, WEB, form_body, get, lobby};
 
 fn request(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -113,8 +114,12 @@ fn a_known_device_signs_in_while_others_guess_in_parallel() {
         }
     });
     assert_eq!(device.guess(RIGHT), 303);
+    // Guesses that an overloaded service did not look at do not count.
     let stranger = Guesser::at(&service, "198.51.100.1");
-    assert_eq!(stranger.guess(RIGHT), 429, "a browser that nobody knows");
+    until("a browser that nobody knows has to wait", || {
+        stranger.guess("wrong") == 429
+    });
+    assert_eq!(stranger.guess(RIGHT), 429, "with the right password too");
 }
 
 /// OpenID Connect Core §3.1.2.1.

@@ -7,6 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::clock::Timestamp;
@@ -156,6 +157,8 @@ impl Metrics {
     }
 
     fn register(&self, registry: &mut Registry) {
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "The running version", Info::new(version));
         self.feed.register(registry);
         registry.register(
             "revocations_refused",

@@ -1,9 +1,9 @@
 //! One line of JSON per refusal, at most so many a second, without token and personal data.
 
 use abi::host::{self, LogLevel};
-use serde_json::json;
 
 use guard::answers::Denial;
+use guard::denial_log::{self, Denied};
 
 /// Lines a second at most; what is left out is counted.
 const LINES_PER_SECOND: u32 = 10;
@@ -18,7 +18,14 @@ pub(super) struct Log {
 
 impl Log {
     /// A refused request. `reported` says that it was let through all the same.
-    pub(super) fn refusal(&mut self, denial: &Denial, status: u32, reported: bool, tick: u64) {
+    pub(super) fn refusal(
+        &mut self,
+        denial: &Denial,
+        status: u32,
+        reported: bool,
+        request: &Denied<'_>,
+        tick: u64,
+    ) {
         if tick != self.second {
             self.second = tick;
             self.lines = 0;
@@ -29,13 +36,8 @@ impl Log {
         }
         self.lines += 1;
         let left_out = std::mem::take(&mut self.left_out);
-        let line = json!({
-            "event": if reported { "would_deny" } else { "denied" },
-            "reason": denial.name(),
-            "status": status,
-            "left_out": left_out,
-        });
-        write(LogLevel::Info, &line.to_string());
+        let line = denial_log::line(denial, status, reported, left_out, request);
+        write(LogLevel::Info, &line);
     }
 }
 

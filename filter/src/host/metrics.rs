@@ -40,27 +40,33 @@ impl<T: Default> Gauge<T> {
 }
 
 const COUNTERS: [&str; 7] = [
-    "filter.allowed",
-    "filter.anonymous",
-    "filter.reported",
-    "filter.cache_hits",
-    "filter.cache_misses",
-    "filter.revocations_folded",
-    "filter.revocations_skipped",
+    "token_filter.allowed",
+    "token_filter.anonymous",
+    "token_filter.reported",
+    "token_filter.cache_hits",
+    "token_filter.cache_misses",
+    "token_filter.revocations_folded",
+    "token_filter.revocations_skipped",
 ];
-const FETCH_COUNTERS: [&str; 2] = ["filter.fetches", "filter.fetch_failures"];
-const KEYS_AGE: &str = "filter.keys_age_seconds";
-const KEYS_MISSING: &str = "filter.keys_missing";
-const REVOCATIONS_AGE: &str = "filter.revocations_age_seconds";
-const REVOCATIONS_MISSING: &str = "filter.revocations_missing";
-const REVOCATION_ENTRIES: &str = "filter.revocation_entries";
-const FOLDING: &str = "filter.revocations_folding";
-const WAITING: &str = "filter.waiting";
-const CACHE_BYTES: &str = "filter.cache_bytes";
-const HOST_RS256: &str = "filter.host_verifies_rs256";
-const HOST_ES256: &str = "filter.host_verifies_es256";
+const FETCH_COUNTERS: [&str; 2] = ["token_filter.fetches", "token_filter.fetch_failures"];
+const KEYS_AGE: &str = "token_filter.keys_age_seconds";
+const KEYS_MISSING: &str = "token_filter.keys_missing";
+const REVOCATIONS_AGE: &str = "token_filter.revocations_age_seconds";
+const REVOCATIONS_MISSING: &str = "token_filter.revocations_missing";
+const REVOCATION_ENTRIES: &str = "token_filter.revocation_entries";
+const FOLDING: &str = "token_filter.revocations_folding";
+const WAITING: &str = "token_filter.waiting";
+const CACHE_BYTES: &str = "token_filter.cache_bytes";
+const HOST_RS256: &str = "token_filter.host_verifies_rs256";
+const HOST_ES256: &str = "token_filter.host_verifies_es256";
+/// Gateways make labels of the part after `reason.` and `version.`, where they are told to.
+const BUILD_INFO: &str = concat!(
+    "token_filter.build_info.version.",
+    env!("CARGO_PKG_VERSION")
+);
 const AGES: [&str; 2] = [KEYS_AGE, REVOCATIONS_AGE];
-const SUMS: [&str; 6] = [
+const SUMS: [&str; 7] = [
+    BUILD_INFO,
     KEYS_MISSING,
     REVOCATIONS_MISSING,
     REVOCATION_ENTRIES,
@@ -70,7 +76,7 @@ const SUMS: [&str; 6] = [
 ];
 
 fn denied(name: &str) -> String {
-    format!("filter.denied.{name}")
+    format!("token_filter.denied.reason.{name}")
 }
 
 impl Metrics {
@@ -194,6 +200,8 @@ impl Metrics {
             (FOLDING, guard.folding_feeds()),
             (WAITING, waiting),
             (CACHE_BYTES, guard.cache_bytes()),
+            // The number of VMs that run this version.
+            (BUILD_INFO, 1),
         ] {
             self.share(name, number as u64);
         }

@@ -13,6 +13,7 @@ use super::metrics::Metrics;
 use super::request::resume;
 use super::shared::{FOLLOWING_TICK, Shared, TICK};
 use guard::config::Config;
+use guard::fetch::{Failures, Severity};
 use guard::guard::{Fetch, Guard, Subject};
 use guard::keys::MAX_JWKS_BYTES;
 use guard::revocations::MAX_PAGE_BYTES;
@@ -23,6 +24,8 @@ pub(super) struct Root {
     shared: Shared,
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
+    /// Of each source that failed once.
+    failures: RefCell<Vec<(Source, Failures)>>,
     /// When revocations that are over were swept out, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
 }
@@ -45,6 +48,7 @@ impl Root {
                     shared: Shared::new(context, guard),
                     metrics,
                     fetches: RefCell::default(),
+                    failures: RefCell::default(),
                     swept: Cell::default(),
                 })
             }
@@ -161,14 +165,16 @@ impl Root {
                 let is_usable = outcome.is_ok();
                 self.metrics.fetch(is_usable);
                 match outcome {
-                    Ok(remarks) => remarks
-                        .iter()
-                        .for_each(|remark| self.remark(fetch, LogLevel::Warn, remark)),
-                    Err(why) => self.remark(
-                        fetch,
-                        LogLevel::Error,
-                        &format!("the answer cannot be used: {why}"),
-                    ),
+                    Ok(remarks) => {
+                        self.log_success(fetch);
+                        for remark in &remarks {
+                            self.remark(fetch, LogLevel::Warn, remark);
+                        }
+                    }
+                    Err(why) => {
+                        let why = format!("the response cannot be used: {why}");
+                        self.log_failure(fetch, &why, now);
+                    }
                 }
                 let source = source_of(fetch);
                 let goes_on = is_usable
@@ -193,13 +199,40 @@ impl Root {
         guard.failed(fetch.issuer, fetch.subject, now);
         let known = guard.has_keys(fetch.issuer);
         drop(guard);
-        self.remark(fetch, LogLevel::Error, why);
+        self.log_failure(fetch, why, now);
         // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
         if known {
             self.shared
                 .waiting
                 .borrow_mut()
                 .fetch_failed(source_of(fetch));
+        }
+    }
+
+    fn log_failure(&self, fetch: &Fetch, why: &str, now: u64) {
+        let source = source_of(fetch);
+        let is_known = self.shared.guard.borrow().is_known(source.0, source.1);
+        let mut all = self.failures.borrow_mut();
+        let known = all.iter().position(|(other, _)| *other == source);
+        let index = known.unwrap_or_else(|| {
+            all.push((source, Failures::default()));
+            all.len() - 1
+        });
+        let failures = all.get_mut(index);
+        let severity = failures.and_then(|(_, failures)| failures.failed(why, is_known, now));
+        match severity {
+            Some(Severity::Warning) => self.remark(fetch, LogLevel::Warn, why),
+            Some(Severity::Error) => self.remark(fetch, LogLevel::Error, why),
+            None => {}
+        }
+    }
+
+    fn log_success(&self, fetch: &Fetch) {
+        let source = source_of(fetch);
+        let mut all = self.failures.borrow_mut();
+        let failures = all.iter_mut().find(|(other, _)| *other == source);
+        if failures.is_some_and(|(_, failures)| failures.succeeded()) {
+            self.remark(fetch, LogLevel::Info, "fetched, after failures");
         }
     }
 

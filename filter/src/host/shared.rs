@@ -26,6 +26,7 @@ pub(super) struct HeldRequest {
     pub(super) method: Vec<u8>,
     pub(super) target: Vec<u8>,
     pub(super) authorization: Vec<Vec<u8>>,
+    pub(super) request_id: Vec<u8>,
 }
 
 /// State of one VM.

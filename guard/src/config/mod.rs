@@ -5,6 +5,7 @@ mod reader;
 use std::collections::BTreeSet;
 
 use claims::Algorithm;
+use claims::json::JsonError;
 use serde_json::Value;
 
 use crate::authorization::is_token_byte;
@@ -138,7 +139,7 @@ impl Config {
     /// Every problem, as `path: what is wrong`.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<String>> {
         let object = claims::json::parse_object(text)
-            .map_err(|error| vec![format!("the configuration: {error}")])?;
+            .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
         let mut problems = Vec::new();
         let mut root = Object::root(object, &mut problems);
         let config = Self {
@@ -168,6 +169,23 @@ impl Config {
         } else {
             Err(problems)
         }
+    }
+}
+
+/// What is wrong with a text that is not a strict JSON object, with line and column where JSON has them. It quotes nothing
+/// of the text but the name of a member.
+fn slip(text: &[u8], error: JsonError) -> String {
+    if error != JsonError::NotAnObject {
+        return error.to_string();
+    }
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    match serde_json::from_slice::<Value>(text) {
+        _ if first.is_none() => "is empty; it must be a JSON object".to_owned(),
+        Err(error) if first == Some(&b'{') => format!("not JSON: {error}"),
+        Err(error) => {
+            format!("not JSON: {error}; in Envoy, a StringValue must carry it as JSON text")
+        }
+        Ok(_) => "is JSON, but not an object: it must start with {".to_owned(),
     }
 }
 

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 pub(super) struct Object<'p> {
     members: Map<String, Value>,
     path: String,
+    /// Keys that were asked for.
+    known: Vec<String>,
     problems: &'p mut Vec<String>,
 }
 
@@ -16,6 +18,7 @@ impl<'p> Object<'p> {
         Self {
             members,
             path: String::new(),
+            known: Vec::new(),
             problems,
         }
     }
@@ -33,7 +36,8 @@ impl<'p> Object<'p> {
         self.problems.push(format!("{path}: {what}"));
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&mut self, key: &str) -> bool {
+        self.known.push(key.to_owned());
         self.members.contains_key(key)
     }
 
@@ -42,6 +46,7 @@ impl<'p> Object<'p> {
     }
 
     pub(super) fn take(&mut self, key: &str) -> Option<Value> {
+        self.known.push(key.to_owned());
         self.members.remove(key)
     }
 
@@ -132,6 +137,7 @@ impl<'p> Object<'p> {
         let mut object = Object {
             members,
             path: self.path_of(key),
+            known: Vec::new(),
             problems: self.problems,
         };
         let read = read(&mut object);
@@ -156,6 +162,7 @@ impl<'p> Object<'p> {
                 Value::Object(members) => read(Object {
                     members,
                     path,
+                    known: Vec::new(),
                     problems: self.problems,
                 }),
                 _ => self.problems.push(format!("{path}: must be an object")),
@@ -167,10 +174,25 @@ impl<'p> Object<'p> {
     /// Reports what is left.
     pub(super) fn finish(&mut self) {
         for key in self.keys() {
-            self.problem(&key, "is not known");
+            let what = match closest(&key, &self.known) {
+                Some(known) => format!("is not known; did you mean {known}?"),
+                None => "is not known".to_owned(),
+            };
+            self.problem(&key, &what);
         }
         self.members.clear();
     }
+}
+
+/// The known key that `key` is a likely misspelling of: at most one edit, and one more per four characters, as in the token
+/// service's files.
+fn closest<'k>(key: &str, known: &'k [String]) -> Option<&'k String> {
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(key, known), known))
+        .filter(|(distance, _)| *distance <= 1 + key.chars().count() / 4)
+        .min()
+        .map(|(_, known)| known)
 }
 
 fn whole(number: f64) -> Option<u64> {

@@ -47,6 +47,52 @@ fn the_example_is_good() {
 }
 
 #[test]
+fn a_slip_in_the_json_is_named_with_line_and_column() {
+    let with_quote = "{\n  \"realm\": \"api\"\n  \"rules\": []\n}";
+    for (text, problem) in [
+        (
+            with_quote,
+            "not JSON: expected `,` or `}` at line 3 column 3",
+        ),
+        (
+            "{\n  \"rules\": [],\n}",
+            "not JSON: trailing comma at line 3 column 1",
+        ),
+        (
+            "{\"realm\": \"api\"",
+            "not JSON: EOF while parsing an object at line 1 column 15",
+        ),
+        ("{}{}", "not JSON: trailing characters at line 1 column 3"),
+        (
+            "\u{a}\u{5}rules",
+            "not JSON: expected value at line 2 column 1; in Envoy, a StringValue must carry it as JSON text",
+        ),
+        ("[1]", "is JSON, but not an object: it must start with {"),
+        (" \n", "is empty; it must be a JSON object"),
+        ("{\"a\": 1, \"a\": 2}", "the member \"a\" occurs twice"),
+    ] {
+        let found = Config::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(found, [format!("the configuration: {problem}")], "{text}");
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_answered_with_the_key_that_was_meant() {
+    let mut config = example();
+    config["forward_authorisation"] = json!(false);
+    config["issuers"][0]["jwks"]["refesh_seconds"] = json!(5);
+    config["rules"][1]["method"] = json!(["POST"]);
+    config["colour"] = json!("red");
+    let expected = [
+        "issuers[0].jwks.refesh_seconds: is not known; did you mean refresh_seconds?",
+        "rules[1].method: is not known; did you mean methods?",
+        "colour: is not known",
+        "forward_authorisation: is not known; did you mean forward_authorization?",
+    ];
+    assert_eq!(problems(&config), expected);
+}
+
+#[test]
 fn every_problem_is_named_with_its_path() {
     let config = json!({
         "issuers": [

@@ -3,7 +3,11 @@
 use crate::api::until;
 use crate::support::{Client, OwnPair, USER_BOUND, WEB, get};
 
-const FORM: [(&str, &str); 1] = [("grant_type", "client_credentials")];
+const FORM: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048403"),
+    ("user_site", "https://us1.example.com"),
+];
 
 #[test]
 fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down() {

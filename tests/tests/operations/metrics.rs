@@ -1,5 +1,7 @@
 //! What Prometheus finds.
 
+use std::collections::BTreeSet;
+
 use crate::api::until;
 use crate::support::{Browser, OwnPair, WEB, get};
 
@@ -46,6 +48,16 @@ fn requests_grants_store_and_keys_are_counted() {
     ] {
         assert!(reply.body.contains(name), "{name} in {}", reply.body);
     }
+    let build = concat!(
+        "token_service_build_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\"} 1"
+    );
+    assert!(
+        reply.body.lines().any(|line| line == build),
+        "{}",
+        reply.body
+    );
     let dashboard = pair
         .pair
         .artifacts()
@@ -53,11 +65,28 @@ fn requests_grants_store_and_keys_are_counted() {
         .join("docs/grafana-dashboard.json");
     let dashboard = std::fs::read_to_string(dashboard).unwrap();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let shown = dashboard
-        .match_indices("token_service_")
-        .filter_map(|(start, _)| dashboard[start..].split(|c| !is_part(c)).next());
-    for metric in shown {
-        assert!(reply.body.contains(metric), "the dashboard shows {metric}");
+    let shown = |prefix: &str| -> BTreeSet<&str> {
+        let starts = dashboard.match_indices(prefix);
+        let names =
+            starts.filter_map(|(start, _)| dashboard[start..].split(|c| !is_part(c)).next());
+        names.filter(|name| name.len() > prefix.len()).collect()
+    };
+    let admin = pair.pair.ports().envoy_admin;
+    let gateway = get(&format!("http://127.0.0.1:{admin}/stats/prometheus"), &[]);
+    for (prefix, least, metrics) in [
+        ("token_service_", 10, &reply.body),
+        ("token_filter_", 10, &gateway.body),
+    ] {
+        let names: BTreeSet<&str> = metrics
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split(|c| !is_part(c)).next())
+            .collect();
+        let shown = shown(prefix);
+        assert!(shown.len() >= least, "{shown:?}");
+        for metric in shown {
+            assert!(names.contains(metric), "the dashboard shows {metric}");
+        }
     }
     assert!(!reply.body.contains("secret"), "clients choose no label");
     assert!(reply.body.ends_with("# EOF\n"));

@@ -14,6 +14,9 @@ use wasmi::{
 };
 
 /// Statuses of the ABI.
+/// Names of `proxy_log_level_t`, in its order.
+const LOG_LEVELS: [&str; 6] = ["trace", "debug", "info", "warn", "error", "critical"];
+
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const VERSION_MISMATCH: u32 = 8;
@@ -225,6 +228,14 @@ impl WasmHost {
         self.answer_call_of(ROOT, call, body);
     }
 
+    /// A call ends without any response: no connection, or too late.
+    pub(crate) fn fail_call(&mut self, call: &HttpCall) {
+        self.store.data_mut().call_response = (Vec::new(), Vec::new());
+        self.enter(ROOT);
+        let arguments = (ROOT, call.token, 0_u32, 0_u32, 0_u32);
+        self.call::<_, ()>("proxy_on_http_call_response", arguments);
+    }
+
     /// The same under a root of one's choice.
     pub(crate) fn answer_call_of(&mut self, root: u32, call: &HttpCall, body: &str) {
         let headers = vec![(":status".to_owned(), b"200".to_vec())];
@@ -305,7 +316,7 @@ impl WasmHost {
             .1
     }
 
-    /// Everything logged.
+    /// Everything logged, each line after its level.
     pub(crate) fn log(&self) -> String {
         self.store.data().log.join("\n")
     }
@@ -469,9 +480,10 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
         .func_wrap(
             "env",
             "proxy_log",
-            |mut host: C, _: u32, at: u32, size: u32| {
+            |mut host: C, level: u32, at: u32, size: u32| {
                 let line = host.text(at, size);
-                host.data_mut().log.push(line);
+                let level = LOG_LEVELS.get(level as usize).copied().unwrap_or("?");
+                host.data_mut().log.push(format!("{level} {line}"));
                 OK
             },
         )?

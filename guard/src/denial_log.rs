@@ -1,0 +1,134 @@
+//! The log line of a denial: one JSON object, without the token, the query and personal data.
+
+use serde_json::json;
+
+use crate::answers::Denial;
+
+/// Longest method, path and request id in the line, in bytes of the line.
+const MAX_METHOD: usize = 32;
+const MAX_PATH: usize = 256;
+const MAX_REQUEST_ID: usize = 128;
+
+/// What the line says about the request, as sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Denied<'a> {
+    /// `:method`.
+    pub method: &'a [u8],
+    /// `:path`, its query included.
+    pub target: &'a [u8],
+    /// `x-request-id`; empty if there is none.
+    pub request_id: &'a [u8],
+}
+
+impl<'a> Denied<'a> {
+    /// As much of the request id as the line can show: what a waiting request keeps of it.
+    #[must_use]
+    pub fn bounded_request_id(&self) -> &'a [u8] {
+        let id = self.request_id;
+        id.get(..MAX_REQUEST_ID).unwrap_or(id)
+    }
+}
+
+/// The line. `reported` says that the filter let the request through all the same, `left_out` how many lines the rate limit
+/// suppressed since the last one.
+///
+/// Method and path are percent-encoded where they are not printable ASCII, and the request id loses such bytes: a client
+/// can neither start a line of its own nor send escape sequences to a terminal.
+#[must_use]
+pub fn line(
+    denial: &Denial,
+    status: u32,
+    reported: bool,
+    left_out: u64,
+    request: &Denied<'_>,
+) -> String {
+    let path = request
+        .target
+        .split(|byte| matches!(byte, b'?' | b'#'))
+        .next()
+        .unwrap_or_default();
+    let request_id = request
+        .request_id
+        .iter()
+        .filter(|byte| is_printable(**byte));
+    let request_id: String = request_id
+        .take(MAX_REQUEST_ID)
+        .map(|byte| char::from(*byte))
+        .collect();
+    json!({
+        "event": if reported { "would_deny" } else { "denied" },
+        "reason": denial.name(),
+        "status": status,
+        "method": escape(request.method, MAX_METHOD),
+        "path": escape(path, MAX_PATH),
+        "request_id": request_id,
+        "left_out": left_out,
+    })
+    .to_string()
+}
+
+const fn is_printable(byte: u8) -> bool {
+    matches!(byte, 0x21..=0x7e)
+}
+
+/// At most `longest` bytes of printable ASCII; `...` at the end says that there was more.
+fn escape(bytes: &[u8], longest: usize) -> String {
+    let mut escaped = String::new();
+    for byte in bytes {
+        if escaped.len() + 3 > longest {
+            escaped.push_str("...");
+            break;
+        }
+        if is_printable(*byte) {
+            escaped.push(char::from(*byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(request: &Denied<'_>) -> (String, Value) {
+        let line = line(&Denial::NoToken, 401, false, 3, request);
+        let read = line.parse().unwrap();
+        (line, read)
+    }
+
+    #[test]
+    fn method_path_and_request_id_are_told_and_the_query_is_not() {
+        let (_, read) = read(&Denied {
+            method: b"GET",
+            target: b"/api/projects?access_token=secret",
+            request_id: b"4d1e6e2c-0d0a-4d3c",
+        });
+        let expected = json!({
+            "event": "denied", "reason": "no_token", "status": 401, "left_out": 3,
+            "method": "GET", "path": "/api/projects", "request_id": "4d1e6e2c-0d0a-4d3c",
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_client_chooses_neither_the_length_nor_the_lines() {
+        let long = [b"/\xff\r\n\x1b[2J\"".as_slice(), &[b'a'; 70_000]].concat();
+        let (line, read) = read(&Denied {
+            method: &long,
+            target: &long,
+            request_id: &long,
+        });
+        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        assert!(line.len() < 700, "{}", line.len());
+        let path = read["path"].as_str().unwrap();
+        assert!(path.starts_with("/%FF%0D%0A%1B[2J\"aaa"), "{path}");
+        assert!(path.ends_with("a..."), "{path}");
+        let id = read["request_id"].as_str().unwrap();
+        assert!(id.starts_with("/[2J\"aaa"), "{id}");
+        assert_eq!(id.len(), MAX_REQUEST_ID);
+    }
+}
