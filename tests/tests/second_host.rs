@@ -461,6 +461,31 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     ];
     let (_, fate) = host.request(&authorization);
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+    host.tick_after(1);
+    assert_eq!(host.metric("filter.denied.host"), 1);
+    // The decision was to let it pass; what counts is what was done.
+    assert_eq!(host.metric("filter.reported"), 0);
+    assert_eq!(host.metric("filter.denied.malformed"), 0);
+}
+
+/// What a host fails to add makes a refusal, which counts as one.
+#[test]
+fn a_header_that_cannot_be_added_is_a_denial() {
+    let issuer = Issuer::new();
+    let mut host = WasmHost::load_refusing(NOW, "proxy_add_header_map_value");
+    let jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    let mut configuration: Value = serde_json::from_str(&configuration()).unwrap();
+    configuration["issuers"][0]["jwks"] = jwks;
+    let _ = configuration["issuers"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("revocations");
+    assert!(host.configure(&configuration.to_string()), "{}", host.log());
+    let fate = decide(&mut host, &issuer.token("EdDSA", "one"));
+    assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+    host.tick_after(1);
+    assert_eq!(host.metric("filter.denied.host"), 1);
+    assert_eq!(host.metric("filter.allowed"), 0);
 }
 
 #[test]
