@@ -33,6 +33,8 @@ pub enum Denial {
     RevocationsUnavailable,
     /// Too many requests wait already.
     Busy,
+    /// The host did not remove or add a header, or did not show the headers.
+    Host,
 }
 
 impl Denial {
@@ -51,6 +53,7 @@ impl Denial {
             Self::KeysUnavailable => "keys_unavailable",
             Self::RevocationsUnavailable => "revocations_unavailable",
             Self::Busy => "busy",
+            Self::Host => "host",
         }
     }
 
@@ -68,6 +71,7 @@ impl Denial {
             Self::KeysUnavailable,
             Self::RevocationsUnavailable,
             Self::Busy,
+            Self::Host,
         ];
         let refusals = Refusal::ALL.map(Self::Token);
         others.iter().chain(&refusals).map(Self::name).collect()
@@ -78,7 +82,7 @@ impl Denial {
             Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
             Self::NoToken | Self::Token(_) => 401,
             Self::NoRule | Self::Scope(_) => 403,
-            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy => 503,
+            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => 503,
         }
     }
 
@@ -91,7 +95,7 @@ impl Denial {
             Self::Token(_) => "invalid_token",
             Self::Scope(_) => "insufficient_scope",
             Self::NoRule => "access_denied",
-            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy => {
+            Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => {
                 "temporarily_unavailable"
             }
         }
@@ -118,6 +122,7 @@ impl Denial {
                 "The gateway cannot tell now whether the access token is revoked; try again"
             }
             Self::Busy => "The gateway has too many waiting requests; try again",
+            Self::Host => "The gateway could not prepare the request; try again",
         }
     }
 
@@ -136,7 +141,8 @@ impl Denial {
             | Self::NoRule
             | Self::KeysUnavailable
             | Self::RevocationsUnavailable
-            | Self::Busy => return None,
+            | Self::Busy
+            | Self::Host => return None,
         }
         if let Self::Scope(scopes) = self {
             challenge.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::access_log;
 use crate::answers::{self, Answer, Denial};
 use crate::authorization::{self, Credentials};
 use crate::cache::{CachedToken, TokenCache};
@@ -76,6 +77,44 @@ impl From<Decision> for Outcome {
 impl From<Denial> for Outcome {
     fn from(denial: Denial) -> Self {
         Decision::Deny(denial).into()
+    }
+}
+
+/// What the host must do about a request. [`Guard::count`] counts it once it is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Whether the request passes.
+    pub fate: Fate,
+    /// Why the request is refused, or would be, were the mode not report-only.
+    pub denial: Option<Denial>,
+    /// The token that it came with, once that is verified.
+    pub token: Option<Rc<TokenReference>>,
+}
+
+/// Whether a request passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on to the resource server.
+    Pass {
+        /// Headers to add.
+        add: Rc<[Header]>,
+        /// Whether the `Authorization` headers must be removed first.
+        withhold_authorization: bool,
+    },
+    /// The filter answers.
+    Answer(Answer),
+}
+
+impl Effect {
+    /// The name in the access log: `allowed`, `anonymous`, `metadata`, or the name of the denial.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match (&self.denial, &self.fate, &self.token) {
+            (Some(denial), ..) => denial.name(),
+            (None, Fate::Answer(_), _) => access_log::METADATA,
+            (None, Fate::Pass { .. }, Some(_)) => access_log::ALLOWED,
+            (None, Fate::Pass { .. }, None) => access_log::ANONYMOUS,
+        }
     }
 }
 
@@ -322,33 +361,65 @@ impl Guard {
         self.stripped.has(header)
     }
 
+    /// What a decision means for the host, report-only mode included. A request that was told to wait and has no patience
+    /// left is refused.
+    #[must_use]
+    pub fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
+        let (fate, denial) = match decision {
+            Decision::Allow(add) => (self.pass(add), None),
+            Decision::Answer(answer) => (Fate::Answer(answer), None),
+            Decision::Deny(denial) if self.config.report_only => {
+                (self.pass(Rc::clone(&self.no_headers)), Some(denial))
+            }
+            Decision::Deny(denial) => return self.refusal(denial, token),
+            Decision::Wait { .. } => {
+                return self.effect(Outcome {
+                    decision: Decision::Deny(Denial::KeysUnavailable),
+                    token,
+                });
+            }
+        };
+        Effect {
+            fate,
+            denial,
+            token,
+        }
+    }
+
+    /// A refusal, in report-only mode too: for a request that may still carry what only the filter may set, or a token that
+    /// the resource server must not see.
+    #[must_use]
+    pub fn refusal(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
+        Effect {
+            fate: Fate::Answer(denial.answer(&self.config)),
+            denial: Some(denial),
+            token,
+        }
+    }
+
+    const fn pass(&self, add: Rc<[Header]>) -> Fate {
+        Fate::Pass {
+            add,
+            withhold_authorization: !self.config.forward_authorization,
+        }
+    }
+
+    /// Counts what was carried out.
+    pub fn count(&mut self, effect: &Effect) {
+        let passes = matches!(effect.fate, Fate::Pass { .. });
+        if let Some(denial) = &effect.denial {
+            *self.counts.denied.entry(denial.name()).or_default() += 1;
+            self.counts.reported += u64::from(passes);
+        } else if passes && effect.token.is_some() {
+            self.counts.allowed += 1;
+        } else if passes {
+            self.counts.anonymous += 1;
+        }
+    }
+
     /// Decides. `tick` is the time of the last tick, good to a second; `clock` is asked for the exact time only
     /// when a token is seen for the first time. Seconds since 1970.
     pub fn decide(
-        &mut self,
-        request: Request<'_>,
-        patience: Patience,
-        tick: u64,
-        clock: impl FnOnce() -> u64,
-    ) -> Outcome {
-        let outcome = self.decide_strictly(request, patience, tick, clock);
-        if let Decision::Deny(denial) = &outcome.decision {
-            *self.counts.denied.entry(denial.name()).or_default() += 1;
-        }
-        outcome
-    }
-
-    /// What a denial means: the answer, or a way through in report-only mode.
-    pub fn execute(&mut self, denial: &Denial) -> Decision {
-        if self.config.report_only {
-            self.counts.reported += 1;
-            Decision::Allow(Rc::clone(&self.no_headers))
-        } else {
-            Decision::Answer(denial.answer(&self.config))
-        }
-    }
-
-    fn decide_strictly(
         &mut self,
         request: Request<'_>,
         patience: Patience,
@@ -363,7 +434,6 @@ impl Guard {
             Ok(None) => return Denial::NoRule.into(),
             Ok(Some(rule)) => match &rule.access {
                 Access::Anonymous => {
-                    self.counts.anonymous += 1;
                     return Decision::Allow(Rc::clone(&self.no_headers)).into();
                 }
                 Access::Token { scopes } => scopes,
@@ -384,10 +454,7 @@ impl Guard {
                 {
                     self.counts.cache_hits += 1;
                     let decision = match require(scopes, &hit.scopes) {
-                        Ok(()) => {
-                            self.counts.allowed += 1;
-                            Decision::Allow(Rc::clone(&hit.headers))
-                        }
+                        Ok(()) => Decision::Allow(Rc::clone(&hit.headers)),
                         Err(denial) => Decision::Deny(denial),
                     };
                     return Outcome {
@@ -458,10 +525,7 @@ impl Guard {
                 let permitted = require(scopes, &cached.scopes);
                 self.cache.insert(credentials, cached);
                 let decision = match permitted {
-                    Ok(()) => {
-                        self.counts.allowed += 1;
-                        Decision::Allow(headers)
-                    }
+                    Ok(()) => Decision::Allow(headers),
                     Err(denial) => Decision::Deny(denial),
                 };
                 Outcome {

@@ -461,6 +461,83 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     ];
     let (_, fate) = host.request(&authorization);
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+    host.tick_after(1);
+    assert_eq!(host.metric("filter.denied.host"), 1);
+    // The decision was to let it pass; what counts is what was done.
+    assert_eq!(host.metric("filter.reported"), 0);
+    assert_eq!(host.metric("filter.denied.malformed"), 0);
+}
+
+/// A host without timers: requests cause the fetches, wait for them, and see time pass.
+#[test]
+fn a_host_without_timers_fetches_when_requests_come() {
+    let issuer = Issuer::new();
+    let mut host = WasmHost::load_refusing(NOW, "proxy_set_tick_period_milliseconds");
+    assert!(host.configure(&configuration()), "{}", host.log());
+    let bearer = format!("Bearer {}", issuer.token("EdDSA", "one"));
+    let headers = [
+        (":method", "GET"),
+        (":path", "/api/projects"),
+        ("authorization", bearer.as_str()),
+    ];
+    let (context, fate) = host.request(&headers);
+    assert_eq!(fate, Fate::Held);
+    let keys = host.take_call(KEYS.0, KEYS.1);
+    host.answer_call(&keys, &issuer.jwks());
+    let feed = host.take_call(FEED, FROM_START);
+    host.answer_call(&feed, r#"{"revocations":[],"last":0}"#);
+    assert!(matches!(host.fate(context), Fate::Passed(_)));
+
+    // After a long silence the feed is stale: the next request waits for it.
+    host.pass(600);
+    let (context, fate) = host.request(&headers);
+    assert_eq!(fate, Fate::Held);
+    let path = host
+        .calls()
+        .into_iter()
+        .find(|path| path.starts_with("/revocations"));
+    let feed = host.take_call(FEED, &path.unwrap());
+    let revoked = json!({
+        "revocations": [{"sequence": 1, "kind": "token", "id": "one", "at": NOW, "exp": NOW + 3600}],
+        "last": 1,
+    });
+    host.answer_call(&feed, &revoked.to_string());
+    assert_refused(&host.fate(context), "The access token has been revoked");
+}
+
+/// Inline keys without a feed need no timer; tokens expire all the same.
+#[test]
+fn inline_keys_need_no_timer() {
+    let issuer = Issuer::new();
+    let mut host = WasmHost::load_refusing(NOW, "proxy_set_tick_period_milliseconds");
+    assert!(host.configure(&inline(&issuer)), "{}", host.log());
+    let token = issuer.token("EdDSA", "one");
+    assert_eq!(decide(&mut host, &token), passed());
+    host.pass(7200);
+    assert_refused(&decide(&mut host, &token), "The access token has expired");
+}
+
+/// The configuration with the issuer's keys in it, and without a feed.
+fn inline(issuer: &Issuer) -> String {
+    let mut configuration: Value = serde_json::from_str(&configuration()).unwrap();
+    let jwks: Value = serde_json::from_str(&issuer.jwks()).unwrap();
+    configuration["issuers"][0]["jwks"] = jwks;
+    let members = configuration["issuers"][0].as_object_mut().unwrap();
+    members.remove("revocations");
+    configuration.to_string()
+}
+
+/// What a host fails to add makes a refusal, which counts as one.
+#[test]
+fn a_header_that_cannot_be_added_is_a_denial() {
+    let issuer = Issuer::new();
+    let mut host = WasmHost::load_refusing(NOW, "proxy_add_header_map_value");
+    assert!(host.configure(&inline(&issuer)), "{}", host.log());
+    let fate = decide(&mut host, &issuer.token("EdDSA", "one"));
+    assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
+    host.tick_after(1);
+    assert_eq!(host.metric("filter.denied.host"), 1);
+    assert_eq!(host.metric("filter.allowed"), 0);
 }
 
 /// The host's log tells which request was refused, also of a request that had to wait.

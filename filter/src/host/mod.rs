@@ -63,7 +63,7 @@ impl Plugin for Vm {
     fn on_request_headers(&self, context: u32) -> Action {
         let root = self.requests.borrow().get(&context).cloned();
         match root {
-            Some(root) => request::decide(root.shared(), context),
+            Some(root) => root.decide(context),
             None => request::refuse_unconfigured(),
         }
     }

@@ -4,11 +4,9 @@ use abi::{Action, host};
 
 use super::shared::{HeldRequest, Shared, now};
 use guard::access_log;
-use guard::answers::{Answer, Denial};
+use guard::answers::Denial;
 use guard::denial_log::Denied;
-use guard::forward::Header;
-use guard::guard::{Decision, Outcome, Patience, Request};
-use guard::verify::TokenReference;
+use guard::guard::{Decision, Effect, Fate, Outcome, Patience, Request};
 use guard::waiting::{Source, Turn};
 
 const AUTHORIZATION: &str = "authorization";
@@ -45,12 +43,10 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     }
 }
 
-/// For a request that may still carry what only the filter may set, or a token that the resource server must not see: it
-/// does not pass, not even in report-only mode.
-fn refuse_unstripped(shared: &Shared, request: &Denied<'_>) -> Action {
-    publish(shared, Denial::Busy.name(), None);
-    let own = Denial::Busy.answer(shared.guard.borrow().config());
-    refuse(shared, &Denial::Busy, &own, request)
+/// For a request that may still carry what only the filter may set: it does not pass, not even in report-only mode.
+fn refuse_unstripped(shared: &Shared, denied: &Denied<'_>) -> Action {
+    let refusal = shared.guard.borrow().refusal(Denial::Host, None);
+    carry_out(shared, refusal, denied)
 }
 
 /// For a request of a root that has no configuration: nobody can say what may pass.
@@ -118,7 +114,7 @@ fn wait(
     let mut waiting = shared.waiting.borrow_mut();
     if waiting.is_full() {
         drop(waiting);
-        return deny(shared, &Denial::Busy, None, denied);
+        return execute(shared, Denial::Busy.into(), denied);
     }
     let held = HeldRequest {
         method: request.method.to_vec(),
@@ -170,92 +166,69 @@ pub(super) fn resume(shared: &Shared, turn: Turn<HeldRequest>) {
     }
 }
 
-fn execute(shared: &Shared, Outcome { decision, token }: Outcome, request: &Denied<'_>) -> Action {
-    let token = token.as_deref();
-    match decision {
-        Decision::Allow(headers) => allow(shared, &headers, token, request),
-        Decision::Answer(own) => {
-            publish(shared, access_log::METADATA, None);
-            answer(&own)
-        }
-        Decision::Deny(denial) => deny(shared, &denial, token, request),
-        // Only a request with patience left is told to wait.
-        Decision::Wait { .. } => deny(shared, &Denial::KeysUnavailable, token, request),
-    }
+fn execute(shared: &Shared, outcome: Outcome, denied: &Denied<'_>) -> Action {
+    let effect = shared.guard.borrow().effect(outcome);
+    carry_out(shared, effect, denied)
 }
 
-/// For the access log. One call for everything: each costs as much as the rest of the work on a known token.
-fn publish(shared: &Shared, outcome: &str, token: Option<&TokenReference>) {
-    if shared.guard.borrow().config().access_log_state {
-        let entry = access_log::entry(outcome, token);
+/// Carries out, counts and logs. What the host refuses to change becomes a refusal.
+fn carry_out(shared: &Shared, effect: Effect, denied: &Denied<'_>) -> Action {
+    let effect = alter(shared, effect);
+    let Effect {
+        fate,
+        denial,
+        token,
+    } = &effect;
+    let mut guard = shared.guard.borrow_mut();
+    guard.count(&effect);
+    // One call for everything: each costs as much as the rest of the work on a known token.
+    if guard.config().access_log_state {
+        let entry = access_log::entry(effect.name(), token.as_deref());
         let _ = host::set_property(access_log::PROPERTY, entry.as_bytes());
     }
-}
-
-fn allow(
-    shared: &Shared,
-    headers: &[Header],
-    token: Option<&TokenReference>,
-    request: &Denied<'_>,
-) -> Action {
-    for (name, value) in headers {
-        if host::add_request_header(name, value).is_err() {
-            return deny(shared, &Denial::Busy, token, request);
-        }
+    // Guard and log are released before the answer, in which a host may call the filter again.
+    drop(guard);
+    let (status, passes) = match fate {
+        Fate::Pass { .. } => (0, true),
+        Fate::Answer(answer) => (answer.status, false),
+    };
+    if let Some(denial) = denial {
+        let mut log = shared.log.borrow_mut();
+        log.refusal(denial, status, passes, denied, shared.tick());
     }
-    if withhold_authorization(shared).is_err() {
-        return refuse_unstripped(shared, request);
-    }
-    let outcome = token.map_or(access_log::ANONYMOUS, |_| access_log::ALLOWED);
-    publish(shared, outcome, token);
-    Action::Continue
-}
-
-/// Removes the token where the resource server must not see it, whatever became of the request.
-fn withhold_authorization(shared: &Shared) -> Result<(), host::Refused> {
-    if shared.guard.borrow().config().forward_authorization {
-        return Ok(());
-    }
-    host::remove_request_header(AUTHORIZATION.as_bytes())
-}
-
-fn deny(
-    shared: &Shared,
-    denial: &Denial,
-    token: Option<&TokenReference>,
-    request: &Denied<'_>,
-) -> Action {
-    publish(shared, denial.name(), token);
-    let decision = shared.guard.borrow_mut().execute(denial);
-    match decision {
-        Decision::Answer(own) => refuse(shared, denial, &own, request),
-        // Report-only: it passes, but not with more than an allowed request has.
-        _ => {
-            if withhold_authorization(shared).is_err() {
-                return refuse_unstripped(shared, request);
-            }
-            let mut log = shared.log.borrow_mut();
-            log.refusal(denial, 0, true, request, shared.tick());
-            Action::Continue
-        }
-    }
-}
-
-fn refuse(shared: &Shared, denial: &Denial, own: &Answer, request: &Denied<'_>) -> Action {
-    // Released before the answer, in which a host may call the filter again.
-    shared
-        .log
-        .borrow_mut()
-        .refusal(denial, own.status, false, request, shared.tick());
-    answer(own)
-}
-
-fn answer(own: &Answer) -> Action {
-    let headers: Vec<(&str, &str)> = own
+    let Fate::Answer(answer) = fate else {
+        return Action::Continue;
+    };
+    let headers: Vec<(&str, &str)> = answer
         .headers
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    let _ = host::respond(own.status, &headers, own.body.as_bytes());
+    let _ = host::respond(answer.status, &headers, answer.body.as_bytes());
     Action::Pause
+}
+
+/// Changes the headers of a request that passes.
+fn alter(shared: &Shared, effect: Effect) -> Effect {
+    let Fate::Pass {
+        add,
+        withhold_authorization,
+    } = &effect.fate
+    else {
+        return effect;
+    };
+    if *withhold_authorization && host::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
+        return shared.guard.borrow().refusal(Denial::Host, effect.token);
+    }
+    let added = add
+        .iter()
+        .all(|(name, value)| host::add_request_header(name, value).is_ok());
+    if added {
+        return effect;
+    }
+    let outcome = Outcome {
+        decision: Decision::Deny(Denial::Host),
+        token: effect.token,
+    };
+    shared.guard.borrow().effect(outcome)
 }

@@ -4,14 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Duration;
 
+use abi::Action;
 use abi::host::{self, LogLevel};
 
 use super::crypto::HostSignatures;
 use super::data::HostData;
 use super::log;
 use super::metrics::Metrics;
-use super::request::resume;
-use super::shared::{FOLLOWING_TICK, Shared, TICK};
+use super::request::{self, resume};
+use super::shared::{FOLLOWING_TICK, Shared, TICK, now};
 use guard::config::Config;
 use guard::fetch::{Failures, Severity};
 use guard::guard::{Fetch, Guard, Subject};
@@ -26,6 +27,8 @@ pub(super) struct Root {
     fetches: RefCell<HashMap<u32, Fetch>>,
     /// Of each source that failed once.
     failures: RefCell<Vec<(Source, Failures)>>,
+    /// Whether the host ticks. Where it does not, requests stand in for ticks.
+    ticks: bool,
     /// When revocations that are over were swept out, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
 }
@@ -37,14 +40,22 @@ impl Root {
         match Config::parse(&text) {
             Ok(config) => {
                 let signatures = HostSignatures::probe();
-                let guard = Guard::new(config)
-                    .with_host(Box::new(signatures))
-                    .with_shared_data(Box::new(HostData));
+                let mut guard = Guard::new(config).with_host(Box::new(signatures));
+                // Hosts do not let a plugin fetch while it is being configured: the first tick does.
+                let ticks = host::set_tick_period(Duration::from_millis(1)).is_ok();
+                if ticks {
+                    // A VM that follows another one looks for news on many ticks.
+                    guard = guard.with_shared_data(Box::new(HostData));
+                } else {
+                    log::write(
+                        LogLevel::Warn,
+                        "the host has no timer: requests cause all fetches, and wait for them",
+                    );
+                }
                 let metrics = Metrics::define();
                 Metrics::host_signatures(signatures);
-                // Hosts do not let a plugin fetch while it is being configured: the first tick does.
-                host::set_tick_period(Duration::from_millis(1)).ok()?;
                 Some(Self {
+                    ticks,
                     shared: Shared::new(context, guard),
                     metrics,
                     fetches: RefCell::default(),
@@ -92,6 +103,28 @@ impl Root {
         self.metrics.publish(&mut guard, waiting, now);
         drop(guard);
         self.log_remarks();
+    }
+
+    /// Decides about a request whose headers have come.
+    pub(super) fn decide(&self, context: u32) -> Action {
+        if !self.ticks && self.is_behind() {
+            let _ = host::set_effective_context(self.shared.root_context);
+            self.tick();
+            let _ = host::set_effective_context(context);
+        }
+        let action = request::decide(&self.shared, context);
+        if !self.ticks && action == Action::Pause {
+            // A request that waits cannot wait for a tick.
+            let _ = host::set_effective_context(self.shared.root_context);
+            self.fetch(self.shared.steady());
+        }
+        action
+    }
+
+    /// Whether a host without a timer should have ticked by now.
+    fn is_behind(&self) -> bool {
+        let ticked = self.swept.get().is_some() && now() == self.shared.tick();
+        !ticked || !self.shared.waiting.borrow().is_empty()
     }
 
     /// The root context ends.
@@ -200,8 +233,9 @@ impl Root {
         let known = guard.has_keys(fetch.issuer);
         drop(guard);
         self.log_failure(fetch, why, now);
-        // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
-        if known {
+        // Without any keys a request may as well wait for the next try, if there is a tick to make one; with some, it gets
+        // its answer now.
+        if known || !self.ticks {
             self.shared
                 .waiting
                 .borrow_mut()
@@ -260,7 +294,9 @@ impl Root {
         if !self.shared.waiting.borrow().has_released() {
             return;
         }
-        for _ in 0..BATCH {
+        // Without a tick to go on, there is no later.
+        let batch = if self.ticks { BATCH } else { usize::MAX };
+        for _ in 0..batch {
             // One by one: an answer may end other requests, which must not be answered any more.
             let turn = self.shared.waiting.borrow_mut().next_turn();
             let Some(turn) = turn else {

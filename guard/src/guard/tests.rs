@@ -57,7 +57,12 @@ fn decide_at(
         authorization: &headers,
     };
     guard.set_time(at(now));
-    guard.decide(request, patience, now, || now).decision
+    let outcome = guard.decide(request, patience, now, || now);
+    if !matches!(outcome.decision, Decision::Wait { .. }) {
+        let effect = guard.effect(outcome.clone());
+        guard.count(&effect);
+    }
+    outcome.decision
 }
 
 fn decide(guard: &mut Guard, target: &str, token: Option<&str>) -> Decision {
@@ -362,24 +367,32 @@ fn report_only_lets_through_and_counts() {
     let mut config = fixtures::config();
     config["report_only"] = json!(true);
     let mut guard = ready_with(&config, &Issuer::new(Algorithm::EdDsa));
-    let Decision::Deny(denial) = decide(&mut guard, "/api/x", None) else {
-        panic!("it would be refused");
-    };
-    let Decision::Allow(headers) = guard.execute(&denial) else {
+    let decision = decide(&mut guard, "/api/x", None);
+    assert_eq!(decision, Decision::Deny(Denial::NoToken));
+    let effect = guard.effect(decision.into());
+    assert_eq!(effect.name(), "no_token");
+    let Fate::Pass { add, .. } = effect.fate else {
         panic!("it goes through");
     };
-    assert!(headers.is_empty());
+    assert!(add.is_empty());
     let counts = guard.take_counts();
     assert_eq!((counts.reported, counts.allowed), (1, 0));
     assert_eq!(counts.denied.get("no_token"), Some(&1));
+
+    // What may not pass unchanged is refused all the same.
+    let refusal = guard.refusal(Denial::Host, None);
+    assert!(matches!(&refusal.fate, Fate::Answer(answer) if answer.status == 503));
+    guard.count(&refusal);
+    let counts = guard.take_counts();
+    assert_eq!((counts.reported, counts.denied.get("host")), (0, Some(&1)));
 }
 
 /// Checklist row 48.
 #[test]
 fn rfc6750_s3_challenges() {
-    let mut guard = ready(&Issuer::new(Algorithm::EdDsa));
-    let mut answer = |denial: Denial| match guard.execute(&denial) {
-        Decision::Answer(answer) => {
+    let guard = ready(&Issuer::new(Algorithm::EdDsa));
+    let answer = |denial: Denial| match guard.effect(denial.into()).fate {
+        Fate::Answer(answer) => {
             let challenge = answer
                 .headers
                 .iter()
@@ -430,7 +443,7 @@ fn rfc9728_metadata_is_answered_and_pointed_to() {
     );
     let other = decide(&mut guard, "/.well-known/oauth-protected-resource", None);
     assert_eq!(other, Decision::Deny(Denial::NoRule));
-    let Decision::Answer(refusal) = guard.execute(&Denial::NoToken) else {
+    let Fate::Answer(refusal) = guard.effect(Denial::NoToken.into()).fate else {
         panic!("refused");
     };
     let pointer =

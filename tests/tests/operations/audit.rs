@@ -142,10 +142,7 @@ fn the_log_is_paged_and_a_reader_may_stop_reading() {
     let pair = OwnPair::start(&[]);
     let lobby = pair.pair.lobby_url();
     for _ in 0..ISSUED {
-        assert_eq!(
-            USER_BOUND.token(&lobby, &GRACE).status,
-            200
-        );
+        assert_eq!(USER_BOUND.token(&lobby, &GRACE).status, 200);
     }
     let numbers = |arguments: &[&str]| -> Vec<u64> {
         let arguments = [&["audit", "--action", "tokens_issued"], arguments].concat();
