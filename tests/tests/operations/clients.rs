@@ -285,8 +285,8 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let checked = pair.operate(&["check", "--config", &config], "");
     assert_eq!(checked.code, 1, "{}", checked.errors);
     for line in [
-        "config.toml:2: lisen",
-        "wrong.toml:5: scope",
+        "config.toml:2: unknown key lisen",
+        "wrong.toml:5: unknown key scope",
         "wrong.toml:12: file: absent.pem cannot be read",
     ] {
         assert!(
@@ -323,7 +323,7 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let long = write(
         "long.toml",
         &format!(
-            "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_templates = [\"https://a.example/cb\"]\n"
+            "[[clients]]\nclient_id = \"{client}\"\ntype = \"legacy\"\nredirect_uris = [\"https://a.example/cb\"]\n"
         ),
     );
     let config = write(
@@ -398,7 +398,7 @@ fn applying_a_file_is_idempotent_and_prunes_only_when_asked() {
     .unwrap();
     let problems = pair.operate(&["apply", file], "").failed(1);
     assert!(
-        problems.contains("clients.0.client_id: client_id: expected a string"),
+        problems.contains("more.toml:2: client_id: expected a string"),
         "{problems}"
     );
 }

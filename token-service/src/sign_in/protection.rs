@@ -57,8 +57,7 @@ impl Protection for AtRest<'_> {
         username: &Username,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
-        self.0
-            .open(&totp::sealing_context(username), sealed)
+        totp::open_secret(self.0, username, sealed)
             .map_err(|error| ProtectionError::TotpSecret(username.clone(), error))
     }
 }

@@ -42,9 +42,7 @@ fn open(
     username: &Username,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, SignInError> {
-    service
-        .encryption_key
-        .open(&totp::sealing_context(username), sealed)
+    totp::open_secret(&service.encryption_key, username, sealed)
         .map_err(|error| SignInError::SecretSealed(username.clone(), error))
 }
 

@@ -1,9 +1,12 @@
 //! Time-based one-time codes (RFC 6238): SHA-1, 6 digits, steps of 30 seconds, one step of drift either way.
 
 use totp_rs::{Algorithm, Builder};
+use unicode_normalization::UnicodeNormalization as _;
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::registry::Username;
+use crate::sealing::{EncryptionKey, SealingError};
 
 /// A secret shorter than 128 bits (RFC 4226 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +16,26 @@ pub struct Unusable;
 #[must_use]
 pub fn sealing_context(username: &Username) -> String {
     format!("totp:{username}")
+}
+
+/// Opens the secret of a user. Before D-33 it was sealed in the context of the name as it was typed, with accents that many
+/// keyboards write as letters of their own.
+///
+/// # Errors
+/// [`SealingError::Refused`] when it was not sealed for this user with this key.
+pub fn open_secret(
+    key: &EncryptionKey,
+    username: &Username,
+    sealed: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+    key.open(&sealing_context(username), sealed)
+        .or_else(|error| {
+            let decomposed: String = username.as_str().nfd().collect();
+            if decomposed == username.as_str() {
+                return Err(error);
+            }
+            key.open(&format!("totp:{decomposed}"), sealed)
+        })
 }
 
 /// The time step that `code` belongs to; `None` when it is not a code of now. Spaces in `code` do not count:
@@ -120,5 +143,17 @@ mod tests {
         );
         assert!(url.contains("issuer=Building%20Site"), "{url}");
         assert_eq!(super::url(b"short", &ada, "Building Site"), None);
+    }
+
+    #[test]
+    fn a_secret_opens_that_was_sealed_for_the_name_as_it_was_typed() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let sealed = key.seal("totp:Zoe\u{308}", b"secret").unwrap();
+        let open = |name: &str| {
+            let opened = open_secret(&key, &Username::parse(name).unwrap(), &sealed);
+            opened.map(|secret| secret.to_vec())
+        };
+        assert_eq!(open("Zo\u{eb}"), Ok(b"secret".to_vec()));
+        assert_eq!(open("Zoe"), Err(SealingError::Refused));
     }
 }

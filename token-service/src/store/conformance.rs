@@ -164,6 +164,20 @@ pub(super) fn code() -> CodeRecord {
     }
 }
 
+/// Registers a user who has used one code of an authenticator app.
+pub(super) async fn registered(store: &dyn Store, username: &Username) {
+    version_of(store, username).await;
+    let step = store.claim_totp_step(username.clone(), 7).await;
+    assert_eq!(step, Ok(Claim::Claimed));
+}
+
+/// Asserts that the user of [`registered`] is known, and the code used.
+pub(super) async fn assert_registered(store: &dyn Store, username: &Username) {
+    assert!(store.credentials(username.clone()).await.unwrap().is_some());
+    let step = store.claim_totp_step(username.clone(), 7).await;
+    assert_eq!(step, Ok(Claim::AlreadyClaimed));
+}
+
 /// The version of a user's credentials; the user is registered if that has not been done.
 pub(super) async fn version_of(store: &dyn Store, username: &Username) -> CredentialsVersion {
     let known = || store.credentials(username.clone());

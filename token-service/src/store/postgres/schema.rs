@@ -3,10 +3,12 @@
 //! Only what PostgreSQL, CockroachDB and YugabyteDB have in common. Times are seconds since 1970. Every statement can
 //! be run again, because not all of them undo the definition of a table with its transaction.
 
-use deadpool_postgres::Client;
+use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::error::SqlState;
 
 use super::fault::Fault;
+use crate::registry::Username;
+use crate::registry::remembered::{ObjectKind, ObjectName};
 
 /// Brings a database from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &["
@@ -104,6 +106,8 @@ const MIGRATIONS: &[&str] = &["
         object TEXT PRIMARY KEY,
         body BYTEA NOT NULL
     );
+", "
+    -- Usernames get their normal form: see normalize_usernames.
 "];
 
 /// What every version has. The schema's version is one of the counters.
@@ -181,6 +185,7 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
             .map_err(Fault::from)?;
     }
     if found < VERSION {
+        normalize_usernames(&transaction).await?;
         let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         transaction
@@ -189,6 +194,41 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
             .map_err(Fault::from)?;
     }
     transaction.commit().await.map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Gives users of earlier versions, whose names were stored as they were typed, their names in normal form (D-33). Not all
+/// servers have a function for that. A user whose name in normal form is taken stays: nobody can sign in as that one.
+async fn normalize_usernames(transaction: &Transaction<'_>) -> Result<(), Fault> {
+    let stored = transaction.query("SELECT username FROM users", &[]).await?;
+    for row in stored {
+        let old: &str = row.try_get(0)?;
+        let Some(new) = Username::parse(old).filter(|new| new.as_str() != old) else {
+            continue;
+        };
+        let new = new.as_str();
+        let taken = "SELECT 1 FROM users WHERE username = $1";
+        if transaction.query_opt(taken, &[&new]).await?.is_some() {
+            tracing::warn!(
+                user = new,
+                "two users have this name in different Unicode forms; one is unused"
+            );
+            continue;
+        }
+        for table in [
+            "users",
+            "grants",
+            "totp_steps",
+            "second_factors",
+            "sessions",
+        ] {
+            let rename = format!("UPDATE {table} SET username = $2 WHERE username = $1");
+            transaction.execute(&rename, &[&old, &new]).await?;
+        }
+        let [before, after] = [old, new].map(|name| ObjectName::new(ObjectKind::User, name).key());
+        let rename = "UPDATE remembered SET object = $2 WHERE object = $1";
+        transaction.execute(rename, &[&before, &after]).await?;
+    }
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usernames;
 mod writer;
 
 use std::fmt;

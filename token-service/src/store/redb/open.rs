@@ -10,6 +10,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 use super::fault::Fault;
 use super::revocations;
 use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
+use super::usernames;
 use crate::random::{OsRandom, RandomError};
 use crate::store::FeedId;
 use crate::store::revocation::TokenLifetime;
@@ -212,6 +213,7 @@ fn create(database: &Database, fresh: FeedId) -> Result<(), Fault> {
             .meta
             .open()?
             .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
+        usernames::normalize(&mut tables)?;
         revocations::ensure_feed(&mut tables, fresh)?;
     }
     transaction.commit()?;

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::store::conformance::{
-    ACCESS, Subject, at, code, conformance, grant_of, issue, session, start, use_of,
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
+    session, start, use_of,
 };
 use crate::store::{Claim, Redemption};
 
@@ -541,6 +542,44 @@ async fn a_file_of_version_1_opens_and_goes_on() {
     assert_eq!(sequences().await, [1, 3]);
     store.sweep(at(2) + ACCESS, 10).await.unwrap();
     assert_eq!(sequences().await, [0; 0]);
+}
+
+/// Before D-33 names were stored as they were typed.
+#[tokio::test]
+async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
+    let mut file = File::new(true);
+    let composed = Username::parse("Zo\u{eb}").unwrap();
+    let decomposed = "Zoe\u{308}";
+    registered(&*file.store(), &composed).await;
+    file.store = None;
+    {
+        let database = builder().open(file.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        {
+            let mut tables = Tables::new(&transaction);
+            let rename = |row: &[u8]| {
+                let text = String::from_utf8(row.to_vec()).unwrap();
+                text.replace(composed.as_str(), decomposed).into_bytes()
+            };
+            let users = tables.users.open().unwrap();
+            let row = rename(users.remove(composed.as_str()).unwrap().unwrap().value());
+            users.insert(decomposed, row.as_slice()).unwrap();
+            let steps = tables.totp_steps.open().unwrap();
+            let step = steps.remove(composed.as_str()).unwrap().unwrap().value();
+            steps.insert(decomposed, step).unwrap();
+            let index = tables.sessions_by_user.open().unwrap();
+            let id = [0; 32];
+            index.insert((decomposed, &id), ()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    file.open();
+    assert_registered(&*file.store(), &composed).await;
+    let read = file.store.as_ref().unwrap().read(|transaction| {
+        let index = transaction.open_table(tables::SESSIONS_BY_USER)?;
+        Ok(index.get((composed.as_str(), &[0; 32]))?.is_some())
+    });
+    assert_eq!(read, Ok(true));
 }
 
 /// Positions that were given out after the copy are given out once more.

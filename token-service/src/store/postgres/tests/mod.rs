@@ -9,7 +9,8 @@ pub(super) use self::server::{fresh_database, settings};
 use super::*;
 use crate::store::TokenId;
 use crate::store::conformance::{
-    ACCESS, Subject, at, code, conformance, grant_of, issue, session, start, use_of,
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
+    session, start, use_of,
 };
 
 struct Database {
@@ -247,6 +248,28 @@ async fn tables_of_version_1_get_an_identity_of_the_feed() {
     let state = open(&database.url).await.feed_state().await.unwrap();
     let again = open(&database.url).await.feed_state().await.unwrap();
     assert_eq!(state, again);
+}
+
+/// Before D-33 names were stored as they were typed.
+#[tokio::test]
+async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
+    let database = Database::new(false).await;
+    let composed = Username::parse("Zo\u{eb}").unwrap();
+    registered(&*database.store, &composed).await;
+    let client = database.store.pool.get().await.unwrap();
+    let back = "UPDATE users SET username = 'Zoe\u{308}';
+        UPDATE totp_steps SET username = 'Zoe\u{308}';
+        UPDATE counters SET value = 3 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let store = open(&database.url).await;
+    assert_registered(&*store, &composed).await;
+    let client = store.pool.get().await.unwrap();
+    let row = client
+        .query_one("SELECT username FROM users", &[])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, &str>(0), composed.as_str());
 }
 
 #[tokio::test]
