@@ -58,6 +58,10 @@ faults: tools build ## kill the token service 500 times under load, on each stor
 
 ATTACK_SECONDS ?= 60
 
+.PHONY: bench-revocation
+bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
+	$(TARGET)/debug/bench-revocation
+
 .PHONY: attack
 attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
 	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)

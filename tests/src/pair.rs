@@ -86,6 +86,35 @@ impl Pair {
         Ok(pair)
     }
 
+    /// Starts a pair with the demo's configuration on free ports, its state in the folder `state`.
+    ///
+    /// # Errors
+    /// As [`Pair::start`].
+    pub fn of_demo(state: &Path) -> Result<Self> {
+        let repository = Artifacts::find()?.repository;
+        let at = |name: &str| state.join(name).display().to_string();
+        let store = format!("redb:{}", at("store.redb"));
+        let environment = [
+            ("TOKEN_SERVICE__STORE__URL", store),
+            ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key")),
+            ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token")),
+        ];
+        Self::start(Setup {
+            ports: Ports::free()?,
+            config: Some(repository.join("demo/config.toml")),
+            environment: environment
+                .map(|(key, value)| (key.to_owned(), value))
+                .into(),
+            early_access: None,
+            replica: false,
+            filter: None,
+            feed: None,
+            workers: 1,
+            gateway: Vec::new(),
+            directory: repository,
+        })
+    }
+
     /// Starts the token service on the data of its predecessor and waits until it is ready.
     ///
     /// # Errors

@@ -58,17 +58,15 @@ fn requests_grants_store_and_keys_are_counted() {
         "{}",
         reply.body
     );
-    let dashboard = pair
-        .pair
-        .artifacts()
-        .repository
-        .join("docs/grafana-dashboard.json");
-    let dashboard = std::fs::read_to_string(dashboard).unwrap();
+    let docs = pair.pair.artifacts().repository.join("docs");
+    let [dashboard, alerts] = ["grafana-dashboard.json", "prometheus-alerts.yml"]
+        .map(|file| std::fs::read_to_string(docs.join(file)).unwrap());
+    let documents = dashboard + &alerts;
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let shown = |prefix: &str| -> BTreeSet<&str> {
-        let starts = dashboard.match_indices(prefix);
+        let starts = documents.match_indices(prefix);
         let names =
-            starts.filter_map(|(start, _)| dashboard[start..].split(|c| !is_part(c)).next());
+            starts.filter_map(|(start, _)| documents[start..].split(|c| !is_part(c)).next());
         names.filter(|name| name.len() > prefix.len()).collect()
     };
     let admin = pair.pair.ports().envoy_admin;
@@ -85,7 +83,7 @@ fn requests_grants_store_and_keys_are_counted() {
         let shown = shown(prefix);
         assert!(shown.len() >= least, "{shown:?}");
         for metric in shown {
-            assert!(names.contains(metric), "the dashboard shows {metric}");
+            assert!(names.contains(metric), "dashboard or alerts show {metric}");
         }
     }
     assert!(!reply.body.contains("secret"), "clients choose no label");

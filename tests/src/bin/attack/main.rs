@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use tests::{Artifacts, Pair, Ports, Setup, flood};
+use tests::{Pair, flood};
 
 use client::{Client, Operation};
 use tally::Tally;
@@ -92,7 +92,7 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
         time.as_secs()
     );
     let state = tempfile::TempDir::new()?;
-    let pair = start(state.path())?;
+    let pair = Pair::of_demo(state.path())?;
     let target = Target::new(&pair, Instant::now() + time);
     let client = Client::start(&target)?;
     let sent = (attack.run)(&target)?;
@@ -124,29 +124,4 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
         println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
     }
     Ok(all_well)
-}
-
-fn start(state: &std::path::Path) -> Result<Pair> {
-    let repository = Artifacts::find()?.repository;
-    let at = |name: &str| state.join(name).display().to_string();
-    let store = format!("redb:{}", at("store.redb"));
-    let environment = [
-        ("TOKEN_SERVICE__STORE__URL", store),
-        ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", at("encryption-key")),
-        ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", at("admin-token")),
-    ];
-    Pair::start(Setup {
-        ports: Ports::free()?,
-        config: Some(repository.join("demo/config.toml")),
-        environment: environment
-            .map(|(key, value)| (key.to_owned(), value))
-            .into(),
-        early_access: None,
-        replica: false,
-        filter: None,
-        feed: None,
-        workers: 1,
-        gateway: Vec::new(),
-        directory: repository,
-    })
 }

@@ -1,0 +1,92 @@
+//! `make bench-revocation`: the time from the answer of `POST /auth/revoke` to the first refusal at the API, through real
+//! Envoy.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tests::Pair;
+use ureq::Agent;
+
+/// Tokens that are revoked, one after the other.
+const ROUNDS: usize = 200;
+
+/// A token that is accepted for so long after its revocation is a failure, not a measurement.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let state = tempfile::TempDir::new()?;
+    let pair = Pair::of_demo(state.path())?;
+    let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
+    let mut times = (0..ROUNDS)
+        .map(|_| round(&pair, &agent))
+        .collect::<Result<Vec<Duration>>>()?;
+    times.sort_unstable();
+    let at = |percent: usize| {
+        let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
+        times.get(place).copied().unwrap_or_default().as_millis()
+    };
+    println!("refused at the API after the answer of /auth/revoke, {ROUNDS} tokens");
+    println!("| p50 | p90 | p99 | most |");
+    println!("|---|---|---|---|");
+    println!(
+        "| {} ms | {} ms | {} ms | {} ms |",
+        at(50),
+        at(90),
+        at(99),
+        at(100)
+    );
+    Ok(())
+}
+
+/// One token: issued, let in, revoked, refused.
+fn round(pair: &Pair, agent: &Agent) -> Result<Duration> {
+    let credentials = "user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use";
+    let basic = format!("Basic {}", STANDARD.encode(credentials));
+    let post = |path: &str, form: &[(&str, &str)]| {
+        agent
+            .post(format!("{}{path}", pair.lobby_url()))
+            .header("authorization", &basic)
+            .send_form(form.iter().copied())
+    };
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048403"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let answer: Value =
+        serde_json::from_reader(post("/auth/token", &form)?.into_body().into_reader())?;
+    let token = answer
+        .get("access_token")
+        .and_then(Value::as_str)
+        .with_context(|| format!("no token: {answer}"))?;
+    let bearer = format!("Bearer {token}");
+    let status = || -> Result<u16> {
+        let reply = agent
+            .get(format!("{}/api/projects", pair.api_url()))
+            .header("authorization", &bearer)
+            .call()?;
+        Ok(reply.status().as_u16())
+    };
+    ensure!(status()? == 200, "the API refuses a fresh token");
+    let revoked = post("/auth/revoke", &[("token", token)])?.status();
+    ensure!(revoked == 200, "/auth/revoke answers {revoked}");
+    let since = Instant::now();
+    while status()? != 401 {
+        ensure!(since.elapsed() < PATIENCE, "the token is still accepted");
+    }
+    Ok(since.elapsed())
+}
