@@ -462,10 +462,10 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     let (_, fate) = host.request(&authorization);
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
     host.tick_after(1);
-    assert_eq!(host.metric("filter.denied.host"), 1);
+    assert_eq!(host.metric("token_filter.denied.reason.host"), 1);
     // The decision was to let it pass; what counts is what was done.
-    assert_eq!(host.metric("filter.reported"), 0);
-    assert_eq!(host.metric("filter.denied.malformed"), 0);
+    assert_eq!(host.metric("token_filter.reported"), 0);
+    assert_eq!(host.metric("token_filter.denied.reason.malformed"), 0);
 }
 
 /// A host without timers: requests cause the fetches, wait for them, and see time pass.
@@ -536,8 +536,8 @@ fn a_header_that_cannot_be_added_is_a_denial() {
     let fate = decide(&mut host, &issuer.token("EdDSA", "one"));
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
     host.tick_after(1);
-    assert_eq!(host.metric("filter.denied.host"), 1);
-    assert_eq!(host.metric("filter.allowed"), 0);
+    assert_eq!(host.metric("token_filter.denied.reason.host"), 1);
+    assert_eq!(host.metric("token_filter.allowed"), 0);
 }
 
 /// The host's log tells which request was refused, also of a request that had to wait.
