@@ -86,11 +86,12 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Starts a pair with the demo's configuration on free ports, its state in the folder `state`.
+    /// Starts a pair with the demo's configuration on free ports, its state in the folder `state`. `gateway` as
+    /// [`Setup::gateway`].
     ///
     /// # Errors
     /// As [`Pair::start`].
-    pub fn of_demo(state: &Path) -> Result<Self> {
+    pub fn of_demo(state: &Path, gateway: &[(&str, &str)]) -> Result<Self> {
         let repository = Artifacts::find()?.repository;
         let at = |name: &str| state.join(name).display().to_string();
         let store = format!("redb:{}", at("store.redb"));
@@ -110,7 +111,10 @@ impl Pair {
             filter: None,
             feed: None,
             workers: 1,
-            gateway: Vec::new(),
+            gateway: gateway
+                .iter()
+                .map(|(text, instead)| ((*text).to_owned(), (*instead).to_owned()))
+                .collect(),
             directory: repository,
         })
     }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let state = tempfile::TempDir::new()?;
-    let pair = Pair::of_demo(state.path())?;
+    let pair = Pair::of_demo(state.path(), &[])?;
     let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
     let mut times = (0..ROUNDS)
         .map(|_| round(&pair, &agent))

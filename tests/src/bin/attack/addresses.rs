@@ -8,6 +8,7 @@ pub(crate) const ATTACK: Attack = Attack {
     name: "forged-addresses",
     about: "64 wrong passwords at once, each with an address that is made up",
     // As wrong passwords do.
+    outage: None,
     explains: &[(Operation::SignIn, 429), (Operation::SignIn, 503)],
     run: |target| {
         passwords::guess(target, |number| {

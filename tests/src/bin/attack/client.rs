@@ -47,13 +47,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts once everything that the client does has worked.
-    pub(crate) fn start(target: &Target) -> Result<Self> {
+    /// Starts, with an access token for the API.
+    pub(crate) fn start(target: &Target, token: String) -> Self {
         let mut client = Self {
             stop: Vec::new(),
             threads: Vec::new(),
         };
-        let token = token(&agent(), target)?;
         let program = target.clone();
         client.spawn(PAUSE, move |agent, seen| {
             observe(seen, Operation::Keys, || {
@@ -82,7 +81,7 @@ impl Client {
             // A browser of its own each time: no session, no cookie.
             observe(seen, Operation::SignIn, || sign_in(&person));
         });
-        Ok(client)
+        client
     }
 
     fn spawn(&mut self, pause: Duration, work: impl Fn(&Agent, &mut Seen) + Send + 'static) {
@@ -139,8 +138,28 @@ fn status(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Re
     Ok(response.status().as_u16())
 }
 
-fn token(agent: &Agent, target: &Target) -> Result<String> {
-    let request = agent.post(format!("{}/auth/token", target.lobby));
+/// Whether the API lets the token in within `patience`.
+pub(crate) fn is_let_in(target: &Target, token: &str, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
+    let agent = agent();
+    while Instant::now() < end {
+        let request = agent.get(format!("{}/api/projects", target.api));
+        let answer = request
+            .header("authorization", format!("Bearer {token}"))
+            .call();
+        if status(answer).is_ok_and(|status| status == 200) {
+            return true;
+        }
+    }
+    false
+}
+
+/// An access token of the demo's user-bound client.
+///
+/// # Errors
+/// If the token service issues none.
+pub(crate) fn token(target: &Target) -> Result<String> {
+    let request = agent().post(format!("{}/auth/token", target.lobby));
     let mut response = request
         .header("authorization", basic())
         .content_type(FORM)

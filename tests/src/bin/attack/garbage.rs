@@ -7,6 +7,7 @@ use crate::Attack;
 pub(crate) const ATTACK: Attack = Attack {
     name: "garbage",
     about: "200 streams at once with broken tokens at the API",
+    outage: None,
     explains: &[],
     run: |target| {
         let api = target.api.clone();

@@ -6,6 +6,7 @@
 mod addresses;
 mod client;
 mod garbage;
+mod outage;
 mod passwords;
 mod revocations;
 mod tally;
@@ -28,14 +29,26 @@ struct Attack {
     name: &'static str,
     /// What it does, in one line.
     about: &'static str,
+    /// The failure of the pair itself during which the attack comes, if any.
+    outage: Option<&'static Outage>,
     /// Statuses other than success that the client may see because of it.
     explains: &'static [(Operation, u16)],
     /// Attacks until the time is up, and counts what came of it.
     run: fn(&Target) -> Result<Tally>,
 }
 
-const ATTACKS: [&Attack; 7] = [
+/// A token service that is away during an attack, and back after it.
+struct Outage {
+    /// Texts of the gateway's configuration and what stands in their place.
+    gateway: &'static [(&'static str, &'static str)],
+    /// Takes the token service away.
+    begin: fn(&mut Pair) -> Result<()>,
+}
+
+const ATTACKS: [&Attack; 9] = [
     &unknown_keys::ATTACK,
+    &outage::NO_KEYS,
+    &outage::STALE_FEED,
     &unfinished::HTTP1,
     &unfinished::HTTP2,
     &passwords::ATTACK,
@@ -43,6 +56,9 @@ const ATTACKS: [&Attack; 7] = [
     &revocations::ATTACK,
     &addresses::ATTACK,
 ];
+
+/// How soon the API serves again once the token service is back.
+const RECOVERY: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
     match run() {
@@ -92,9 +108,14 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
         time.as_secs()
     );
     let state = tempfile::TempDir::new()?;
-    let pair = Pair::of_demo(state.path())?;
+    let gateway = attack.outage.map_or(&[][..], |outage| outage.gateway);
+    let mut pair = Pair::of_demo(state.path(), gateway)?;
+    let token = client::token(&Target::new(&pair, Instant::now()))?;
+    if let Some(outage) = attack.outage {
+        (outage.begin)(&mut pair)?;
+    }
     let target = Target::new(&pair, Instant::now() + time);
-    let client = Client::start(&target)?;
+    let client = Client::start(&target, token.clone());
     let sent = (attack.run)(&target)?;
     let seen = client.stop()?;
     println!("  the attacker saw      {sent}");
@@ -114,6 +135,12 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
                 all_well = false;
             }
         }
+    }
+    if attack.outage.is_some() {
+        pair.start_token_service()?;
+        let recovered = client::is_let_in(&target, &token, RECOVERY);
+        println!("  afterwards the API lets the client in: {recovered}");
+        all_well &= recovered;
     }
     if !all_well {
         let logs = pair.logs();

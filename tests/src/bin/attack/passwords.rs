@@ -12,6 +12,7 @@ pub(crate) const ATTACK: Attack = Attack {
     about: "64 wrong passwords at once, for people who exist and people who do not",
     // Envoy writes one address for all of this machine, the attacker's and the client's: the service slows both down.
     // And places for hashing may be taken, for a browser that it does not know.
+    outage: None,
     explains: &[(Operation::SignIn, 429), (Operation::SignIn, 503)],
     run: |target| guess(target, |_| Vec::new()),
 };

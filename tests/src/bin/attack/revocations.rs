@@ -9,6 +9,7 @@ use crate::target::{TOKEN_FORM, basic};
 pub(crate) const ATTACK: Attack = Attack {
     name: "revocations",
     about: "32 streams at once that get a token and revoke it five times",
+    outage: None,
     explains: &[],
     run: |target| {
         let lobby = target.lobby.clone();

@@ -19,6 +19,7 @@ const RENEW: Duration = Duration::from_secs(5);
 pub(crate) const HTTP1: Attack = Attack {
     name: "unfinished-http1",
     about: "up to 3,300 unfinished forms over HTTP/1.1",
+    outage: None,
     explains: &[],
     run: |target| hold(target, UnfinishedPosts::http1),
 };
@@ -26,6 +27,7 @@ pub(crate) const HTTP1: Attack = Attack {
 pub(crate) const HTTP2: Attack = Attack {
     name: "unfinished-http2",
     about: "up to 3,300 unfinished forms over HTTP/2",
+    outage: None,
     explains: &[],
     run: |target| hold(target, UnfinishedPosts::http2),
 };

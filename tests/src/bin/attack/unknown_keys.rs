@@ -1,28 +1,35 @@
 //! Tokens of an unknown key: each makes the filter ask for keys, and waits for the answer.
 
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Request;
 use serde_json::json;
 
 use crate::Attack;
+use crate::tally::Tally;
+use crate::target::Target;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "unknown-keys",
     about: "500 streams at once with tokens of the right issuer and unknown keys",
+    outage: None,
     explains: &[],
-    run: |target| {
-        let (api, lobby) = (target.api.clone(), target.lobby.clone());
-        target.flood(target.ports.api, 5, 100, move |attacker, number| {
-            let url = format!("{api}/api/projects");
-            let token = token(&lobby, &api, number);
-            async move {
-                let request = Request::get(url).header("authorization", format!("Bearer {token}"));
-                Ok(attacker.send(request, "").await?.0)
-            }
-        })
-    },
+    run: flood,
 };
+
+/// Sends such tokens until the time is up.
+pub(crate) fn flood(target: &Target) -> Result<Tally> {
+    let (api, lobby) = (target.api.clone(), target.lobby.clone());
+    target.flood(target.ports.api, 5, 100, move |attacker, number| {
+        let url = format!("{api}/api/projects");
+        let token = token(&lobby, &api, number);
+        async move {
+            let request = Request::get(url).header("authorization", format!("Bearer {token}"));
+            Ok(attacker.send(request, "").await?.0)
+        }
+    })
+}
 
 fn token(issuer: &str, audience: &str, number: u64) -> String {
     let part = |json: serde_json::Value| URL_SAFE_NO_PAD.encode(json.to_string());
