@@ -242,8 +242,11 @@ fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
     };
     assert!(matches!(refused.status, 500 | 503), "{}", refused.body);
     assert!(!refused.text("error_description").is_empty());
-    let log = std::fs::read_to_string(pair.state().join("full.log")).unwrap();
-    assert!(log.contains("a transaction of the store failed"), "{log}");
+    // Lines are written by a thread of their own.
+    until("the log names the failure", || {
+        let log = std::fs::read_to_string(pair.state().join("full.log")).unwrap();
+        log.contains("a transaction of the store failed")
+    });
     drop(full);
     let mended = OnAFullDisk::start(&pair, &store, "unlimited");
     for assertion in acknowledged.iter().rev().take(200) {
