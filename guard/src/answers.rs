@@ -1,4 +1,4 @@
-//! What a refused client hears (RFC 6750 §3, design section 7.5): status, challenge, and a body in the shape of
+//! What a refused client hears (RFC 6750 §3): status, challenge, and a body in the shape of
 //! spec §2.4. Never a value from the request.
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Decides about requests (design section 7). It holds all state of one VM. The time comes in with each call, and what
+//! Decides about requests. It holds all state of one VM. The time comes in with each call, and what
 //! must be fetched goes out as a value; of the host it calls only the verification of signatures and the shared data.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What each path needs (design section 3.6), decided so that no spelling of a path can widen a rule
+//! What each path needs, decided so that no spelling of a path can widen a rule
 //! (RFC 9700 §4.13).
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! The plugin's configuration (design section 3.6): JSON, read strictly, every problem named with its path.
+//! The plugin's configuration: JSON, read strictly, every problem named with its path.
 
 mod reader;
 

@@ -1,4 +1,4 @@
-//! The commands (design section 3.1).
+//! The commands.
 
 mod admin;
 mod assertion;

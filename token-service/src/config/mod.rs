@@ -1,4 +1,4 @@
-//! The configuration (design section 3.4).
+//! The configuration.
 
 mod load;
 

@@ -1,4 +1,4 @@
-//! The paths of the service: used by routes, links and metadata alike (design section 3.3).
+//! The paths of the service: used by routes, links and metadata alike.
 
 /// `GET`: the authorization endpoint (spec §4.1).
 pub const AUTHORIZE: &str = "/auth/authorize";

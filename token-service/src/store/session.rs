@@ -1,4 +1,4 @@
-//! Sign-in sessions (design section 8).
+//! Sign-in sessions.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Minting: who a token is for, written as claims and signed (spec §2.1, §2.2, design section 4).
+//! Minting: who a token is for, written as claims and signed (spec §2.1, §2.2).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

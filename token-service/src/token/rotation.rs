@@ -1,4 +1,4 @@
-//! The life of signing keys: announced, signing, retired, forgotten (design section 4).
+//! The life of signing keys: announced, signing, retired, forgotten.
 //!
 //! A key is published for [`Policy::announce_for`] before its first signature, so that every gateway has it by
 //! then, and stays published until the last token that it signed has expired: no rotation refuses a request.

@@ -1,4 +1,4 @@
-//! The registrations file (design section 3.5): clients, users and certificates as TOML.
+//! The registrations file: clients, users and certificates as TOML.
 //!
 //! The file says what the clients and users that it lists are, and nothing about others. Nothing of it
 //! reaches the registry unless all of it is right.
