@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -21,6 +21,8 @@ pub(crate) enum Enforcer {
     /// A module of WebAssembly that reads the headers of a request, and nothing else.
     Crossing,
     Filter,
+    /// Another version of the filter.
+    Baseline,
 }
 
 /// [`Enforcer::Crossing`].
@@ -36,6 +38,12 @@ pub(crate) struct Variant {
     pub(crate) cached: bool,
 }
 
+/// The modules of WebAssembly.
+pub(crate) struct Modules {
+    pub(crate) filter: PathBuf,
+    pub(crate) baseline: Option<PathBuf>,
+}
+
 /// A running Envoy.
 pub(crate) struct Gateway {
     process: Process,
@@ -46,6 +54,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn start(
         artifacts: &Artifacts,
+        modules: &Modules,
         issuers: &Issuers,
         variants: &[Variant],
     ) -> Result<Self> {
@@ -58,7 +67,8 @@ impl Gateway {
             let port = free_port()?;
             let module = match variant.enforcer {
                 Enforcer::Crossing => &crossing,
-                _ => &artifacts.filter,
+                Enforcer::Baseline => modules.baseline.as_ref().context("there is a baseline")?,
+                _ => &modules.filter,
             };
             listeners.push(listener(module, issuers, *variant, port)?);
             ports.push(port);
@@ -135,7 +145,9 @@ fn listener(module: &Path, issuers: &Issuers, variant: Variant, port: u16) -> Re
     let mut filters = match variant.enforcer {
         Enforcer::None => vec![],
         Enforcer::Native | Enforcer::NativeWithCache => vec![native(issuers, variant)?],
-        Enforcer::Crossing | Enforcer::Filter => vec![filter(module, issuers, variant)?],
+        Enforcer::Crossing | Enforcer::Filter | Enforcer::Baseline => {
+            vec![filter(module, issuers, variant)?]
+        }
     };
     filters.push(router);
     let manager = any(

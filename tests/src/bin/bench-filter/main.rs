@@ -3,17 +3,20 @@
 //! One Envoy with one worker has a listener for each variant. Short blocks of requests alternate between the variants of a
 //! scenario, so that drift of the machine cancels; what counts is the CPU time of the Envoy process. Absolute times depend
 //! on the machine, so the results are ratios of what each variant adds to a request without any filter.
+//!
+//! `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of their
+//! names.
 
 mod gateway;
 mod load;
 mod tokens;
 
-use std::fs;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result};
 use tests::Artifacts;
 
-use crate::gateway::{Enforcer, Gateway, Variant};
+use crate::gateway::{Enforcer, Gateway, Modules, Variant};
 use crate::load::Client;
 use crate::tokens::Issuers;
 
@@ -101,49 +104,84 @@ const SCENARIOS: [Scenario; 9] = [
     },
 ];
 
+/// What each variant cost in one round, in microseconds of CPU time per request. Without a baseline, that one cost nothing.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    plain: f64,
+    native: f64,
+    cached: f64,
+    crossing: f64,
+    filter: f64,
+    baseline: f64,
+}
+
+impl Round {
+    const fn of(&mut self, enforcer: Enforcer) -> &mut f64 {
+        match enforcer {
+            Enforcer::None => &mut self.plain,
+            Enforcer::Native => &mut self.native,
+            Enforcer::NativeWithCache => &mut self.cached,
+            Enforcer::Crossing => &mut self.crossing,
+            Enforcer::Filter => &mut self.filter,
+            Enforcer::Baseline => &mut self.baseline,
+        }
+    }
+}
+
 fn main() -> Result<()> {
     let artifacts = Artifacts::find()?;
+    let modules = Modules {
+        filter: artifacts.filter.clone(),
+        baseline: env::var_os("BASELINE_MODULE").map(Into::into),
+    };
+    let wanted: Vec<String> = env::args().skip(1).collect();
     println!(
         "{ROUNDS} rounds of {BLOCK} requests, {MANY_ROUNDS} where little is added. \"plain\" is Envoy's CPU time per request \
-         without a filter, the next four what each adds to it; \"crossing\" is a module that only reads the headers.\n"
+         without a filter, the next ones what each adds to it; \"crossing\" is a module that only reads the headers, \"base\" \
+         is BASELINE_MODULE.\n"
     );
     println!(
-        "{:<26} {:>9} {:>9} {:>9} {:>11} {:>9}  {:>18}  {:>18}  bound, aim",
+        "{:<26} {:>8} {:>9} {:>9} {:>11} {:>9} {:>7}  {:>18}  {:>18}  {:>18}  {:>18}  bound, aim",
         "",
         "plain us",
         "native us",
         "+cache us",
         "crossing us",
         "filter us",
+        "base us",
         "filter/native",
-        "filter/+cache"
+        "filter/+cache",
+        "filter/crossing",
+        "filter/base",
     );
-    for scenario in &SCENARIOS {
-        measure(&artifacts, scenario)?;
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    for scenario in SCENARIOS.iter().filter(|scenario| is_wanted(scenario.name)) {
+        measure(&artifacts, &modules, scenario)?;
     }
     println!();
-    sizes(&artifacts)
+    sizes(&artifacts, &modules)
 }
 
 /// Measures a scenario and prints its row.
-fn measure(artifacts: &Artifacts, scenario: &Scenario) -> Result<()> {
+fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Result<()> {
     let issuers = Issuers::new(scenario.algorithm, scenario.issuers)?;
-    let variant = |enforcer| Variant {
-        enforcer,
-        claims: scenario.claims,
-        cached: scenario.cached,
-    };
-    let gateway = Gateway::start(
-        artifacts,
-        &issuers,
-        &[
-            variant(Enforcer::None),
-            variant(Enforcer::Native),
-            variant(Enforcer::NativeWithCache),
-            variant(Enforcer::Crossing),
-            variant(Enforcer::Filter),
-        ],
-    )?;
+    let mut enforcers = vec![
+        Enforcer::None,
+        Enforcer::Native,
+        Enforcer::NativeWithCache,
+        Enforcer::Crossing,
+        Enforcer::Filter,
+    ];
+    enforcers.extend(modules.baseline.as_ref().map(|_| Enforcer::Baseline));
+    let variants: Vec<Variant> = enforcers
+        .iter()
+        .map(|enforcer| Variant {
+            enforcer: *enforcer,
+            claims: scenario.claims,
+            cached: scenario.cached,
+        })
+        .collect();
+    let gateway = Gateway::start(artifacts, modules, &issuers, &variants)?;
     let tokens = issuers.tokens(scenario.tokens)?;
     let mut clients = Vec::new();
     for port in gateway.ports() {
@@ -155,7 +193,7 @@ fn measure(artifacts: &Artifacts, scenario: &Scenario) -> Result<()> {
     let count = scenario.rounds();
     let mut rounds = Vec::with_capacity(count);
     for round in 0..count {
-        let mut costs = [0.0; 5];
+        let mut costs = Round::default();
         for turn in 0..clients.len() {
             // Another one begins each round, and the way back is as frequent: nobody has the same predecessor always.
             let step = (turn + round / 2) % clients.len();
@@ -168,32 +206,33 @@ fn measure(artifacts: &Artifacts, scenario: &Scenario) -> Result<()> {
             let before = gateway.cpu_nanoseconds()?;
             client.send(BLOCK)?;
             let spent = gateway.cpu_nanoseconds()? - before;
-            if let Some(cost) = costs.get_mut(place) {
-                *cost = spent as f64 / 1000.0 / BLOCK as f64;
-            }
+            let enforcer = enforcers.get(place).context("a client per variant")?;
+            *costs.of(*enforcer) = spent as f64 / 1000.0 / BLOCK as f64;
         }
         rounds.push(costs);
     }
-    print_row(scenario, &rounds);
+    print_row(scenario, &rounds, modules.baseline.is_some());
     Ok(())
 }
 
-fn print_row(scenario: &Scenario, rounds: &[[f64; 5]]) {
-    let adds = |pick: fn(&[f64; 5]) -> f64| quartiles(rounds.iter().map(pick).collect())[1];
-    let ratio = |measure: fn(&[f64; 5]) -> f64| {
+fn print_row(scenario: &Scenario, rounds: &[Round], has_baseline: bool) {
+    let adds = |pick: fn(&Round) -> f64| quartiles(rounds.iter().map(pick).collect())[1];
+    let ratio = |measure: fn(&Round) -> f64| {
         quartiles(
             rounds
                 .chunks(rounds.len() / GROUPS)
                 .map(|group| {
                     let sum =
-                        |pick: fn(&[f64; 5]) -> f64| quartiles(group.iter().map(pick).collect())[1];
-                    sum(|[plain, .., filter]| filter - plain) / sum(measure)
+                        |pick: fn(&Round) -> f64| quartiles(group.iter().map(pick).collect())[1];
+                    sum(|round| round.filter - round.plain) / sum(measure)
                 })
                 .collect(),
         )
     };
-    let native = ratio(|[plain, native, ..]| native - plain);
-    let with_cache = ratio(|[plain, _, cached, ..]| cached - plain);
+    let native = ratio(|round| round.native - round.plain);
+    let with_cache = ratio(|round| round.cached - round.plain);
+    let crossing = ratio(|round| round.crossing - round.plain);
+    let baseline = ratio(|round| round.baseline - round.plain);
     let decisive = if scenario.cached { with_cache } else { native };
     let verdict = scenario.bounds.map_or_else(String::new, |(bound, aim)| {
         let word = |limit| {
@@ -206,16 +245,20 @@ fn print_row(scenario: &Scenario, rounds: &[[f64; 5]]) {
         format!("{} {bound}, {} {aim}", word(bound), word(aim))
     });
     let spread = |[low, median, high]: [f64; 3]| format!("{median:.2} ({low:.2}-{high:.2})");
+    let of_baseline = |text: String| if has_baseline { text } else { "-".to_owned() };
     println!(
-        "{:<26} {:>9.1} {:>9.1} {:>9.1} {:>11.1} {:>9.1}  {:>18}  {:>18}  {verdict}",
+        "{:<26} {:>8.1} {:>9.1} {:>9.1} {:>11.1} {:>9.1} {:>7}  {:>18}  {:>18}  {:>18}  {:>18}  {verdict}",
         scenario.name,
-        adds(|[plain, ..]| *plain),
-        adds(|[plain, native, ..]| native - plain),
-        adds(|[plain, _, cached, ..]| cached - plain),
-        adds(|[plain, _, _, crossing, _]| crossing - plain),
-        adds(|[plain, .., filter]| filter - plain),
+        adds(|round| round.plain),
+        adds(|round| round.native - round.plain),
+        adds(|round| round.cached - round.plain),
+        adds(|round| round.crossing - round.plain),
+        adds(|round| round.filter - round.plain),
+        of_baseline(format!("{:.1}", adds(|round| round.baseline - round.plain))),
         spread(native),
         spread(with_cache),
+        spread(crossing),
+        of_baseline(spread(baseline)),
     );
 }
 
@@ -229,8 +272,8 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
 }
 
 /// Memory and size.
-fn sizes(artifacts: &Artifacts) -> Result<()> {
-    let size = fs::metadata(&artifacts.filter)?.len() / 1024;
+fn sizes(artifacts: &Artifacts, modules: &Modules) -> Result<()> {
+    let size = fs::metadata(&modules.filter)?.len() / 1024;
     let verdict = |limit| if size <= limit { "meets" } else { "misses" };
     println!(
         "filter.wasm                {size} KiB  {} 600, {} 350",
@@ -244,7 +287,7 @@ fn sizes(artifacts: &Artifacts) -> Result<()> {
             claims: false,
             cached: true,
         };
-        let gateway = Gateway::start(artifacts, &issuers, &[variant])?;
+        let gateway = Gateway::start(artifacts, modules, &issuers, &[variant])?;
         gateway.resident_kilobytes()
     };
     let added = memory(Enforcer::Filter)? - memory(Enforcer::None)?;
