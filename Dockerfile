@@ -7,15 +7,14 @@ COPY rust-toolchain.toml ./
 RUN rustup target add wasm32-wasip1
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
-COPY abi/Cargo.toml abi/
 COPY claims/Cargo.toml claims/
-COPY filter/Cargo.toml filter/
+COPY filter/Cargo.toml filter/linker.sh filter/
 COPY guard/Cargo.toml guard/
 COPY token-service/Cargo.toml token-service/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN mkdir -p abi/src claims/src filter/src guard/src token-service/src token-service/benches tests/src/bin tests/tests \
- && touch abi/src/lib.rs claims/src/lib.rs filter/src/lib.rs guard/src/lib.rs token-service/src/lib.rs \
+RUN mkdir -p claims/src filter/src guard/src token-service/src token-service/benches tests/src/bin tests/tests \
+ && touch claims/src/lib.rs filter/src/lib.rs guard/src/lib.rs token-service/src/lib.rs \
         tests/src/lib.rs \
  && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
         tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
@@ -24,13 +23,12 @@ RUN cargo build-filter
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
-COPY abi abi
 COPY claims claims
 COPY filter filter
 COPY guard guard
 COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
-RUN find abi claims filter guard token-service -name '*.rs' -exec touch {} + \
+RUN find claims filter guard token-service -name '*.rs' -exec touch {} + \
  && cargo build --release --locked --package token-service \
  && cargo build-filter
 
@@ -49,11 +47,11 @@ CMD ["serve"]
 
 # ---- filter: the plugin alone, in the layout that Istio and Envoy Gateway pull ------------------------
 FROM scratch AS filter
-COPY --from=build /source/target/wasm32-wasip1/wasm/filter.wasm /plugin.wasm
+COPY --from=build /source/target/wasm32-wasip1/release/filter.wasm /plugin.wasm
 
 # ---- gateway: Envoy with the filter ----------------------------------------------------------------
 FROM envoyproxy/envoy:v1.40.0 AS gateway
-COPY --from=build /source/target/wasm32-wasip1/wasm/filter.wasm /etc/envoy/filter.wasm
+COPY --from=build /source/target/wasm32-wasip1/release/filter.wasm /etc/envoy/filter.wasm
 COPY envoy/envoy.yaml envoy/container.sh /etc/envoy/
 USER envoy
 EXPOSE 8080 8081 8082 8083 9901

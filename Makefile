@@ -75,7 +75,7 @@ build: prerequisites ## build everything that the tests run
 lint: prerequisites ## formatting, clippy, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy --package filter --profile wasm --target wasm32-wasip1 --locked -- --deny warnings
+	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 

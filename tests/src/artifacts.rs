@@ -42,7 +42,7 @@ impl Artifacts {
         let target = programs.parent().context("profiles lie in target")?;
         let artifacts = Self {
             token_service: programs.join("token-service"),
-            filter: target.join("wasm32-wasip1/wasm/filter.wasm"),
+            filter: target.join("wasm32-wasip1/release/filter.wasm"),
             envoy: repository.join(".cache/envoy"),
             repository,
         };

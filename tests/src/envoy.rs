@@ -125,7 +125,7 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
         ),
         (
             "FILTER_WASM",
-            "target/wasm32-wasip1/wasm/filter.wasm".to_owned(),
+            "target/wasm32-wasip1/release/filter.wasm".to_owned(),
             artifacts.filter.display().to_string(),
         ),
     ];

@@ -154,7 +154,7 @@ impl Gateway {
         let text = text
             .replace("port_value: 9901", &format!("port_value: {admin}"))
             .replace(
-                "target/wasm32-wasip1/wasm/filter.wasm",
+                "target/wasm32-wasip1/release/filter.wasm",
                 "/etc/envoy/filter.wasm",
             )
             .replace(

@@ -79,7 +79,7 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
         .replace("\"path_prefix\": \"/api/\"", "\"path_prefix\": \"api\"")
         .replace("\"realm\": \"api\"", "\"realms\": \"api\"")
         .replace(
-            "target/wasm32-wasip1/wasm/filter.wasm",
+            "target/wasm32-wasip1/release/filter.wasm",
             &artifacts.filter.display().to_string(),
         );
     assert_ne!(broken, yaml);

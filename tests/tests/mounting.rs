@@ -164,7 +164,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             path.display()
         );
         for installed in [
-            "target/wasm32-wasip1/wasm/filter.wasm",
+            "target/wasm32-wasip1/release/filter.wasm",
             "/etc/envoy/filter.wasm",
         ] {
             text = text.replace(installed, &artifacts.filter.display().to_string());

@@ -390,15 +390,14 @@ fn the_worst_of_all_workers_shows_in_gauges() {
     );
     assert_eq!(host.metric("token_filter.revocations_missing"), 1);
     // Its keys come, and never anew.
-    let keys = host.take_call(KEYS.0, KEYS.1);
-    host.answer_call_of(OTHER_ROOT, &keys, &issuer.jwks());
+    let keys = host.take_call_of(OTHER_ROOT, KEYS.0).unwrap();
+    host.answer_call(&keys, &issuer.jwks());
     both(&mut host, 1);
     assert_eq!(host.metric("token_filter.keys_missing"), 0);
     for _ in 0..400 {
         both(&mut host, 1);
-        while host.has_call(KEYS.0, KEYS.1) {
-            let keys = host.take_call(KEYS.0, KEYS.1);
-            host.answer_call_of(ROOT, &keys, &issuer.jwks());
+        while let Some(keys) = host.take_call_of(ROOT, KEYS.0) {
+            host.answer_call(&keys, &issuer.jwks());
         }
     }
     assert_eq!(host.metric("token_filter.keys_age_seconds"), 401);
@@ -668,12 +667,53 @@ fn two_configurations_in_one_vm_keep_apart() {
     }
     assert_eq!(answers, [200, 403, 401, 200]);
 
-    // The other one goes; requests of a root that is not there are refused.
+    // The other one goes, before its last request does.
+    let (context, _) = host.request_under(OTHER_ROOT, &at("/public"));
     host.end(OTHER_ROOT);
-    let (_, fate) = host.request_under(OTHER_ROOT, &at("/public"));
-    assert_eq!(fate, Fate::Answered(503, String::new()));
+    host.end(context);
     assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
+    // No request comes under a root that is not there: the SDK ends the VM rather than create its context.
+    assert!(host.create_context(7, OTHER_ROOT).is_err());
 }
+
+/// Requests of a root that has no good configuration are refused, should a host send some.
+#[test]
+fn without_a_configuration_nothing_passes() {
+    let mut host = WasmHost::load(NOW);
+    assert!(!host.configure("{}"));
+    let (_, fate) = host.request(&[(":method", "GET"), (":path", "/public")]);
+    assert_eq!(fate, Fate::Answered(503, String::new()));
+}
+
+/// A host calls each callback that is exported, for each request. The linker of the filter removes the unused ones.
+#[test]
+fn the_module_exports_what_the_filter_uses() {
+    let expected = [
+        "memory",
+        "_initialize",
+        "proxy_abi_version_0_2_1",
+        "proxy_on_memory_allocate",
+        "proxy_on_vm_start",
+        "proxy_on_configure",
+        "proxy_on_context_create",
+        "proxy_on_tick",
+        "proxy_on_http_call_response",
+        "proxy_on_request_headers",
+        "proxy_on_delete",
+    ];
+    assert_eq!(WasmHost::exports(), expected.map(str::to_owned).into());
+}
+
+/// Functions that no host may fail to do: the filter calls each at its start, where the SDK's panic refuses the plugin.
+const NEEDED: [&str; 7] = [
+    "proxy_define_metric",
+    "proxy_get_buffer_bytes",
+    "proxy_get_current_time_nanoseconds",
+    "proxy_get_metric",
+    "proxy_increment_metric",
+    "proxy_record_metric",
+    "proxy_set_effective_context",
+];
 
 /// Report-only lets everything pass but headers that only the filter may set.
 #[test]
@@ -682,7 +722,9 @@ fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
     reporting["report_only"] = json!(true);
     for function in WasmHost::functions() {
         let mut host = WasmHost::load_refusing(NOW, &function);
-        if !host.configure(&reporting.to_string()) {
+        let starts = host.configure(&reporting.to_string());
+        assert_eq!(starts, !NEEDED.contains(&function.as_str()), "{function}");
+        if !starts {
             continue;
         }
         match decide(&mut host, "nonsense") {
@@ -695,7 +737,7 @@ fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
     }
 }
 
-/// Whatever a host fails to do, the filter does not crash, and lets nothing pass that it should not.
+/// Whatever a host fails to do: the filter does not start, or it never crashes and lets nothing pass that it should not.
 #[test]
 fn a_host_that_fails_gets_nothing_past_the_filter() {
     let issuer = Issuer::new();
@@ -706,7 +748,9 @@ fn a_host_that_fails_gets_nothing_past_the_filter() {
     let each = |function| [configuration(), keeping.to_string()].map(|text| (function, text));
     for (function, configuration) in functions.iter().flat_map(each) {
         let mut host = WasmHost::load_refusing(NOW, function);
-        if !host.configure(&configuration) {
+        let starts = host.configure(&configuration);
+        assert_eq!(starts, !NEEDED.contains(&function.as_str()), "{function}");
+        if !starts {
             continue;
         }
         host.tick_after(0);

@@ -2,8 +2,8 @@
 //!
 //! It is used for an algorithm only after it has told a right signature from a wrong one at start.
 
-use abi::host;
 use claims::Algorithm;
+use proxy_wasm::hostcalls;
 
 use guard::signature::HostVerifier;
 
@@ -88,7 +88,7 @@ fn call(public_key: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
     ] {
         put_bytes(&mut arguments, field, value);
     }
-    let result = host::call_foreign_function(FUNCTION, &arguments).ok()?;
+    let result = hostcalls::call_foreign_function(FUNCTION, Some(&arguments)).ok()??;
     // `VerifySignatureResult.result` is field 1, a bool; absent means false.
     Some(result.starts_with(&[0x08, 0x01]))
 }

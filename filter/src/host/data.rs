@@ -1,7 +1,6 @@
 //! The host's shared data.
 
-use abi::host;
-
+use super::calls;
 use guard::feed::{Refused, SharedData, Versioned};
 
 /// What all VMs of the same `vm_id` share.
@@ -10,10 +9,10 @@ pub(super) struct HostData;
 
 impl SharedData for HostData {
     fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
-        host::shared_data(key).map_err(|_| Refused)
+        calls::shared_data(key).map_err(|_| Refused)
     }
 
     fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
-        host::set_shared_data(key, value, version).map_err(|_| Refused)
+        calls::set_shared_data(key, value, version).map_err(|_| Refused)
     }
 }

@@ -1,7 +1,8 @@
 //! One line of JSON per refusal, at most so many a second, without token and personal data.
 
-use abi::host::{self, LogLevel};
+use proxy_wasm::types::LogLevel;
 
+use super::calls;
 use guard::answers::Denial;
 use guard::denial_log::{self, Denied};
 
@@ -43,5 +44,5 @@ impl Log {
 
 /// Writes a line; a host that does not take it has other troubles.
 pub(super) fn write(level: LogLevel, line: &str) {
-    let _ = host::log(level, line);
+    let _ = calls::log(level, line);
 }

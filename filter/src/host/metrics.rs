@@ -5,14 +5,15 @@
 
 use std::cell::{Cell, RefCell};
 
-use abi::host::{self, MetricType};
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::MetricType;
 
 use super::crypto::HostSignatures;
 use guard::answers::Denial;
 use guard::gauges::{Share, Worst};
 use guard::guard::{Counts, Guard};
 
-/// The metrics by name. A host that refuses one does without it.
+/// The metrics by name.
 #[derive(Debug)]
 pub(super) struct Metrics {
     counters: Vec<(String, u32)>,
@@ -33,7 +34,7 @@ impl<T: Default> Gauge<T> {
     fn define(name: &'static str) -> Option<Self> {
         Some(Self {
             name,
-            id: host::define_metric(MetricType::Gauge, name).ok()?,
+            id: hostcalls::define_metric(MetricType::Gauge, name).ok()?,
             state: T::default(),
         })
     }
@@ -59,7 +60,7 @@ const WAITING: &str = "token_filter.waiting";
 const CACHE_BYTES: &str = "token_filter.cache_bytes";
 const HOST_RS256: &str = "token_filter.host_verifies_rs256";
 const HOST_ES256: &str = "token_filter.host_verifies_es256";
-/// Gateways make labels of the part after `reason.` and `version.`, where they are told to.
+/// The number of VMs that run this version. Gateways make labels of the part after `reason.` and `version.`, where they are told to.
 const BUILD_INFO: &str = concat!(
     "token_filter.build_info.version.",
     env!("CARGO_PKG_VERSION")
@@ -87,17 +88,23 @@ impl Metrics {
             .chain(FETCH_COUNTERS)
             .map(str::to_owned)
             .chain(Denial::names().into_iter().map(denied));
-        Self {
+        let metrics = Self {
             counters: names
                 .filter_map(|name| {
-                    let id = host::define_metric(MetricType::Counter, &name).ok()?;
+                    let id = hostcalls::define_metric(MetricType::Counter, &name).ok()?;
                     Some((name, id))
                 })
                 .collect(),
             sums: RefCell::new(SUMS.into_iter().filter_map(Gauge::define).collect()),
             ages: RefCell::new(AGES.into_iter().filter_map(Gauge::define).collect()),
             aged: Cell::default(),
+        };
+        // At the start, like the definition, so that a host that cannot do it refuses the plugin: the SDK panics.
+        metrics.share(BUILD_INFO, 1);
+        for gauge in metrics.ages.borrow().iter() {
+            let _ = hostcalls::get_metric(gauge.id);
         }
+        metrics
     }
 
     fn count(&self, name: &str, by: u64) {
@@ -105,7 +112,7 @@ impl Metrics {
         if by > 0
             && let Some((_, id)) = self.counters.iter().find(|(known, _)| known == name)
         {
-            let _ = host::increment_metric(*id, by);
+            let _ = hostcalls::increment_metric(*id, by);
         }
     }
 
@@ -115,7 +122,7 @@ impl Metrics {
         if let Some(gauge) = sums.iter_mut().find(|gauge| gauge.name == name) {
             let change = gauge.state.change(number);
             if change != 0 {
-                let _ = host::increment_metric(gauge.id, change);
+                let _ = hostcalls::increment_metric(gauge.id, change);
             }
         }
     }
@@ -124,12 +131,12 @@ impl Metrics {
     fn age(&self, name: &str, seconds: u64) {
         let mut ages = self.ages.borrow_mut();
         if let Some(gauge) = ages.iter_mut().find(|gauge| gauge.name == name) {
-            let to_record = match host::metric(gauge.id) {
+            let to_record = match hostcalls::get_metric(gauge.id) {
                 Ok(shown) => gauge.state.record(seconds, shown),
                 Err(_) => Some(seconds),
             };
             if let Some(age) = to_record {
-                let _ = host::record_metric(gauge.id, age);
+                let _ = hostcalls::record_metric(gauge.id, age);
             }
         }
     }
@@ -140,8 +147,8 @@ impl Metrics {
             (HOST_RS256, signatures.rs256),
             (HOST_ES256, signatures.es256),
         ] {
-            if let Ok(id) = host::define_metric(MetricType::Gauge, name) {
-                let _ = host::record_metric(id, u64::from(offered));
+            if let Ok(id) = hostcalls::define_metric(MetricType::Gauge, name) {
+                let _ = hostcalls::record_metric(id, u64::from(offered));
             }
         }
     }
@@ -200,8 +207,6 @@ impl Metrics {
             (FOLDING, guard.folding_feeds()),
             (WAITING, waiting),
             (CACHE_BYTES, guard.cache_bytes()),
-            // The number of VMs that run this version.
-            (BUILD_INFO, 1),
         ] {
             self.share(name, number as u64);
         }

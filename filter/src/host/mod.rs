@@ -1,5 +1,7 @@
 //! Everything that deals with the proxy-wasm host. It decides nothing: [`guard`] does.
 
+#[expect(unsafe_code, reason = "calls of the host are unsafe")]
+mod calls;
 mod crypto;
 mod data;
 mod log;
@@ -8,76 +10,87 @@ mod request;
 mod root;
 mod shared;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
-use abi::{Action, Plugin};
-use rustc_hash::FxHashMap;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, ContextType, LogLevel};
 
 use self::root::Root;
 
-abi::export!(Vm);
+proxy_wasm::main! {{
+    // Has a panic leave a line in the log before it ends the VM.
+    proxy_wasm::set_log_level(LogLevel::Warn);
+    proxy_wasm::set_root_context(|context| Box::new(Plugin { context, root: None }));
+}}
 
-/// One VM: a root for each configuration, and the requests of all.
-#[derive(Default)]
-struct Vm {
-    roots: RefCell<FxHashMap<u32, Rc<Root>>>,
-    requests: RefCell<FxHashMap<u32, Rc<Root>>>,
+/// A root context: one configuration of the filter in this VM.
+struct Plugin {
+    context: u32,
+    /// `None` until there is a good configuration.
+    root: Option<Rc<Root>>,
 }
 
-impl Vm {
-    fn root(&self, context: u32) -> Option<Rc<Root>> {
-        self.roots.borrow().get(&context).cloned()
+impl Context for Plugin {
+    fn on_http_call_response(&mut self, call: u32, _: usize, body_size: usize, _: usize) {
+        if let Some(root) = &self.root {
+            root.call_ended(call, body_size);
+        }
     }
 }
 
-impl Plugin for Vm {
-    fn on_context_create(&self, context: u32, root: Option<u32>) {
-        if let Some(root) = root.and_then(|root| self.root(root)) {
-            self.requests.borrow_mut().insert(context, root);
-        }
+impl RootContext for Plugin {
+    fn on_configure(&mut self, _: usize) -> bool {
+        let configuration = self.get_plugin_configuration().unwrap_or_default();
+        self.root = Root::configure(self.context, &configuration).map(Rc::new);
+        self.root.is_some()
     }
 
-    fn on_configure(&self, root: u32, _: usize) -> bool {
-        match Root::configure(root) {
-            Some(configured) => {
-                self.roots.borrow_mut().insert(root, Rc::new(configured));
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn on_tick(&self, root: u32) {
-        if let Some(root) = self.root(root) {
+    fn on_tick(&mut self) {
+        if let Some(root) = &self.root {
             root.tick();
         }
     }
 
-    fn on_http_call_response(&self, root: u32, call: u32, body_size: usize) {
-        if let Some(root) = self.root(root) {
-            root.call_ended(call, body_size);
-        }
+    fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
+        let root = self.root.clone();
+        Some(Box::new(Stream { context, root }))
     }
 
-    fn on_request_headers(&self, context: u32) -> Action {
-        let root = self.requests.borrow().get(&context).cloned();
-        match root {
-            Some(root) => root.decide(context),
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}
+
+/// The SDK tells the end of a context by dropping it.
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        if let Some(root) = &self.root {
+            root.end();
+        }
+    }
+}
+
+/// One request.
+struct Stream {
+    context: u32,
+    root: Option<Rc<Root>>,
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+        match &self.root {
+            Some(root) => root.decide(self.context),
             None => request::refuse_unconfigured(),
         }
     }
+}
 
-    fn on_delete(&self, context: u32) {
-        let request = self.requests.borrow_mut().remove(&context);
-        match request {
-            Some(root) => root.shared().forget(context),
-            None => {
-                let root = self.roots.borrow_mut().remove(&context);
-                if let Some(root) = root {
-                    root.end();
-                }
-            }
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(root) = &self.root {
+            root.shared().forget(self.context);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The way of one request through the host.
 
-use abi::{Action, host};
+use proxy_wasm::types::Action;
 
+use super::calls;
 use super::shared::{HeldRequest, Shared, now};
 use guard::access_log;
 use guard::answers::Denial;
@@ -15,7 +16,7 @@ const REQUEST_ID: &[u8] = b"x-request-id";
 /// Decides about a request whose headers have come.
 pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     // One call for all headers: it also shows whether there is anything to remove, usually nothing.
-    let Ok(headers) = host::request_headers() else {
+    let Ok(headers) = calls::request_headers() else {
         return refuse_unstripped(shared, &Denied::default());
     };
     let mut parts = Parts::default();
@@ -24,7 +25,7 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     for (name, value) in &headers {
         parts.note(name, value);
         // What only the filter may set, before anything else (RFC 9700 §4.13).
-        is_stripped &= !guard.strips(name) || host::remove_request_header(name).is_ok();
+        is_stripped &= !guard.strips(name) || calls::remove_request_header(name).is_ok();
     }
     drop(guard);
     let (request, denied) = (parts.as_request(), parts.as_denied());
@@ -51,7 +52,7 @@ fn refuse_unstripped(shared: &Shared, denied: &Denied<'_>) -> Action {
 
 /// For a request of a root that has no configuration: nobody can say what may pass.
 pub(super) fn refuse_unconfigured() -> Action {
-    let _ = host::respond(503, &[], b"");
+    let _ = calls::respond(503, &[], b"");
     Action::Pause
 }
 
@@ -160,7 +161,7 @@ pub(super) fn resume(shared: &Shared, turn: Turn<HeldRequest>) {
                 request_id: &held.request_id,
             };
             if execute(shared, outcome, &denied) == Action::Continue {
-                let _ = host::continue_request();
+                let _ = calls::continue_request();
             }
         }
     }
@@ -184,7 +185,7 @@ fn carry_out(shared: &Shared, effect: Effect, denied: &Denied<'_>) -> Action {
     // One call for everything: each costs as much as the rest of the work on a known token.
     if guard.config().access_log_state {
         let entry = access_log::entry(effect.name(), token.as_deref());
-        let _ = host::set_property(access_log::PROPERTY, entry.as_bytes());
+        let _ = calls::set_property(access_log::PROPERTY, entry.as_bytes());
     }
     // Guard and log are released before the answer, in which a host may call the filter again.
     drop(guard);
@@ -204,7 +205,7 @@ fn carry_out(shared: &Shared, effect: Effect, denied: &Denied<'_>) -> Action {
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    let _ = host::respond(answer.status, &headers, answer.body.as_bytes());
+    let _ = calls::respond(answer.status, &headers, answer.body.as_bytes());
     Action::Pause
 }
 
@@ -217,12 +218,12 @@ fn alter(shared: &Shared, effect: Effect) -> Effect {
     else {
         return effect;
     };
-    if *withhold_authorization && host::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
+    if *withhold_authorization && calls::remove_request_header(AUTHORIZATION.as_bytes()).is_err() {
         return shared.guard.borrow().refusal(Denial::Host, effect.token);
     }
     let added = add
         .iter()
-        .all(|(name, value)| host::add_request_header(name, value).is_ok());
+        .all(|(name, value)| calls::add_request_header(name, value).is_ok());
     if added {
         return effect;
     }

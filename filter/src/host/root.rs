@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use abi::Action;
-use abi::host::{self, LogLevel};
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::{Action, BufferType, LogLevel};
 
+use super::calls;
 use super::crypto::HostSignatures;
 use super::data::HostData;
 use super::log;
@@ -31,18 +32,22 @@ pub(super) struct Root {
     ticks: bool,
     /// When revocations that are over were swept out, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
+    /// Whether the root context has ended.
+    ended: Cell<bool>,
 }
 
 impl Root {
-    /// Reads the configuration that the host has for this root; `None`, with the reasons in the log, when it is bad.
-    pub(super) fn configure(context: u32) -> Option<Self> {
-        let text = host::plugin_configuration().unwrap_or_default();
-        match Config::parse(&text) {
+    /// Starts with this configuration; `None`, with the reasons in the log, when it is bad.
+    ///
+    /// Whatever the SDK panics at, where a host never does it, is called here once: such a host refuses the plugin.
+    pub(super) fn configure(context: u32, configuration: &[u8]) -> Option<Self> {
+        match Config::parse(configuration) {
             Ok(config) => {
+                hostcalls::set_effective_context(context).ok()?;
                 let signatures = HostSignatures::probe();
                 let mut guard = Guard::new(config).with_host(Box::new(signatures));
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
-                let ticks = host::set_tick_period(Duration::from_millis(1)).is_ok();
+                let ticks = calls::set_tick_period(Duration::from_millis(1)).is_ok();
                 if ticks {
                     // A VM that follows another one looks for news on many ticks.
                     guard = guard.with_shared_data(Box::new(HostData));
@@ -61,6 +66,7 @@ impl Root {
                     fetches: RefCell::default(),
                     failures: RefCell::default(),
                     swept: Cell::default(),
+                    ended: Cell::default(),
                 })
             }
             Err(problems) => {
@@ -85,7 +91,7 @@ impl Root {
             let mut guard = self.shared.guard.borrow_mut();
             (guard.keep_in_step(), guard.follows())
         };
-        let _ = host::set_tick_period(if follows { FOLLOWING_TICK } else { TICK });
+        let _ = calls::set_tick_period(if follows { FOLLOWING_TICK } else { TICK });
         self.fetch(now);
         {
             let mut waiting = self.shared.waiting.borrow_mut();
@@ -108,17 +114,22 @@ impl Root {
     /// Decides about a request whose headers have come.
     pub(super) fn decide(&self, context: u32) -> Action {
         if !self.ticks && self.is_behind() {
-            let _ = host::set_effective_context(self.shared.root_context);
-            self.tick();
-            let _ = host::set_effective_context(context);
+            self.tick_from(context);
         }
         let action = request::decide(&self.shared, context);
         if !self.ticks && action == Action::Pause {
             // A request that waits cannot wait for a tick.
-            let _ = host::set_effective_context(self.shared.root_context);
-            self.fetch(self.shared.steady());
+            self.tick_from(context);
         }
         action
+    }
+
+    /// Ticks in place of a host without a timer, in the callback of this request.
+    fn tick_from(&self, context: u32) {
+        if !self.ended.get() && hostcalls::set_effective_context(self.shared.root_context).is_ok() {
+            calls::tick(self.shared.root_context);
+            let _ = hostcalls::set_effective_context(context);
+        }
     }
 
     /// Whether a host without a timer should have ticked by now.
@@ -127,8 +138,9 @@ impl Root {
         !ticked || !self.shared.waiting.borrow().is_empty()
     }
 
-    /// The root context ends.
+    /// The root context ends. Requests under it may still be there.
     pub(super) fn end(&self) {
+        self.ended.set(true);
         self.metrics.withdraw();
     }
 
@@ -162,14 +174,20 @@ impl Root {
         let due = self.shared.guard.borrow_mut().due(now);
         for fetch in due {
             let endpoint = &fetch.endpoint;
-            let headers = [
+            let headers = vec![
                 (":method", "GET"),
                 (":path", endpoint.path.as_str()),
                 (":authority", endpoint.authority.as_str()),
                 ("accept", "application/json"),
             ];
             let timeout = Duration::from_secs(fetch.timeout);
-            match host::call(&endpoint.cluster, &headers, timeout) {
+            match hostcalls::dispatch_http_call(
+                &endpoint.cluster,
+                headers,
+                None,
+                Vec::new(),
+                timeout,
+            ) {
                 Ok(call) => {
                     self.shared
                         .waiting
@@ -302,14 +320,14 @@ impl Root {
             let Some(turn) = turn else {
                 break;
             };
-            if host::set_effective_context(turn.context).is_ok() {
+            if hostcalls::set_effective_context(turn.context).is_ok() {
                 resume(&self.shared, turn);
             }
         }
         if self.shared.waiting.borrow().has_released() {
             self.shared.hurry();
         }
-        let _ = host::set_effective_context(self.shared.root_context);
+        let _ = hostcalls::set_effective_context(self.shared.root_context);
     }
 }
 
@@ -324,14 +342,18 @@ fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
         Subject::Keys => MAX_JWKS_BYTES,
         Subject::Revocations => MAX_PAGE_BYTES,
     };
-    let Ok(status) = host::call_response_header(":status") else {
+    let headers = calls::response_headers().unwrap_or_default();
+    let status = headers.iter().find(|(name, _)| *name == b":status");
+    let Some((_, status)) = status else {
         return Err(format!(
             "no answer within {} seconds, or no connection",
             fetch.timeout
         ));
     };
     // One byte more than allowed shows that there is too much.
-    let body = host::call_response_body(body_size.min(longest + 1)).unwrap_or_default();
+    let size = body_size.min(longest + 1);
+    let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, size);
+    let body = body.ok().flatten().unwrap_or_default();
     if status == b"200" {
         return Ok(body);
     }
@@ -341,6 +363,6 @@ fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
         .filter(|character| !character.is_control())
         .take(200)
         .collect();
-    let status = String::from_utf8_lossy(&status);
+    let status = String::from_utf8_lossy(status);
     Err(format!("status {status}: {words}"))
 }

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
 
-use abi::host::{self, LogLevel};
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::LogLevel;
 
+use super::calls;
 use super::log::{self, Log};
 use guard::clock::{Clock, Time};
 use guard::guard::Guard;
@@ -67,7 +69,7 @@ impl Shared {
 
     /// Takes the time, once a tick. Returns that of the steady clock.
     pub(super) fn take_time(&self) -> u64 {
-        let monotonic = host::monotonic_time().ok().map(|time| time.as_secs());
+        let monotonic = calls::monotonic_time().ok().map(|time| time.as_secs());
         let (time, stepped) = self.clock.borrow_mut().read(now(), monotonic);
         self.time.set(time);
         let mut guard = self.guard.borrow_mut();
@@ -91,16 +93,16 @@ impl Shared {
 
     /// Asks the host for a tick at once.
     pub(super) fn hurry(&self) {
-        if host::set_effective_context(self.root_context).is_ok() {
+        if hostcalls::set_effective_context(self.root_context).is_ok() {
             // Without a sooner tick, the next one comes within a second.
-            let _ = host::set_tick_period(SOON);
+            let _ = calls::set_tick_period(SOON);
         }
     }
 }
 
 /// Seconds since 1970, from the host.
 pub(super) fn now() -> u64 {
-    host::current_time()
+    hostcalls::get_current_time()
         .ok()
         .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
         .map_or(0, |elapsed| elapsed.as_secs())

@@ -1,7 +1,7 @@
 //! A second proxy-wasm host: an interpreter with what the ABI requires of every host and nothing else. No foreign
 //! functions, no properties, and shared data only where a test has it. Time, ticks and fetched answers are the test's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -45,6 +45,8 @@ type HostError = Box<dyn Error>;
 /// A fetch that the filter asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpCall {
+    /// The root context that is told of its end.
+    root: u32,
     token: u32,
     pub(crate) cluster: String,
     pub(crate) path: String,
@@ -109,6 +111,13 @@ impl WasmHost {
         imports.map(|import| import.name().to_owned()).collect()
     }
 
+    /// What hosts may call, by name, and the memory.
+    pub(crate) fn exports() -> BTreeSet<String> {
+        let module = module(&Engine::default());
+        let exports = module.exports();
+        exports.map(|export| export.name().to_owned()).collect()
+    }
+
     /// Loads it where one function of the host always fails.
     pub(crate) fn load_refusing(seconds: u64, refused: &str) -> Self {
         Self::load_with(seconds, SharedData::default(), &[refused])
@@ -161,7 +170,7 @@ impl WasmHost {
         host
     }
 
-    /// Starts the plugin with this configuration; whether it took it.
+    /// Starts the plugin with this configuration; whether it took it. To hosts a crash is a refusal.
     pub(crate) fn configure(&mut self, configuration: &str) -> bool {
         self.configure_root(ROOT, configuration)
     }
@@ -169,11 +178,16 @@ impl WasmHost {
     /// The same under a root of one's choice: hosts run a module that is mounted several times in one VM.
     pub(crate) fn configure_root(&mut self, root: u32, configuration: &str) -> bool {
         self.store.data_mut().configuration = configuration.as_bytes().to_vec();
-        self.call::<_, ()>("proxy_on_context_create", (root, 0_u32));
+        self.create_context(root, 0).unwrap();
         let size = u32::try_from(configuration.len()).unwrap();
         self.enter(root);
         self.call::<_, u32>("proxy_on_vm_start", (root, 0_u32)) == 1
-            && self.call::<_, u32>("proxy_on_configure", (root, size)) == 1
+            && self.try_call::<_, u32>("proxy_on_configure", (root, size)) == Ok(1)
+    }
+
+    /// Creates a context under a root, or a root under 0. The error is that of a crash.
+    pub(crate) fn create_context(&mut self, context: u32, root: u32) -> Result<(), String> {
+        self.try_call("proxy_on_context_create", (context, root))
     }
 
     /// Lets time pass and ticks.
@@ -216,6 +230,14 @@ impl WasmHost {
         calls.remove(place)
     }
 
+    /// A fetch that this root asked for, if there is one.
+    pub(crate) fn take_call_of(&mut self, root: u32, cluster: &str) -> Option<HttpCall> {
+        let calls = &mut self.store.data_mut().calls;
+        let mine = |call: &HttpCall| call.root == root && call.cluster == cluster;
+        let place = calls.iter().position(mine)?;
+        Some(calls.remove(place))
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let state = self.store.data_mut();
@@ -223,26 +245,21 @@ impl WasmHost {
         state.monotonic += seconds;
     }
 
-    /// Answers a fetch with status 200.
-    pub(crate) fn answer_call(&mut self, call: &HttpCall, body: &str) {
-        self.answer_call_of(ROOT, call, body);
-    }
-
     /// A call ends without any response: no connection, or too late.
     pub(crate) fn fail_call(&mut self, call: &HttpCall) {
         self.store.data_mut().call_response = (Vec::new(), Vec::new());
-        self.enter(ROOT);
-        let arguments = (ROOT, call.token, 0_u32, 0_u32, 0_u32);
+        self.enter(call.root);
+        let arguments = (call.root, call.token, 0_u32, 0_u32, 0_u32);
         self.call::<_, ()>("proxy_on_http_call_response", arguments);
     }
 
-    /// The same under a root of one's choice.
-    pub(crate) fn answer_call_of(&mut self, root: u32, call: &HttpCall, body: &str) {
+    /// Answers a fetch with status 200.
+    pub(crate) fn answer_call(&mut self, call: &HttpCall, body: &str) {
         let headers = vec![(":status".to_owned(), b"200".to_vec())];
         self.store.data_mut().call_response = (headers, body.as_bytes().to_vec());
-        self.enter(root);
+        self.enter(call.root);
         let size = u32::try_from(body.len()).unwrap();
-        let arguments = (root, call.token, 1_u32, size, 0_u32);
+        let arguments = (call.root, call.token, 1_u32, size, 0_u32);
         self.call::<_, ()>("proxy_on_http_call_response", arguments);
     }
 
@@ -262,7 +279,7 @@ impl WasmHost {
         let count = u32::try_from(headers.len()).unwrap();
         self.store.data_mut().requests.insert(context, headers);
         self.enter(context);
-        self.call::<_, ()>("proxy_on_context_create", (context, root));
+        self.create_context(context, root).unwrap();
         let action: u32 = self.call("proxy_on_request_headers", (context, count, 1_u32));
         if action == 0 {
             self.store.data_mut().resumed.push(context);
@@ -327,13 +344,23 @@ impl WasmHost {
 
     #[track_caller]
     fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, arguments: P) -> R {
+        self.try_call(name, arguments)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[track_caller]
+    fn try_call<P: WasmParams, R: WasmResults>(
+        &mut self,
+        name: &str,
+        arguments: P,
+    ) -> Result<R, String> {
         let function: TypedFunc<P, R> = self
             .instance
             .get_typed_func(&self.store, name)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         function
             .call(&mut self.store, arguments)
-            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()))
+            .map_err(|error| format!("{name}: {error}\n{}", self.log()))
     }
 }
 
@@ -668,6 +695,7 @@ fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErr
                 state.calls_made += 1;
                 let token = state.calls_made;
                 state.calls.push(HttpCall {
+                    root: state.context,
                     token,
                     cluster,
                     path,

@@ -1,0 +1,243 @@
+//! The calls of the host that the filter does not leave to the SDK.
+//!
+//! The SDK panics when one of them is refused, and a panic ends the VM of a whole worker. Here a refusal is a value.
+
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use proxy_wasm::types::{LogLevel, MapType, StreamType};
+
+use crate::pairs::{self, Pairs};
+
+/// The host did not do it. The number is its status (`proxy_status_t`), or an `errno` of WASI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused(u32);
+
+/// `proxy_status_t`: there is no such thing.
+const NOT_FOUND: Refused = Refused(1);
+
+/// `proxy_status_t`: the value does not have the version that was named.
+const VERSION_MISMATCH: Refused = Refused(8);
+
+/// The refusal of arguments that do not fit the ABI.
+const BAD_ARGUMENT: Refused = Refused(2);
+
+/// `grpc_status` of a response that is no gRPC one.
+const NO_GRPC_STATUS: i32 = -1;
+
+/// `clockid::monotonic` of WASI.
+const MONOTONIC: u32 = 1;
+
+/// The precision, in nanoseconds, that is asked of the clock.
+const MILLISECOND: u64 = 1_000_000;
+
+const REQUEST: u32 = MapType::HttpRequestHeaders as u32;
+const RESPONSE: u32 = MapType::HttpCallResponseHeaders as u32;
+
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_get_header_map_pairs(map: u32, bytes: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_add_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32;
+    safe fn proxy_continue_stream(stream: u32) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_log(level: u32, line: *const u8, size: usize) -> u32;
+    safe fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        bytes: *mut *mut u8,
+        size: *mut usize,
+        version: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+        version: u32,
+    ) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+}
+
+unsafe extern "C" {
+    /// What the SDK exports for the host.
+    safe fn proxy_on_tick(root: u32);
+}
+
+const fn done(status: u32) -> Result<(), Refused> {
+    match status {
+        0 => Ok(()),
+        status => Err(Refused(status)),
+    }
+}
+
+/// Calls a function of the host that returns bytes.
+fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, Refused> {
+    let (mut bytes, mut size) = (null_mut(), 0);
+    done(call(&raw mut bytes, &raw mut size))?;
+    if bytes.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the ABI has the host return memory that the SDK's `proxy_on_memory_allocate` made as a boxed slice of this
+    // size, every byte of it written. Nothing else refers to that memory.
+    Ok(unsafe { Vec::from_raw_parts(bytes, size, size) })
+}
+
+fn pairs(map: u32) -> Result<Pairs, Refused> {
+    // SAFETY: the host writes the address and the size of the bytes.
+    returned(|bytes, size| unsafe { proxy_get_header_map_pairs(map, bytes, size) }).map(Pairs::new)
+}
+
+/// All headers of the request, names in lower case. A request that the host does not show is refused.
+pub(super) fn request_headers() -> Result<Pairs, Refused> {
+    pairs(REQUEST)
+}
+
+/// All headers of the response to a fetch. Envoy refuses when the fetch had no response.
+pub(super) fn response_headers() -> Result<Pairs, Refused> {
+    pairs(RESPONSE)
+}
+
+/// Adds a header to the request. A request that lacks a header of ours is refused.
+pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), Refused> {
+    // SAFETY: the host only reads both texts, during the call.
+    done(unsafe {
+        proxy_add_header_map_value(
+            REQUEST,
+            name.as_ptr(),
+            name.len(),
+            value.as_ptr(),
+            value.len(),
+        )
+    })
+}
+
+/// Removes every header of this name from the request. A request that keeps such a header is refused.
+pub(super) fn remove_request_header(name: &[u8]) -> Result<(), Refused> {
+    // SAFETY: the host only reads the name, during the call.
+    done(unsafe { proxy_remove_header_map_value(REQUEST, name.as_ptr(), name.len()) })
+}
+
+/// Answers the request. A request that the host does not answer stays paused, and never passes.
+pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Result<(), Refused> {
+    let headers = pairs::encode(headers).ok_or(BAD_ARGUMENT)?;
+    let details: &[u8] = &[];
+    // SAFETY: the host only reads all of it, during the call.
+    done(unsafe {
+        proxy_send_local_response(
+            status,
+            details.as_ptr(),
+            details.len(),
+            body.as_ptr(),
+            body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            NO_GRPC_STATUS,
+        )
+    })
+}
+
+/// Lets a paused request go on. The host may have ended it.
+pub(super) fn continue_request() -> Result<(), Refused> {
+    done(proxy_continue_stream(StreamType::HttpRequest as u32))
+}
+
+/// Sets a property of the request that has a name of one part. Envoy refuses if another plugin made it read-only.
+pub(super) fn set_property(name: &str, value: &[u8]) -> Result<(), Refused> {
+    // SAFETY: the host only reads both texts, during the call.
+    done(unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) })
+}
+
+/// Writes a line. Everybody whose request is refused causes one.
+pub(super) fn log(level: LogLevel, line: &str) -> Result<(), Refused> {
+    // SAFETY: the host only reads the line, during the call.
+    done(unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) })
+}
+
+/// Has the root whose context is in effect ticked each `period`, good to a millisecond. There are hosts without timers.
+pub(super) fn set_tick_period(period: Duration) -> Result<(), Refused> {
+    let milliseconds = u32::try_from(period.as_millis()).map_err(|_| BAD_ARGUMENT)?;
+    done(proxy_set_tick_period_milliseconds(milliseconds))
+}
+
+/// Ticks in place of a host without timers, from the callback of a request. The SDK does all that it does when a host
+/// ticks; so fetches belong to the root, which must still exist.
+pub(super) fn tick(root: u32) {
+    proxy_on_tick(root);
+}
+
+/// Time since a moment of the host's choice, by its monotonic clock. It is the same moment for all VMs of one process of
+/// most hosts, and no caller may rely on that. The standard library's `Instant` panics where a host has no such clock.
+pub(super) fn monotonic_time() -> Result<Duration, Refused> {
+    let mut nanoseconds = 0;
+    // SAFETY: the host writes the one number.
+    done(unsafe { clock_time_get(MONOTONIC, MILLISECOND, &raw mut nanoseconds) })?;
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// What every VM of the same `vm_id` can read under `key`, with the version of the value; `None` if there is nothing.
+/// There are hosts without shared data.
+pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> {
+    let mut version = 0;
+    // SAFETY: the host only reads the key, during the call, and writes the version, and address and size of the bytes.
+    let value = returned(|bytes, size| unsafe {
+        proxy_get_shared_data(key.as_ptr(), key.len(), bytes, size, &raw mut version)
+    });
+    match value {
+        Ok(value) => Ok(Some((value, version))),
+        Err(NOT_FOUND) => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Puts `value` under `key` for every VM of the same `vm_id`. With a version, only if the value still has that version;
+/// returns whether it had.
+pub(super) fn set_shared_data(
+    key: &str,
+    value: &[u8],
+    version: Option<u32>,
+) -> Result<bool, Refused> {
+    // No version is 0.
+    let version = version.unwrap_or(0);
+    // SAFETY: the host only reads both texts, during the call.
+    let set = done(unsafe {
+        proxy_set_shared_data(
+            key.as_ptr(),
+            key.len(),
+            value.as_ptr(),
+            value.len(),
+            version,
+        )
+    });
+    match set {
+        Ok(()) => Ok(true),
+        Err(VERSION_MISMATCH) => Ok(false),
+        Err(refused) => Err(refused),
+    }
+}
