@@ -16,18 +16,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::random::OsRandom;
+use domain::{
+    ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, LinkedAccount, PresentedCode,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, Rotation, Scope, TokenId, User,
+    Username,
+};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use store::redb::RedbStore;
+use store::{Begin, Store};
 use support::{Bound, cpu, resident, row};
-use token_service::clock::Timestamp;
-use token_service::digest::Digest;
-use token_service::random::OsRandom;
-use token_service::registry::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
-use token_service::store::redb::RedbStore;
-use token_service::store::{
-    Begin, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, Rotation, Store, TokenId,
-};
 use tokio::task::JoinSet;
 
 const HOUR: Duration = Duration::from_secs(3600);

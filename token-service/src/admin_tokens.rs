@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwap;
 
-use crate::digest::Digest;
 use crate::key_file::{self, KeyFileError};
-use crate::random::Random;
+use domain::digest::Digest;
+use domain::random::Random;
 
 /// Tokens in the file at most: the old one and its successor.
 const MOST: usize = 2;
@@ -69,7 +69,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::random::OsRandom;
+    use domain::random::OsRandom;
 
     #[test]
     fn tokens_change_while_the_service_runs() {

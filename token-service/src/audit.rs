@@ -10,10 +10,11 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::admin::views::{EventView, rfc3339};
-use crate::clock::Timestamp;
 use crate::config::LogFormat;
 use crate::output;
-use crate::store::{AuditAction, AuditEvent, Store, StoreError};
+use domain::clock::Timestamp;
+use domain::{AuditAction, AuditEvent};
+use store::{Store, StoreError};
 
 /// Entries written in one transaction at most.
 const BATCH: usize = 16_384;

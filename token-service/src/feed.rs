@@ -21,7 +21,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::store::{self, FeedState, Revoked, Store, StoreError};
+use domain::{FeedState, Revoked};
+use store::{self, Store, StoreError};
 
 /// How often a process looks whether another one revoked something, while a request is held.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -114,7 +115,7 @@ struct Tail {
     /// The changes of the store that the last look has seen.
     changes: Option<u64>,
     /// Every entry behind `start`.
-    entries: VecDeque<store::Revocation>,
+    entries: VecDeque<domain::Revocation>,
     start: u64,
     /// When the position last moved.
     moved_at: Option<Instant>,
@@ -443,7 +444,7 @@ impl Tail {
         &mut self,
         known: Option<FeedState>,
         mut state: FeedState,
-        entries: Vec<store::Revocation>,
+        entries: Vec<domain::Revocation>,
         held: u32,
     ) -> bool {
         let complete = known.is_some() && entries.len() <= TAIL_ENTRIES;
@@ -503,7 +504,7 @@ fn written(page: &Page) -> Result<Bytes, StoreError> {
 }
 
 /// An entry as gateways read it; `issuer` is that of the tokens of the current flows.
-fn published(entry: &store::Revocation, issuer: &str) -> Entry {
+fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
     let (mut iss, mut user_id, mut user_site) = (None, None, None);
     let (kind, id) = match &entry.revoked {
         Revoked::Grant(id) => (EntryKind::Grant, id.to_string()),
@@ -542,7 +543,7 @@ fn published(entry: &store::Revocation, issuer: &str) -> Entry {
 
 /// An entry for readers of version 1. An account becomes its user, which ends more tokens; there is nothing for an
 /// issuer.
-fn in_first_version(entry: store::Revocation) -> Option<Revocation> {
+fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
     let (kind, id) = match entry.revoked {
         Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),
         Revoked::Token(id) => (RevocationKind::Token, id.to_string()),

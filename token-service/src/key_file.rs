@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
-use crate::random::{self, Random, RandomError};
+use domain::random::{self, Random, RandomError};
 
 /// Length of every key, in bytes. A file holds it as 43 characters of base64url, with a line end or without.
 pub const KEY_LENGTH: usize = 32;
@@ -184,7 +184,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::random::OsRandom;
+    use domain::random::OsRandom;
 
     #[test]
     fn a_key_is_made_once_for_its_owner_alone() {

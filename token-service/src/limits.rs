@@ -9,7 +9,7 @@ use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 
 use crate::config::Limits;
-use crate::registry::ClientId;
+use domain::ClientId;
 
 type Limiter = RateLimiter<
     ClientId,

@@ -10,13 +10,14 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::clock::Timestamp;
 use crate::feed::FeedMetrics;
-use crate::oauth::grants::GrantType;
 use crate::output;
 use crate::service::Service;
-use crate::store::{AuditAction, Counts};
-use crate::token::rotation::{Policy, Signers};
+use domain::AuditAction;
+use domain::clock::Timestamp;
+use protocol::oauth::grants::GrantType;
+use protocol::token::rotation::{Policy, Signers};
+use store::Counts;
 
 /// A request by its route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,14 +99,14 @@ pub struct Metrics {
 impl Metrics {
     /// Counters at zero. `store` adds its own.
     #[must_use]
-    pub fn new(store: &dyn crate::store::Store, now: Timestamp) -> Self {
+    pub fn new(store: &dyn store::Store, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
         let of_store = registry.sub_registry_with_prefix("store");
         store.register_metrics(of_store);
         of_store.register(
             "unreadable_rows",
             "Times that a row was passed over because it cannot be read",
-            crate::store::unreadable_rows(),
+            store::unreadable_rows(),
         );
         registry.register(
             "log_lines_dropped",
@@ -329,7 +330,7 @@ impl Metrics {
         let keys = service.keys();
         let signers = Signers::at(
             keys.sealed(),
-            &Policy::of(&service.config, &service.registry()),
+            &Policy::of(&service.config.protocol, &service.registry()),
             now,
         );
         self.key_age.clear();
@@ -356,55 +357,4 @@ fn request_durations() -> Histogram {
 fn difference(later: Timestamp, earlier: Timestamp) -> i64 {
     let seconds = |at: Timestamp| i64::try_from(at.seconds()).unwrap_or(i64::MAX);
     seconds(later).saturating_sub(seconds(earlier))
-}
-
-/// What a store with a writer of its own counts.
-#[derive(Debug, Clone)]
-pub struct WriterMetrics {
-    /// Operations of one transaction.
-    pub batch: Histogram,
-    /// Seconds from the start of a transaction until it was durable.
-    pub commit: Histogram,
-    /// Transactions that failed.
-    pub failed: Counter,
-    /// Operations that wait for the writer.
-    pub queued: Gauge,
-}
-
-impl Default for WriterMetrics {
-    fn default() -> Self {
-        Self {
-            batch: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
-            commit: Histogram::new(exponential_buckets(0.0001, 2.0, 16)),
-            failed: Counter::default(),
-            queued: Gauge::default(),
-        }
-    }
-}
-
-impl WriterMetrics {
-    /// Adds them to `registry`.
-    pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "batch_operations",
-            "Operations of one durable transaction",
-            self.batch.clone(),
-        );
-        registry.register_with_unit(
-            "commit_duration",
-            "Time of one durable transaction",
-            Unit::Seconds,
-            self.commit.clone(),
-        );
-        registry.register(
-            "failed_transactions",
-            "Transactions that failed",
-            self.failed.clone(),
-        );
-        registry.register(
-            "queued_operations",
-            "Operations that wait for the writer",
-            self.queued.clone(),
-        );
-    }
 }

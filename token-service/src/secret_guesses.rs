@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::Timestamp;
-use crate::digest::Digest;
-use crate::oauth::client_authentication;
-use crate::oauth::error::{ErrorCode, TokenError};
 use crate::service::Service;
-use crate::sign_in::network;
-use crate::store::{Admission, Pace, PacedKey, StoreError};
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::{Admission, Pace, PacedKey};
+use protocol::oauth::client_authentication;
+use protocol::oauth::error::{ErrorCode, TokenError};
+use protocol::sign_in::network;
+use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

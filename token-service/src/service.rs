@@ -10,19 +10,19 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::AdminTokens;
 use crate::audit::{AuditLog, Entry, Origin, StandardOutput};
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
-use crate::oauth::Context;
-use crate::random::Random;
-use crate::registry::Registry;
-use crate::sealing::EncryptionKey;
 use crate::secret_guesses::Suspects;
-use crate::store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
-use crate::token::rotation::{self, Policy};
-use crate::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
+use domain::Registry;
+use domain::clock::{Clock, Timestamp};
+use domain::random::Random;
+use protocol::Context;
+use protocol::sealing::EncryptionKey;
+use protocol::token::rotation::{self, Policy};
+use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
+use store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 
 /// The running service, shared by all requests.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Service {
         encryption_key: EncryptionKey,
         admin_tokens: AdminTokens,
     ) -> Result<Self, KeyRingError> {
-        let policy = Policy::of(&config, &registry);
+        let policy = Policy::of(&config.protocol, &registry);
         let keys = KeyRing::open(&*store, &encryption_key, &policy, clock.now()).await?;
         let is_terminal = std::io::stdout().is_terminal();
         let output =
@@ -84,7 +84,7 @@ impl Service {
         let metrics = Metrics::new(&*store, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),
-            config.issuer.clone(),
+            config.protocol.issuer.clone(),
             metrics.feed().clone(),
         );
         Ok(Self {
@@ -116,7 +116,7 @@ impl Service {
     }
 
     fn key_policy(&self) -> Policy {
-        Policy::of(&self.config, &self.registry())
+        Policy::of(&self.config.protocol, &self.registry())
     }
 
     /// Does what is due about the signing keys, and takes up those that changed.
@@ -195,17 +195,25 @@ impl Service {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// What a grant decides with, at this moment.
+    /// What there is at this moment.
     #[must_use]
-    pub fn context<'a>(&'a self, registry: &'a Registry, keys: &'a KeyRing) -> Context<'a> {
-        Context {
-            config: &self.config,
+    pub fn moment(&self) -> Moment<'_> {
+        self.moment_with(self.registry())
+    }
+
+    /// What there is at this moment, to issue tokens by: see [`Self::issuing_registry`].
+    ///
+    /// # Errors
+    /// [`StoreError`] when the registrations may be too old for that.
+    pub fn issuing_moment(&self) -> Result<Moment<'_>, StoreError> {
+        Ok(self.moment_with(self.issuing_registry()?))
+    }
+
+    fn moment_with(&self, registry: Arc<Registry>) -> Moment<'_> {
+        Moment {
+            service: self,
             registry,
-            store: &*self.store,
-            keys,
-            identity_tokens: &self.identity_tokens,
-            encryption_key: &self.encryption_key,
-            random: &*self.random,
+            keys: self.keys(),
             now: self.clock.now(),
         }
     }
@@ -238,6 +246,36 @@ impl Service {
         }
         let _turn = self.registry_turn().await;
         self.reload_registry().await
+    }
+}
+
+/// Registrations, signing keys and time as one request sees them from its beginning to its end.
+#[derive(Debug)]
+pub struct Moment<'a> {
+    service: &'a Service,
+    /// The registrations.
+    pub registry: Arc<Registry>,
+    /// The signing keys.
+    pub keys: Arc<KeyRing>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Moment<'_> {
+    /// What the protocol decides with.
+    #[must_use]
+    pub fn context(&self) -> Context<'_> {
+        let service = self.service;
+        Context {
+            settings: &service.config.protocol,
+            registry: &self.registry,
+            store: &*service.store,
+            keys: &self.keys,
+            identity_tokens: &service.identity_tokens,
+            encryption_key: &service.encryption_key,
+            random: &*service.random,
+            now: self.now,
+        }
     }
 }
 

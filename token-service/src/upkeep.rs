@@ -7,9 +7,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::admin::views::rfc3339;
 use crate::audit::MOST_ENTRIES;
-use crate::registry::certificate::CertificateState;
 use crate::service::Service;
-use crate::store::{AuditRange, StoreError, Swept};
+use domain::AuditRange;
+use domain::certificate::CertificateState;
+use store::{StoreError, Swept};
 
 /// How often a sweep starts.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use token_service::clock::{Clock as _, SystemClock};
+use domain::client::ClientSecret;
+use domain::clock::{Clock as _, SystemClock};
+use domain::digest::Digest;
+use domain::random::OsRandom;
+use domain::{
+    Client, ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, IntegrationType,
+    LinkedAccount, PresentedCode, Redemption, RefreshStep, Registry, RegistryChange, Scope,
+    TokenId, User, Username,
+};
+use protocol::sealing::EncryptionKey;
+use protocol::token::rotation::Policy;
+use protocol::token::{KeyRing, Mint};
+use store::postgres::PostgresStore;
+use store::redb::RedbStore;
+use store::{Begin, Store};
 use token_service::config::StoreUrl;
-use token_service::digest::Digest;
 use token_service::key_file;
-use token_service::random::OsRandom;
-use token_service::registry::client::ClientSecret;
-use token_service::registry::{
-    Client, ClientId, CredentialsVersion, IntegrationType, LinkedAccount, Registry, Scope, User,
-    Username,
-};
-use token_service::sealing::EncryptionKey;
-use token_service::store::postgres::PostgresStore;
-use token_service::store::redb::RedbStore;
-use token_service::store::{
-    Begin, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep, RegistryChange,
-    Store, TokenId,
-};
-use token_service::token::rotation::Policy;
-use token_service::token::{KeyRing, Mint};
 use tokio::task::JoinSet;
 
 use super::server::Demo;
@@ -73,11 +71,11 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
     let grants = workers.join_all().await.concat();
     let encryption_key = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
     let encryption_key = EncryptionKey::new(&encryption_key).unwrap();
-    let policy = Policy::of(&config, &Registry::default());
+    let policy = Policy::of(&config.protocol, &Registry::default());
     let keys = KeyRing::open(&*store, &encryption_key, &policy, SystemClock.now())
         .await
         .unwrap();
-    let mint = Mint::new(&config, &keys);
+    let mint = Mint::new(&config.protocol, &keys);
     let token = |grant: &Grant| mint.refresh_token(grant, &grant.current).unwrap();
     grants.iter().map(token).collect()
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::views::{AuditView, Page};
 use super::{AdminError, Administration, DEFAULT_PAGE, MAX_PAGE};
-use crate::clock::Timestamp;
-use crate::store::{AuditAction, AuditRange, AuditRecord};
+use domain::clock::Timestamp;
+use domain::{AuditAction, AuditRange, AuditRecord};
 
 /// Entries that one request looks at, at most, for those that it asks for.
 const MOST_LOOKED_AT: usize = 50_000;

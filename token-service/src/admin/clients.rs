@@ -8,11 +8,11 @@ use zeroize::Zeroizing;
 
 use super::views::{ClientView, ClientWithSecret, Page};
 use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
-use crate::document::{InvalidDocument, Place, Problem};
-use crate::registry::apply::Plan;
-use crate::registry::client::ClientSecret;
-use crate::registry::registrations::Registrations;
-use crate::registry::{Certificate, Client, ClientId, IntegrationType, Registry};
+use document::{InvalidDocument, Place, Problem};
+use domain::client::ClientSecret;
+use domain::{Certificate, Client, ClientId, IntegrationType, Registry};
+use registration::apply::Plan;
+use registration::registrations::Registrations;
 
 /// Live secrets of a client at most: the old one and its successor (D-21).
 const MOST_SECRETS: usize = 2;

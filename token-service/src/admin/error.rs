@@ -1,10 +1,10 @@
 //! Why the administration refuses something.
 
-use crate::document::InvalidDocument;
-use crate::random::RandomError;
-use crate::sign_in::protection::ProtectionError;
-use crate::store::{BackupError, StoreError};
-use crate::token::KeyRingError;
+use document::InvalidDocument;
+use domain::random::RandomError;
+use protocol::token::KeyRingError;
+use registration::protection::ProtectionError;
+use store::{BackupError, StoreError};
 
 /// Why an operation was not done. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

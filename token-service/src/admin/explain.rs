@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Administration;
-use crate::clock::Timestamp;
-use crate::legacy::access_token as legacy;
-use crate::legacy::refresh_token::LegacyRefreshToken;
-use crate::legacy::token_endpoint::REUSE_GRACE;
-use crate::oauth::Context;
-use crate::oauth::account_selection;
-use crate::oauth::assertion::{self, AssertionError};
-use crate::oauth::grants::{jwt_bearer, refresh_token};
-use crate::oauth::issued_token::IssuedToken;
-use crate::registry::{Client, IntegrationType, Registry};
-use crate::store::grant::RotationDecision;
-use crate::store::{Grant, RefreshRotation, RotationRefusal, StoreError};
+use domain::clock::Timestamp;
+use domain::grant::RotationDecision;
+use domain::{Client, Grant, IntegrationType, RefreshRotation, Registry, RotationRefusal};
+use protocol::Context;
+use protocol::legacy::access_token as legacy;
+use protocol::legacy::refresh_token::LegacyRefreshToken;
+use protocol::legacy::token_endpoint::REUSE_GRACE;
+use protocol::oauth::account_selection;
+use protocol::oauth::assertion::{self, AssertionError};
+use protocol::oauth::grants::{jwt_bearer, refresh_token};
+use protocol::oauth::issued_token::IssuedToken;
+use store::StoreError;
 
 /// What was found out about a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -85,8 +85,8 @@ impl Administration<'_> {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
             _ => token,
         };
-        let (registry, keys) = (self.service.registry(), self.service.keys());
-        let context = self.service.context(&registry, &keys);
+        let moment = self.service.moment();
+        let context = moment.context();
         if let Some(checks) = legacy_refresh_token(&context, token).await? {
             return Ok(Explanation {
                 kind: "legacy refresh token".to_owned(),
@@ -236,8 +236,8 @@ async fn access_token(
 ) -> Result<Vec<CheckView>, StoreError> {
     let claims_of = Value::Object(claims.clone());
     let legacy = legacy_issuer(context.registry, claims);
-    let issuer = legacy.as_deref().unwrap_or(&context.config.issuer);
-    let mut checks = frame(context, claims, issuer, &context.config.api_audience);
+    let issuer = legacy.as_deref().unwrap_or(&context.settings.issuer);
+    let mut checks = frame(context, claims, issuer, &context.settings.api_audience);
     let token = if legacy.is_some() {
         let claims = serde_json::from_value(claims_of).ok();
         claims.map(|claims| IssuedToken::Legacy(Box::new(claims)))
@@ -276,7 +276,7 @@ async fn refresh_token(
     context: &Context<'_>,
     claims: &Map<String, Value>,
 ) -> Result<Vec<CheckView>, StoreError> {
-    let issuer = &context.config.issuer;
+    let issuer = &context.settings.issuer;
     let mut checks = frame(context, claims, issuer, issuer);
     // The store knows the expiry; the claim only repeats it.
     let expiry = checks.pop();
@@ -297,7 +297,7 @@ async fn refresh_token(
         Some(_) => failed("client", "is of a type that does not refresh"),
         None => failed("client", "is unknown or disabled"),
     });
-    let lifetimes = &context.config.lifetimes;
+    let lifetimes = &context.settings.lifetimes;
     let rotation = RefreshRotation {
         grant_id: reference.grant_id,
         refresh_id: reference.token_id,
@@ -361,7 +361,7 @@ async fn legacy_refresh_token(
         next_refresh_id: id,
         next_access_id: id,
         now: context.now,
-        lifetime: context.config.lifetimes.refresh_token,
+        lifetime: context.settings.lifetimes.refresh_token,
         grace: REUSE_GRACE,
     };
     let expiry = expiry(grant.current.refresh_expires_at, context.now);
@@ -468,7 +468,7 @@ async fn user_assertion(
         token,
         &client.client_id,
         certificates,
-        context.config,
+        context.settings,
         context.now,
     );
     checks.extend(found.into_iter().map(|check| match check.outcome {

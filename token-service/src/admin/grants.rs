@@ -3,8 +3,7 @@
 use super::views::{GrantView, Page, RevokedGrants};
 use super::{AdminError, Administration, MAX_PAGE, PageRequest};
 use crate::audit::Entry;
-use crate::registry::{ClientId, Username};
-use crate::store::{AuditAction, Extent, Grant, GrantFilter, GrantId, Revoked};
+use domain::{AuditAction, ClientId, Extent, Grant, GrantFilter, GrantId, Revoked, Username};
 
 impl Administration<'_> {
     /// Grants in the order of their time, of one client or user if so asked.
@@ -73,7 +72,7 @@ impl Administration<'_> {
             }
             None => {
                 // Another replica may have made it, by its own clock.
-                let latest = now + self.service.config.lifetimes.clock_skew;
+                let latest = now + self.service.config.protocol.lifetimes.clock_skew;
                 let made_at = id.made_at().filter(|made_at| *made_at <= latest);
                 let expires_at = made_at.map(|made_at| made_at + store.longest_token());
                 let expires_at = expires_at.filter(|expires_at| now < *expires_at);

@@ -3,9 +3,9 @@
 use super::views::KeyView;
 use super::{AdminError, Administration};
 use crate::audit::Entry;
-use crate::legacy::access_token;
-use crate::store::AuditAction;
-use crate::token::rotation::{KeyState, Policy, Signers};
+use domain::AuditAction;
+use protocol::legacy::access_token;
+use protocol::token::rotation::{KeyState, Policy, Signers};
 
 /// When the next key signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Administration<'_> {
     /// All signing keys, oldest first.
     #[must_use]
     pub fn keys(&self) -> Vec<KeyView> {
-        let policy = Policy::of(&self.service.config, &self.service.registry());
+        let policy = Policy::of(&self.service.config.protocol, &self.service.registry());
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let signers = Signers::at(ring.sealed(), &policy, now);
         ring.sealed()
@@ -65,7 +65,7 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] while it signs.
     pub async fn delete_key(&self, kid: &str) -> Result<(), AdminError> {
-        let policy = Policy::of(&self.service.config, &self.service.registry());
+        let policy = Policy::of(&self.service.config.protocol, &self.service.registry());
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let Some(key) = ring.sealed().iter().find(|key| key.kid == kid) else {
             return Err(AdminError::not_found("signing key", kid));

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::views::LegacyInstanceView;
 use super::{AdminError, Administration, Object};
-use crate::registry::LegacyInstance;
-use crate::registry::apply::Plan;
+use registration::apply::Plan;
+use registration::legacy_instance;
 
 impl Administration<'_> {
     /// The hosts of the legacy flow, in the order of their names.
@@ -29,7 +29,7 @@ impl Administration<'_> {
         self.changing(async |registry| {
             let mut instance = instance.clone();
             instance.insert("hostname".to_owned(), json!(hostname));
-            let instance = LegacyInstance::from_json(instance)?
+            let instance = legacy_instance::from_json(instance)?
                 .ok_or_else(|| AdminError::Internal("no instance".to_owned()))?;
             let view = LegacyInstanceView::from(&instance);
             let mut plan = Plan::on(&registry);

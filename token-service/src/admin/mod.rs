@@ -19,11 +19,11 @@ pub use error::AdminError;
 use serde_json::{Map, Value};
 
 use crate::audit::Origin;
-use crate::clock::Timestamp;
-use crate::document::Place;
-use crate::registry::Registry;
-use crate::registry::registrations::{Completeness, Registrations};
 use crate::service::Service;
+use document::Place;
+use domain::Registry;
+use domain::clock::Timestamp;
+use registration::registrations::{Completeness, Registrations};
 
 /// Entries of a page when the caller does not say.
 pub const DEFAULT_PAGE: usize = 50;

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
 use crate::audit::Entry;
-use crate::document::Place;
-use crate::registry::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
-use crate::registry::registrations::{Completeness, Registrations};
-use crate::registry::remembered::{ObjectKind, ObjectName};
-use crate::registry::{ClientId, Registry, Remembered};
-use crate::sign_in::protection::{AtRest, ProtectionError};
-use crate::store::{AuditAction, RegistryOutcome};
+use document::Place;
+use domain::remembered::{ObjectKind, ObjectName};
+use domain::{AuditAction, ClientId, Registry, RegistryOutcome, Remembered};
+use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
+use registration::protection::{AtRest, ProtectionError};
+use registration::registrations::{Completeness, Registrations};
 
 /// How often a change is planned again that another replica has overtaken.
 pub const MOST_PLANS: usize = 20;
@@ -167,13 +166,13 @@ impl Administration<'_> {
         stored: &Registry,
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
-        let misfits = plan.legacy_misfits(&self.service.config.api_audience, stored);
+        let misfits = plan.legacy_misfits(&self.service.config.protocol.api_audience, stored);
         if misfits.is_empty() {
             return Ok(());
         }
         let lines = misfits
             .iter()
-            .map(|misfit| misfit.located(places))
+            .map(|misfit| registration::apply::located(misfit, places))
             .collect();
         Err(AdminError::DoesNotFit(lines))
     }

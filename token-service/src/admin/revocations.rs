@@ -5,9 +5,9 @@ use std::time::UNIX_EPOCH;
 use super::views::{CutOffView, FeedView, rfc3339};
 use super::{AdminError, Administration};
 use crate::audit::Entry;
-use crate::clock::Timestamp;
-use crate::legacy::access_token;
-use crate::store::{AuditAction, Extent, FeedId, Revoked};
+use domain::clock::Timestamp;
+use domain::{AuditAction, Extent, FeedId, Revoked};
+use protocol::legacy::access_token;
 
 impl Administration<'_> {
     /// Ends every access token of `issuer` (`None`: of the current flows) that was issued before `before`, RFC 3339; without
@@ -67,7 +67,7 @@ impl Administration<'_> {
     }
 
     fn known_issuer(&self, issuer: Option<&str>) -> Result<String, AdminError> {
-        let own = &self.service.config.issuer;
+        let own = &self.service.config.protocol.issuer;
         let Some(issuer) = issuer else {
             return Ok(own.clone());
         };

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::{AdminError, Administration};
 use crate::audit::Entry;
 use crate::config::StoreUrl;
-use crate::store::AuditAction;
+use domain::AuditAction;
 
 /// A copy of the store in a folder of its own, which goes with this value.
 #[derive(Debug)]

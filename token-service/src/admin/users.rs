@@ -7,10 +7,9 @@ use serde_json::json;
 use super::views::{AccountView, Page, UserView};
 use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
 use crate::audit::Entry;
-use crate::registry::apply::Plan;
-use crate::registry::registrations::Registrations;
-use crate::registry::{Registry, User, Username};
-use crate::store::AuditAction;
+use domain::{AuditAction, Registry, User, Username};
+use registration::apply::Plan;
+use registration::registrations::Registrations;
 
 impl Administration<'_> {
     /// Users in the order of their names, enabled or not.
@@ -93,7 +92,7 @@ impl Administration<'_> {
             let bound = registry.clients().find(|client| {
                 matches!(
                     &client.integration,
-                    crate::registry::IntegrationType::UserBound { bound_user, .. }
+                    domain::IntegrationType::UserBound { bound_user, .. }
                         if *bound_user == user.username
                 )
             });

@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::clock::Timestamp;
-use crate::registry::{self, IntegrationType};
-use crate::store::{self, AuditAction, AuditEvent, AuditRecord};
-use crate::token::rotation::{KeyState, Signers};
+use domain::clock::Timestamp;
+use domain::{AuditAction, AuditEvent, AuditRecord, IntegrationType};
+use protocol::token::rotation::{KeyState, Signers};
 
 /// A moment as RFC 3339 writes it, in UTC.
 #[must_use]
@@ -63,7 +62,7 @@ pub struct ClientView {
 impl ClientView {
     /// The client, at `now`.
     #[must_use]
-    pub fn new(client: &registry::Client, now: Timestamp) -> Self {
+    pub fn new(client: &domain::Client, now: Timestamp) -> Self {
         let mut view = Self {
             client_id: client.client_id.to_string(),
             name: client.name.clone(),
@@ -128,7 +127,7 @@ pub struct CertificateView {
 impl CertificateView {
     /// The certificate, at `now`.
     #[must_use]
-    pub fn new(certificate: &registry::Certificate, now: Timestamp) -> Self {
+    pub fn new(certificate: &domain::Certificate, now: Timestamp) -> Self {
         Self {
             alias: certificate.alias.clone(),
             x5t: certificate.x5t(),
@@ -172,8 +171,8 @@ pub struct UserView {
     pub accounts: Vec<AccountView>,
 }
 
-impl From<&registry::User> for UserView {
-    fn from(user: &registry::User) -> Self {
+impl From<&domain::User> for UserView {
+    fn from(user: &domain::User) -> Self {
         Self {
             username: user.username.to_string(),
             email: user.email.clone(),
@@ -198,8 +197,8 @@ pub struct AccountView {
     pub site: String,
 }
 
-impl From<&registry::LinkedAccount> for AccountView {
-    fn from(account: &registry::LinkedAccount) -> Self {
+impl From<&domain::LinkedAccount> for AccountView {
+    fn from(account: &domain::LinkedAccount) -> Self {
         Self {
             user_id: account.user_id.clone(),
             username: account.username.clone(),
@@ -232,8 +231,8 @@ pub struct GrantView {
     pub revoked_at: Option<String>,
 }
 
-impl From<&store::Grant> for GrantView {
-    fn from(grant: &store::Grant) -> Self {
+impl From<&domain::Grant> for GrantView {
+    fn from(grant: &domain::Grant) -> Self {
         Self {
             grant_id: grant.grant_id.to_string(),
             client_id: grant.client_id.to_string(),
@@ -296,7 +295,7 @@ impl KeyView {
     /// The key, at `now`. `longest_token` is how long the last token of a retired one lives.
     #[must_use]
     pub fn new(
-        key: &store::SealedSigningKey,
+        key: &domain::SealedSigningKey,
         signers: &Signers<'_>,
         longest_token: Duration,
         now: Timestamp,
@@ -329,8 +328,8 @@ pub struct LegacyInstanceView {
     pub enabled: bool,
 }
 
-impl From<&registry::LegacyInstance> for LegacyInstanceView {
-    fn from(instance: &registry::LegacyInstance) -> Self {
+impl From<&domain::LegacyInstance> for LegacyInstanceView {
+    fn from(instance: &domain::LegacyInstance) -> Self {
         Self {
             hostname: instance.hostname.clone(),
             auth_server_hostname: instance.auth_server_hostname.clone(),
@@ -349,12 +348,20 @@ pub struct AuditView {
     pub event: EventView,
 }
 
+pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(AuditAction::ALL.map(AuditAction::name)))
+        .build()
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     /// When, RFC 3339.
     pub at: String,
     /// What.
+    #[schema(schema_with = audit_actions)]
     pub action: AuditAction,
     /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
     /// file that a start applied, or `configuration`.

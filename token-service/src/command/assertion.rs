@@ -12,9 +12,9 @@ use jwt_simple::prelude::{
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::clock::{Clock as _, SystemClock, Timestamp};
-use crate::random::{self, OsRandom, Random};
-use crate::registry::Certificate;
+use domain::Certificate;
+use domain::clock::{Clock as _, SystemClock, Timestamp};
+use domain::random::{self, OsRandom, Random};
 
 /// What to sign, and with what.
 #[derive(Debug, clap::Args)]
@@ -131,9 +131,9 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::Config;
-    use crate::oauth::assertion;
-    use crate::registry::ClientId;
+    use domain::ClientId;
+    use protocol::Settings;
+    use protocol::oauth::assertion;
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo");
     /// 2026-01-01, within the demo certificate's validity.
@@ -181,8 +181,8 @@ mod tests {
             let account = ["--user-id", "1", "--user-site", "https://us1.example.com"];
             let signed = sign_with(&demo_key(), &[more, &account].concat()).unwrap();
             let verify = |now| {
-                let config = Config::development();
-                assertion::verify(&signed, &client_id, &certificates, &config, now)
+                let settings = Settings::default();
+                assertion::verify(&signed, &client_id, &certificates, &settings, now)
             };
             let read = verify(NOW).unwrap();
             assert_eq!(read.subject, "ada@example.com");
@@ -204,7 +204,7 @@ mod tests {
     fn files_that_do_not_fit_are_named() {
         let other = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/src/registry/testdata/rsa-4096.pem"
+            "/domain/src/testdata/rsa-4096.pem"
         );
         let message = |key: &str, more: &[&str]| sign_with(key, more).unwrap_err().to_string();
         assert_eq!(

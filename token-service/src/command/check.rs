@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use super::{ConfigFile, output};
-use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
-use crate::legacy::access_token;
-use crate::registry::Registry;
-use crate::registry::registrations::Registrations;
+use domain::Registry;
+use domain::clock::{Clock as _, SystemClock};
+use protocol::legacy::access_token;
+use registration::registrations::Registrations;
 
 /// Reads configuration and registrations as `serve` would, without touching the store. Prints the problems of both, so that
 /// nobody mends one file only to learn of the other.
@@ -65,13 +65,13 @@ fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
         .iter()
         .map(|registration| &registration.user);
     let misfits = access_token::misfits(
-        &config.api_audience,
+        &config.protocol.api_audience,
         &config.legacy_instances,
         &registrations.clients,
         users,
     );
     let located = misfits
         .iter()
-        .map(|misfit| misfit.located(&registrations.client_places));
+        .map(|misfit| registration::apply::located(misfit, &registrations.client_places));
     located.collect()
 }

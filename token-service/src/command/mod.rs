@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Config;
-use crate::document::InvalidDocument;
+use document::InvalidDocument;
 
 /// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;

@@ -9,21 +9,21 @@ use super::telemetry::Telemetry;
 use crate::admin::registrations::{self, MOST_PLANS};
 use crate::admin_tokens::AdminTokens;
 use crate::audit::{Entry, Origin};
-use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::http::Application;
 use crate::key_file;
-use crate::random::OsRandom;
-use crate::registry::apply::{Kept, Occasion, Plan};
-use crate::registry::registrations::Registrations;
-use crate::registry::remembered::{ObjectKind, ObjectName};
-use crate::registry::{Registry, Remembered};
-use crate::sealing::EncryptionKey;
 use crate::service::{Service, StoredRegistry};
-use crate::sign_in::protection::AtRest;
-use crate::store::postgres::PostgresStore;
-use crate::store::redb::RedbStore;
-use crate::store::{RegistryOutcome, Store};
+use domain::clock::{Clock, SystemClock};
+use domain::random::OsRandom;
+use domain::remembered::{ObjectKind, ObjectName};
+use domain::{Registry, RegistryOutcome, Remembered};
+use protocol::sealing::EncryptionKey;
+use registration::apply::{Kept, Occasion, Plan};
+use registration::protection::AtRest;
+use registration::registrations::Registrations;
+use store::Store;
+use store::postgres::PostgresStore;
+use store::redb::RedbStore;
 
 const DEVELOPMENT_BANNER: &str = "
   ************************************************************************
@@ -39,9 +39,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     if arguments.path().is_none() {
         eprintln!("{DEVELOPMENT_BANNER}");
     }
-    if config.issuer.starts_with("http://") {
+    if config.protocol.issuer.starts_with("http://") {
         tracing::warn!(
-            issuer = config.issuer,
+            issuer = config.protocol.issuer,
             "the issuer is plain http: for development only"
         );
     }
@@ -117,9 +117,10 @@ async fn prepare_on(
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     // Revocations stay in the feed for as long as any token that they may concern.
     let longest = config
+        .protocol
         .lifetimes
         .access_token
-        .max(config.lifetimes.legacy_access_token);
+        .max(config.protocol.lifetimes.legacy_access_token);
     Ok(match &config.store {
         StoreUrl::Redb(path) => Arc::new(RedbStore::open(path, longest)?),
         StoreUrl::Postgres(settings) => Arc::new(PostgresStore::open(settings, longest).await?),
@@ -182,11 +183,11 @@ fn plan(
     };
     let instances = &config.legacy_instances;
     plan.merge_legacy_instances(instances, stored, remembered, &protection);
-    let misfits = plan.legacy_misfits(&config.api_audience, stored);
+    let misfits = plan.legacy_misfits(&config.protocol.api_audience, stored);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits
             .iter()
-            .map(|misfit| misfit.located(&places))
+            .map(|misfit| registration::apply::located(misfit, &places))
             .collect();
         anyhow::bail!("{}", lines.join("\n"));
     }
@@ -250,7 +251,7 @@ mod tests {
 
     use super::*;
     use crate::key_file::KeyFileError;
-    use crate::registry::User;
+    use domain::User;
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
 
@@ -301,7 +302,8 @@ mod tests {
         config.internal_listen = config.listen;
         let outcome = actix_web::rt::System::new().block_on(async {
             let path = folder.path().join("store.redb");
-            let store = Arc::new(RedbStore::open(&path, config.lifetimes.access_token).unwrap());
+            let store =
+                Arc::new(RedbStore::open(&path, config.protocol.lifetimes.access_token).unwrap());
             let service = prepare_on(config, Arc::clone(&store) as _, clock).await;
             let application = Application::bind(Arc::new(service.unwrap())).unwrap();
             tokio::join!(application.run(), break_it(&store)).0
@@ -326,7 +328,7 @@ mod tests {
         struct Broken(std::sync::atomic::AtomicBool);
 
         impl Clock for Broken {
-            fn now(&self) -> crate::clock::Timestamp {
+            fn now(&self) -> domain::clock::Timestamp {
                 let broken = self.0.swap(false, std::sync::atomic::Ordering::SeqCst);
                 assert!(!broken, "on purpose");
                 SystemClock.now()

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use claims::Algorithm;
 use ipnet::IpNet;
+use protocol::settings::Settings;
+use registration::legacy_instance;
 use url::{Host, Url};
 
 use super::{Audit, Config, DAY, HOUR, Lifetimes, Limits, LogFormat, MINUTE, Signing, StoreUrl};
-use crate::document::{InvalidDocument, Located, Place, Problems, Section, Table};
-use crate::registry::LegacyInstance;
-use crate::store::postgres::{PostgresSettings, PostgresUrl};
+use document::{InvalidDocument, Located, Place, Problems, Section, Table};
+use domain::LegacyInstance;
+use store::postgres::{PostgresSettings, PostgresUrl};
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
 const VARIABLE_PREFIX: &str = "TOKEN_SERVICE__";
@@ -60,12 +62,15 @@ impl Config {
 }
 
 fn read(mut root: Section<'_>, development: bool) -> Config {
-    let defaults = Config::development();
-    let issuer = or_default(root.parsed("issuer", issuer), defaults.issuer);
-    let api_audience = or_default(root.parsed("api_audience", audience), defaults.api_audience);
+    let defaults = Config::default();
+    let issuer = or_default(root.parsed("issuer", issuer), defaults.protocol.issuer);
+    let api_audience = or_default(
+        root.parsed("api_audience", audience),
+        defaults.protocol.api_audience,
+    );
     let identity_audience = or_default(
         root.parsed("identity_audience", audience),
-        defaults.identity_audience,
+        defaults.protocol.identity_audience,
     );
     let listen = or_default(root.parsed("listen", listen_address), defaults.listen);
     let internal_listen = or_default(
@@ -87,9 +92,16 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
     }
 
     let config = Config {
-        name: root
-            .parsed("name", name)
-            .map_or(defaults.name, |name| name.value),
+        protocol: Settings {
+            name: root
+                .parsed("name", name)
+                .map_or(defaults.protocol.name, |name| name.value),
+            issuer: issuer.value,
+            api_audience: api_audience.value,
+            identity_audience: identity_audience.value,
+            signing: signing(root.section("signing"), defaults.protocol.signing),
+            lifetimes: lifetimes(root.section("lifetimes"), defaults.protocol.lifetimes),
+        },
         service_documentation: root
             .parsed("service_documentation", service_documentation)
             .map(|address| address.value),
@@ -102,8 +114,6 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
             .path("encryption_key_file")
             .unwrap_or(defaults.encryption_key_file),
         store: store(root.section("store")).unwrap_or(defaults.store),
-        signing: signing(root.section("signing"), defaults.signing),
-        lifetimes: lifetimes(root.section("lifetimes"), defaults.lifetimes),
         legacy_instances: legacy_instances(&mut root),
         limits: limits(root.section("limits"), defaults.limits),
         audit: audit(root.section("audit"), defaults.audit),
@@ -119,9 +129,6 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
         log_format: root
             .parsed("log_format", log_format)
             .map_or(defaults.log_format, |format| format.value),
-        issuer: issuer.value,
-        api_audience: api_audience.value,
-        identity_audience: identity_audience.value,
         listen: listen.value,
         internal_listen: internal_listen.value,
         allow_insecure_http,
@@ -475,7 +482,7 @@ fn legacy_instances(root: &mut Section<'_>) -> Vec<LegacyInstance> {
     let mut seen = BTreeSet::new();
     root.sections("legacy_instances")
         .into_iter()
-        .filter_map(|section| LegacyInstance::read(section, &mut seen))
+        .filter_map(|section| legacy_instance::read(section, &mut seen))
         .collect()
 }
 
@@ -561,8 +568,8 @@ enabled = false
 
     #[test]
     fn without_a_file_the_development_defaults_hold() {
-        assert_eq!(load_from(None, &[]), Ok(Config::development()));
-        assert_eq!(load("", &[]), Ok(Config::development()));
+        assert_eq!(load_from(None, &[]), Ok(Config::default()));
+        assert_eq!(load("", &[]), Ok(Config::default()));
     }
 
     #[test]
@@ -580,7 +587,7 @@ enabled = false
                 auth_server_hostname: "sso-us1.legacy.example".into(),
                 enabled: false,
             }],
-            ..Config::development()
+            ..Config::default()
         };
         assert_eq!(load_from(Some(&path), &[]), Ok(expected));
     }
@@ -617,7 +624,7 @@ enabled = false
                 encryption_key_file: folder.path().join("data/encryption-key"),
                 store: StoreUrl::Redb(folder.path().join("data/token-service.redb")),
                 legacy_instances: vec![instance("us1", true), instance("us2", false)],
-                ..Config::development()
+                ..Config::default()
             };
             (load_from(Some(&path), &[]), Ok(expected))
         };
@@ -686,11 +693,29 @@ enabled = false
         ];
         let seconds = Duration::from_secs;
         let expected = Config {
-            name: "Building Site Login".into(),
+            protocol: Settings {
+                name: "Building Site Login".into(),
+                issuer: "https://lobby.example.com/ea".into(),
+                api_audience: "https://api.example.com".into(),
+                identity_audience: "https://identity.example.com".into(),
+                signing: Signing {
+                    algorithm: Algorithm::Rs256,
+                    rotate_every: DAY,
+                    announce_for: 7 * MINUTE,
+                },
+                lifetimes: Lifetimes {
+                    access_token: seconds(2),
+                    refresh_token: seconds(3),
+                    authorization_code: seconds(4),
+                    legacy_access_token: seconds(5),
+                    refresh_reuse_grace: Duration::ZERO,
+                    session: seconds(6),
+                    session_idle: HOUR,
+                    assertion_max: seconds(7),
+                    clock_skew: seconds(65),
+                },
+            },
             service_documentation: Some("https://docs.example.com/".into()),
-            issuer: "https://lobby.example.com/ea".into(),
-            api_audience: "https://api.example.com".into(),
-            identity_audience: "https://identity.example.com".into(),
             listen: "[::]:1".parse().unwrap(),
             internal_listen: "0.0.0.0:2".parse().unwrap(),
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
@@ -699,11 +724,6 @@ enabled = false
             admin_token_file: "a".into(),
             encryption_key_file: "e".into(),
             store: StoreUrl::Redb("s".into()),
-            signing: Signing {
-                algorithm: Algorithm::Rs256,
-                rotate_every: DAY,
-                announce_for: 7 * MINUTE,
-            },
             limits: Limits {
                 revocations_per_second: NonZeroU32::new(2).unwrap(),
                 revocations_burst: NonZeroU32::new(3).unwrap(),
@@ -714,17 +734,6 @@ enabled = false
             },
             drain_for: seconds(20),
             otlp_endpoint: Some("http://otel:4318".into()),
-            lifetimes: Lifetimes {
-                access_token: seconds(2),
-                refresh_token: seconds(3),
-                authorization_code: seconds(4),
-                legacy_access_token: seconds(5),
-                refresh_reuse_grace: Duration::ZERO,
-                session: seconds(6),
-                session_idle: HOUR,
-                assertion_max: seconds(7),
-                clock_skew: seconds(65),
-            },
             legacy_instances: vec![LegacyInstance {
                 hostname: "h".into(),
                 auth_server_hostname: "https://a:1".into(),

@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use crate::store::postgres::PostgresSettings;
 use std::time::Duration;
+use store::postgres::PostgresSettings;
 
-use claims::Algorithm;
 use ipnet::IpNet;
+use protocol::settings::{Lifetimes, Settings, Signing};
 
-use crate::registry::LegacyInstance;
+use domain::LegacyInstance;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -21,16 +21,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The name of the service, which people see on pages and in their authenticator app.
-    pub name: String,
+    /// What the protocol needs: issuer, audiences, signing, lifetimes.
+    pub protocol: Settings,
     /// Address of the documentation for integrators; part of the metadata (RFC 8414 §2).
     pub service_documentation: Option<String>,
-    /// {lobby_url}: the base address of this authorization server, without a trailing slash.
-    pub issuer: String,
-    /// {api_url}: the audience of access tokens.
-    pub api_audience: String,
-    /// {identity_audience_url}: the audience of assertions, compared byte for byte.
-    pub identity_audience: String,
     /// Address of the public listener.
     pub listen: SocketAddr,
     /// Address of the internal listener: health, metrics, revocations, administration.
@@ -47,10 +41,6 @@ pub struct Config {
     pub encryption_key_file: PathBuf,
     /// Where state lives.
     pub store: StoreUrl,
-    /// How tokens are signed.
-    pub signing: Signing,
-    /// How long things live.
-    pub lifetimes: Lifetimes,
     /// Instances of the legacy flow that are registered at start.
     pub legacy_instances: Vec<LegacyInstance>,
     /// How often clients may do what is expensive.
@@ -109,17 +99,6 @@ pub enum StoreUrl {
     Postgres(Box<PostgresSettings>),
 }
 
-/// `[signing]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Signing {
-    /// The algorithm of access, refresh and identity tokens (D-1).
-    pub algorithm: Algorithm,
-    /// How long a key signs before its successor does.
-    pub rotate_every: Duration,
-    /// How long a new key is published before it signs: at least the time for which gateways keep the keys.
-    pub announce_for: Duration,
-}
-
 impl Config {
     /// What is allowed but unwise, for the operator.
     #[must_use]
@@ -144,17 +123,15 @@ impl Config {
         }
         warnings
     }
+}
 
-    /// The configuration without a file: everything on loopback, state under `data/` in the working folder.
-    #[must_use]
-    pub fn development() -> Self {
+impl Default for Config {
+    /// What is in force where nothing else is configured: everything on loopback, state under `data/` in the working folder.
+    fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
-            name: "Gatepass".to_owned(),
+            protocol: Settings::default(),
             service_documentation: None,
-            issuer: "http://127.0.0.1:8081".to_owned(),
-            api_audience: "http://127.0.0.1:8080".to_owned(),
-            identity_audience: "https://identity.example.com/".to_owned(),
             listen: loopback(9080),
             internal_listen: loopback(9081),
             trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
@@ -163,22 +140,6 @@ impl Config {
             admin_token_file: PathBuf::from("data/admin-token"),
             encryption_key_file: PathBuf::from("data/encryption-key"),
             store: StoreUrl::Redb(PathBuf::from("data/token-service.redb")),
-            signing: Signing {
-                algorithm: Algorithm::EdDsa,
-                rotate_every: 30 * DAY,
-                announce_for: 10 * MINUTE,
-            },
-            lifetimes: Lifetimes {
-                access_token: HOUR,
-                refresh_token: 7 * DAY,
-                authorization_code: MINUTE,
-                legacy_access_token: HOUR,
-                refresh_reuse_grace: Duration::from_secs(10),
-                session: 8 * HOUR,
-                session_idle: HOUR,
-                assertion_max: DAY,
-                clock_skew: Duration::from_secs(30),
-            },
             legacy_instances: Vec::new(),
             limits: Limits::DEFAULT,
             audit: Audit {
@@ -190,27 +151,4 @@ impl Config {
             log_format: LogFormat::Text,
         }
     }
-}
-
-/// `[lifetimes]`; whole seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifetimes {
-    /// Access tokens of the current flows (spec §8: 1 hour).
-    pub access_token: Duration,
-    /// Refresh tokens (spec §8: 7 days).
-    pub refresh_token: Duration,
-    /// Authorization codes of the current flows (D-2).
-    pub authorization_code: Duration,
-    /// Access tokens of the legacy flow (D-14).
-    pub legacy_access_token: Duration,
-    /// How long a used refresh token gets the same answer again (D-3).
-    pub refresh_reuse_grace: Duration,
-    /// Sign-in sessions, however much they are used.
-    pub session: Duration,
-    /// Sign-in sessions that are not used.
-    pub session_idle: Duration,
-    /// How far ahead an assertion may expire (D-10).
-    pub assertion_max: Duration,
-    /// Tolerated difference between this clock and a client's.
-    pub clock_skew: Duration,
 }

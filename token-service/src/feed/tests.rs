@@ -3,11 +3,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::clock::Timestamp;
-use crate::random::OsRandom;
-use crate::registry::{ClientId, Username};
-use crate::store::redb::RedbStore;
-use crate::store::{Extent, FeedId, GrantId, TokenId};
+use domain::clock::Timestamp;
+use domain::random::OsRandom;
+use domain::{ClientId, Extent, FeedId, GrantId, TokenId, Username};
+use store::redb::RedbStore;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const ISSUER: &str = "https://lobby.example";

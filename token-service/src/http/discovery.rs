@@ -7,9 +7,9 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::{cors, error, pages, paths};
-use crate::digest::Digest;
-use crate::oauth::grants::GrantType;
 use crate::service::Service;
+use domain::digest::Digest;
+use protocol::oauth::grants::GrantType;
 
 /// Seconds that caches may keep keys and metadata. A new key is announced longer than this before its use.
 const MAX_AGE: &str = "public, max-age=300";
@@ -90,7 +90,7 @@ struct Metadata<'a> {
 }
 
 async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let issuer = service.config.issuer.as_str();
+    let issuer = service.config.protocol.issuer.as_str();
     // RFC 8414 §3.1: an issuer's path follows the well-known part; any other path is somebody else's.
     if let Some(path) = request.path().strip_prefix(paths::METADATA)
         && path != issuer_path(issuer)

@@ -3,7 +3,7 @@
 use actix_web::HttpRequest;
 use actix_web::http::header;
 
-use crate::oauth::endpoint_request::EndpointRequest;
+use protocol::oauth::endpoint_request::EndpointRequest;
 
 /// All `Authorization` headers, as sent.
 pub(super) fn authorization(request: &HttpRequest) -> Vec<&[u8]> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::body::BodyError;
 use super::observe;
-use crate::oauth::error::{ErrorCode, TokenError, printable};
+use protocol::oauth::error::{ErrorCode, TokenError, printable};
 
 /// The body of every error that is not a page.
 #[derive(Debug, Clone, Copy, Serialize)]

@@ -7,9 +7,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::endpoint_request::{authorization, endpoint_request};
 use super::token::{refused, too_soon};
 use super::{body, error, origin, paths};
-use crate::oauth::introspection;
 use crate::secret_guesses::Guess;
 use crate::service::Service;
+use protocol::oauth::introspection;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
@@ -29,8 +29,8 @@ async fn introspect(
         Err(error) => return error::unreadable_body(error),
     };
     let authorization = authorization(&request);
-    let (registry, keys) = (service.registry(), service.keys());
-    let context = service.context(&registry, &keys);
+    let moment = service.moment();
+    let context = moment.context();
     let address = origin::address(&request);
     let guess = match Guess::begin(&service, &authorization, address).await {
         Ok(guess) => guess,

@@ -10,13 +10,13 @@ use super::endpoint_request::authorization;
 use super::token::{refused_client, too_soon};
 use super::{body, error, host, lost, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
-use crate::legacy::error::LegacyTokenError;
-use crate::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
-use crate::oauth::client_authentication;
-use crate::oauth::error::TokenError;
 use crate::secret_guesses::Guess;
 use crate::service::Service;
-use crate::store::AuditAction;
+use domain::AuditAction;
+use protocol::legacy::error::LegacyTokenError;
+use protocol::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
+use protocol::oauth::client_authentication;
+use protocol::oauth::error::TokenError;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -66,8 +66,8 @@ async fn token(
         Err(error) => return too_soon(&service, &error),
     };
     let claimed = client_authentication::claimed(&authorization, &body);
-    let (issuing, keys) = match service.issuing_registry() {
-        Ok(issuing) => (issuing, service.keys()),
+    let moment = match service.issuing_moment() {
+        Ok(moment) => moment,
         Err(error) => {
             guess.end(Some(&TokenError::from(error.clone()))).await;
             let answer = Err(LegacyTokenError::Store(error));
@@ -76,14 +76,14 @@ async fn token(
             return answer.map_or_else(|error| refuse(&error), tokens::answer);
         }
     };
-    let context = service.context(&issuing, &keys);
+    let context = moment.context();
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,
         query: request.query_string(),
         body: &body,
     };
     let key = &service.encryption_key;
-    let instances = issuing.legacy_auth_servers(host);
+    let instances = moment.registry.legacy_auth_servers(host);
     let answer = token_endpoint::answer(&context, instances, key, legacy_request).await;
     let refusal = match &answer {
         Err(LegacyTokenError::Client(error)) => Some(error),

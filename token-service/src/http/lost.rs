@@ -5,7 +5,7 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::{error, paths};
-use crate::registry::Registry;
+use domain::Registry;
 
 /// How integrators look for an endpoint, as the end of a path in lower case, and what they look for.
 const MEANT: [(&str, &str, &str); 14] = [

@@ -5,9 +5,9 @@ use actix_web::http::header;
 use actix_web::web::{self, Data};
 
 use super::{error, paths};
-use crate::oauth::error::TokenError;
 use crate::service::Service;
-use crate::sign_in::password;
+use protocol::oauth::error::TokenError;
+use protocol::sign_in::password;
 
 /// What Prometheus asks for first.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -14,8 +14,8 @@ use tracing::Instrument as _;
 use super::origin::{self, REQUEST_ID, RequestId};
 use super::pages;
 use crate::metrics::Route;
-use crate::random;
 use crate::service::Service;
+use domain::random;
 
 /// Marks a request whose answer may wait for something to happen: the time of it says nothing about the service.
 #[derive(Debug, Clone, Copy)]

@@ -9,11 +9,11 @@ use super::endpoint_request::{authorization, endpoint_request};
 use super::token::{refused, too_soon};
 use super::{body, cors, error, origin, paths};
 use crate::audit::{Entry, Origin};
-use crate::oauth::error::TokenError;
-use crate::oauth::revocation;
 use crate::secret_guesses::Guess;
 use crate::service::Service;
-use crate::store::AuditAction;
+use domain::AuditAction;
+use protocol::oauth::error::TokenError;
+use protocol::oauth::revocation;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
     routes.service(
@@ -34,8 +34,8 @@ async fn revoke(
         Err(error) => return error::unreadable_body(error),
     };
     let authorization = authorization(&request);
-    let (registry, keys) = (service.registry(), service.keys());
-    let context = service.context(&registry, &keys);
+    let moment = service.moment();
+    let context = moment.context();
     let address = origin::address(&request);
     let guess = match Guess::begin(&service, &authorization, address).await {
         Ok(guess) => guess,

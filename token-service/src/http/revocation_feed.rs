@@ -10,9 +10,9 @@ use claims::revocation::VERSION;
 use super::observe::Waited;
 use super::{error, paths};
 use crate::feed::Reader;
-use crate::oauth::error::ErrorCode;
-use crate::oauth::parameters::Parameters;
 use crate::service::Service;
+use protocol::oauth::error::ErrorCode;
+use protocol::oauth::parameters::Parameters;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(

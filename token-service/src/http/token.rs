@@ -6,14 +6,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::endpoint_request::{authorization, endpoint_request};
 use super::{body, cors, error, origin, paths, tokens};
 use crate::audit::{Entry, Origin};
-use crate::oauth::error::{ErrorCode, TokenError};
-use crate::oauth::grants::GrantType;
-use crate::oauth::token_endpoint::{self, Trace};
-use crate::oauth::token_response::TokenResponse;
-use crate::registry::ClientId;
 use crate::secret_guesses::Guess;
 use crate::service::Service;
-use crate::store::AuditAction;
+use domain::{AuditAction, ClientId};
+use protocol::oauth::error::{ErrorCode, TokenError};
+use protocol::oauth::grants::GrantType;
+use protocol::oauth::token_endpoint::{self, Trace};
+use protocol::oauth::token_response::TokenResponse;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
     routes.service(
@@ -40,8 +39,8 @@ async fn token(
         Err(error) => return too_soon(&service, &error),
     };
     let mut trace = Trace::default();
-    let registry = match service.issuing_registry() {
-        Ok(registry) => registry,
+    let moment = match service.issuing_moment() {
+        Ok(moment) => moment,
         Err(error) => {
             let answer = Err(TokenError::from(error));
             guess.end(answer.as_ref().err()).await;
@@ -49,8 +48,7 @@ async fn token(
             return tokens_or_error(answer);
         }
     };
-    let keys = service.keys();
-    let context = service.context(&registry, &keys);
+    let context = moment.context();
     let answer = token_endpoint::answer(
         &context,
         endpoint_request(&request, &authorization, &body),

@@ -11,7 +11,7 @@ use ureq::http::Method;
 use super::Connected;
 use super::connection::{Refused, query};
 use crate::admin::views::Applied;
-use crate::document::{BODY, Problems, Table};
+use document::{BODY, Problems, Table};
 
 /// What `--exit-code` exits with if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::Connected;
 use super::connection::{Answer, query};
 use crate::admin::views::{AuditView, Page};
-use crate::clock::{Clock as _, SystemClock};
+use domain::clock::{Clock as _, SystemClock};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service audit --user ada@example.com --limit 20

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use super::Connected;
 use crate::command::{ConfigFile, output};
 use crate::config::StoreUrl;
-use crate::store::redb;
+use store::redb;
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service backup token-service-2026-11-21.backup

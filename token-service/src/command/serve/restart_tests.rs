@@ -1,6 +1,10 @@
 //! A restart does not undo what an operator did (D-27): each command, with a file that stayed as it was, that changed
 //! elsewhere, and that changed in the same place, on both stores.
 
+#[path = "../../../store/src/postgres/tests/server.rs"]
+#[expect(dead_code, reason = "only the tests of the store break the server")]
+mod postgres_server;
+
 use serde_json::json;
 
 use super::tests::demo;
@@ -8,9 +12,8 @@ use super::*;
 use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::views::{Applied, AuditView};
 use crate::admin::{Administration, Object};
-use crate::registry::{Client, ClientId, CredentialsVersion, User, Username};
-use crate::store::AuditAction;
-use crate::store::postgres::fresh_database;
+use domain::{AuditAction, Client, ClientId, CredentialsVersion, User, Username};
+use store::postgres::{PostgresSettings, PostgresUrl};
 use tempfile::TempDir;
 
 /// Placeholders are what a file may change.
@@ -78,7 +81,9 @@ impl Site {
         config.registrations = Some(folder.path().join("registrations.toml"));
         config.legacy_instances.clear();
         if kind == Kind::Postgres {
-            config.store = StoreUrl::Postgres(Box::new(fresh_database().await));
+            config.store = StoreUrl::Postgres(Box::new(postgres_server::settings(
+                &postgres_server::fresh_database().await,
+            )));
         }
         Self { folder, config }
     }
@@ -412,7 +417,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         let after = concerned(&first);
         // As a version without the memory left it.
         let forget = first.store.remembered().await.unwrap();
-        let change = crate::store::RegistryChange {
+        let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
             ..Default::default()
         };
@@ -429,7 +434,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
         let forget = first.store.remembered().await.unwrap();
-        let change = crate::store::RegistryChange {
+        let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
             ..Default::default()
         };
@@ -499,7 +504,7 @@ async fn the_memory_holds_no_secret() {
     let service = site.start(text).await;
     let memory = service.store.remembered().await.unwrap();
     let json = serde_json::to_string(&memory).unwrap();
-    let digest = crate::digest::Digest::of(b"open sesame, please").to_base64url();
+    let digest = domain::digest::Digest::of(b"open sesame, please").to_base64url();
     for secret in ["sesame", "GEZDGNBV", "12345678901234567890", &digest] {
         assert!(!json.contains(secret), "{json}");
     }

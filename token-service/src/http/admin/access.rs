@@ -13,7 +13,7 @@ use super::super::{error, origin};
 use crate::admin::Administration;
 use crate::audit::{Entry, Origin};
 use crate::service::Service;
-use crate::store::AuditAction;
+use domain::AuditAction;
 
 /// Somebody with the admin token. A handler that takes one cannot be reached without.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::admin::AdminError;
-use crate::store::StoreError;
+use store::StoreError;
 
 /// An error, in the shape of spec §2.4, with every problem of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]

@@ -14,8 +14,8 @@ use super::body;
 use crate::admin::AdminError;
 use crate::admin::audit::AuditQuery;
 use crate::admin::views::{AuditView, Page};
-use crate::clock::Timestamp;
-use crate::store::AuditAction;
+use domain::AuditAction;
+use domain::clock::Timestamp;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(web::resource("/audit").route(web::get().to(list)));
@@ -38,6 +38,7 @@ struct Query {
     /// Only those of this user.
     username: Option<String>,
     /// Only those of this action.
+    #[param(schema_with = crate::admin::views::audit_actions)]
     action: Option<AuditAction>,
 }
 

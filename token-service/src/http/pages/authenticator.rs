@@ -15,17 +15,19 @@ use super::texts::Texts;
 use super::{form, response};
 use crate::audit::Entry;
 use crate::service::Service;
-use crate::sign_in::Place;
-use crate::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome};
-use crate::store::AuditAction;
+use domain::AuditAction;
+use protocol::sign_in::Place;
+use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome};
 
 /// `GET /auth/authenticator`.
 pub(super) async fn offer(
     http: HttpRequest,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let offer = match Cookies::of(&service.config.issuer).session(&http) {
-        Some(id) => authenticator::offer(&service, &id, service.clock.now()).await?,
+    let moment = service.moment();
+    let context = moment.context();
+    let offer = match Cookies::of(&service.config.protocol.issuer).session(&http) {
+        Some(id) => authenticator::offer(&context, &id).await?,
         None => None,
     };
     match offer {
@@ -40,7 +42,7 @@ pub(super) async fn accept(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let Some(id) = cookies.session(&http) else {
@@ -52,13 +54,14 @@ pub(super) async fn accept(
         password: fields.get("password").unwrap_or_default().to_owned().into(),
         code: fields.get("code").unwrap_or_default(),
     };
-    let now = service.clock.now();
+    let moment = service.moment();
+    let context = moment.context();
     let devices = cookies.devices(&http);
     let place = Place {
         address: origin::address(&http),
         devices: &devices,
     };
-    let problem = match authenticator::accept(&service, &id, acceptance, place, now).await? {
+    let problem = match authenticator::accept(&context, &id, acceptance, place).await? {
         SetUpOutcome::Done {
             id,
             username,
@@ -69,7 +72,7 @@ pub(super) async fn accept(
             service.record(&origin::of(&http), entry);
             let page = RecoveryCodesPage {
                 texts: Texts::of(&http),
-                service: &service.config.name,
+                service: &service.config.protocol.name,
                 username: username.as_str(),
                 codes: &recovery_codes,
             };
@@ -98,7 +101,7 @@ pub(super) async fn accept(
         }
         SetUpOutcome::NotOffered => return Ok(not_signed_in()),
     };
-    match authenticator::offered(&service, &id, sealed, now).await? {
+    match authenticator::offered(&context, &id, sealed).await? {
         Some(offer) => show(&http, &service, &offer, Some(problem)),
         None => Ok(not_signed_in()),
     }
@@ -116,7 +119,7 @@ fn show(
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
     let page = AuthenticatorPage {
         texts: Texts::of(http),
-        service: &service.config.name,
+        service: &service.config.protocol.name,
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,

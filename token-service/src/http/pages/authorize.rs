@@ -14,10 +14,10 @@ use super::templates::{
     ConfirmPage, Flow, NoAccountPage, SecondFactorPage, SelectAccountPage, SignInPage,
 };
 use super::texts::Texts;
-use crate::oauth::authorize::{RedirectError, Step};
-use crate::oauth::parameters::Parameters;
 use crate::service::Service;
-use crate::sign_in::session;
+use protocol::oauth::authorize::{RedirectError, Step};
+use protocol::oauth::parameters::Parameters;
+use protocol::sign_in::session;
 
 pub(super) async fn authorize(
     http: HttpRequest,
@@ -47,11 +47,12 @@ async fn go_on(
     journey: &Journey,
     sign_in_again: bool,
 ) -> Result<HttpResponse, PageFailure> {
-    let now = service.clock.now();
-    let issuer = &service.config.issuer;
+    let moment = service.moment();
+    let (context, now) = (moment.context(), moment.now);
+    let issuer = &service.config.protocol.issuer;
     let id = Cookies::of(issuer).session(http);
     let session = match &id {
-        Some(id) => session::live(service, id, now).await?,
+        Some(id) => session::live(&context, id).await?,
         None => None,
     };
     let confirmation = confirm::confirmation(http, service, journey, id.as_ref());

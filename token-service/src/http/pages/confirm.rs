@@ -11,10 +11,10 @@ use super::cookies::{Cookies, with_cookie};
 use super::failure::PageFailure;
 use super::journey::Journey;
 use super::{form, response};
-use crate::digest::Digest;
-use crate::oauth::authorize::{Confirmation, SignedIn};
 use crate::service::Service;
-use crate::sign_in::{SessionId, session};
+use domain::digest::Digest;
+use protocol::oauth::authorize::{Confirmation, SignedIn};
+use protocol::sign_in::{SessionId, session};
 
 /// The most clients that one session remembers: the cookie stays below 1 KiB.
 const MAX_CONFIRMED: usize = 20;
@@ -33,7 +33,7 @@ pub(super) fn confirmation(
         return Confirmation::Needed;
     };
     let expected = tag(service, id, journey);
-    let confirmed = Cookies::of(&service.config.issuer).confirmed(http);
+    let confirmed = Cookies::of(&service.config.protocol.issuer).confirmed(http);
     let is_confirmed = confirmed
         .split('.')
         .filter_map(Digest::from_base64url)
@@ -66,7 +66,7 @@ pub(super) fn remember(
     if !journey.is_native() {
         return response;
     }
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let newest = tag(service, id, journey).to_base64url();
     let earlier = cookies.confirmed(http).split('.').filter(|tag| {
         // What is no tag is not carried on.
@@ -85,15 +85,16 @@ pub(super) async fn go_on(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let registry = service.registry();
     let journey = form::journey(&fields, &http, &service, &registry)?;
-    let now = service.clock.now();
+    let moment = service.moment();
+    let (context, now) = (moment.context(), moment.now);
     let id = cookies.session(&http);
     let session = match &id {
-        Some(id) => session::live(&service, id, now).await?,
+        Some(id) => session::live(&context, id).await?,
         None => None,
     };
     let expected = journey.expected_user();

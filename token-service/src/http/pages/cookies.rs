@@ -12,8 +12,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use url::Url;
 
 use super::csrf::CsrfToken;
-use crate::sign_in::SessionId;
-use crate::sign_in::device::{self, DeviceCookie, Devices};
+use protocol::sign_in::SessionId;
+use protocol::sign_in::device::{self, DeviceCookie, Devices};
 
 /// Names and attributes, by the issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::cookies::{Cookies, with_cookie};
-use crate::digest::Digest;
-use crate::random::{self, Random, RandomError};
 use crate::service::Service;
+use domain::digest::Digest;
+use domain::random::{self, Random, RandomError};
 
 /// 256 random bits as base64url, 43 characters.
 pub(super) struct CsrfToken(String);
@@ -45,7 +45,7 @@ pub(super) struct BrowserToken {
 impl BrowserToken {
     /// The token that the browser has, or a new one.
     pub(super) fn of(http: &HttpRequest, service: &Service) -> Result<Self, RandomError> {
-        let cookies = Cookies::of(&service.config.issuer);
+        let cookies = Cookies::of(&service.config.protocol.issuer);
         let (token, is_new) = match cookies.csrf(http) {
             Some(token) => (token, false),
             None => (CsrfToken::generate(&*service.random)?, true),
@@ -75,7 +75,7 @@ impl BrowserToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::OsRandom;
+    use domain::random::OsRandom;
 
     #[test]
     fn only_the_same_token_fits() {

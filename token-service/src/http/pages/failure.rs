@@ -14,16 +14,16 @@ use crate::admin::views::rfc3339;
 use crate::http::body::BodyError;
 use crate::http::origin::RequestId;
 use crate::http::{host, lost, paths};
-use crate::legacy::logon::LogonRefusal;
-use crate::oauth;
-use crate::oauth::authorize::{IssueError, UnsafeRequest};
-use crate::oauth::error::printable;
-use crate::oauth::parameters::{ParameterError, Parameters};
-use crate::random::RandomError;
 use crate::service::Service;
-use crate::sign_in::SignInError;
-use crate::sign_in::password::PasswordError;
-use crate::store::StoreError;
+use domain::random::RandomError;
+use protocol::legacy::logon::LogonRefusal;
+use protocol::oauth;
+use protocol::oauth::authorize::{IssueError, UnsafeRequest};
+use protocol::oauth::error::printable;
+use protocol::oauth::parameters::{ParameterError, Parameters};
+use protocol::sign_in::SignInError;
+use protocol::sign_in::password::PasswordError;
+use store::StoreError;
 
 /// Why a page or form has no ordinary answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +149,7 @@ pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service)
     let texts = Texts::of(http);
     let page = ErrorPage {
         texts,
-        service: &service.config.name,
+        service: &service.config.protocol.name,
         problem: failure.problem(texts),
         advice: failure.advice(texts),
         details: failure.details(),
@@ -159,7 +159,7 @@ pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service)
             Some(journey) => Some(journey.client().name.clone()),
             None => named(),
         },
-        back: journey.map(|journey| journey.cancel(&service.config.issuer)),
+        back: journey.map(|journey| journey.cancel(&service.config.protocol.issuer)),
     };
     let mut response = response::page(status, &page, None);
     if status == StatusCode::REQUEST_TIMEOUT {

@@ -7,9 +7,9 @@ use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::journey::Journey;
 use crate::http::body;
-use crate::oauth::parameters::Parameters;
-use crate::registry::Registry;
 use crate::service::Service;
+use domain::Registry;
+use protocol::oauth::parameters::Parameters;
 
 /// The fields that every form of a sign-in has.
 pub(super) const CSRF: &str = "csrf";

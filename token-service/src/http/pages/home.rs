@@ -12,26 +12,27 @@ use super::templates::{HomePage, Person};
 use super::texts::Texts;
 use super::{form, response};
 use crate::audit::Entry;
-use crate::oauth::authorize::SignedIn;
 use crate::service::Service;
-use crate::sign_in::{self, authenticator, session};
-use crate::store::AuditAction;
+use domain::AuditAction;
+use protocol::oauth::authorize::SignedIn;
+use protocol::sign_in::{self, authenticator, session};
 
 /// `GET /auth/`.
 pub(super) async fn home(
     http: HttpRequest,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let now = service.clock.now();
-    let session = match Cookies::of(&service.config.issuer).session(&http) {
-        Some(id) => session::live(&service, &id, now).await?,
+    let moment = service.moment();
+    let context = moment.context();
+    let session = match Cookies::of(&service.config.protocol.issuer).session(&http) {
+        Some(id) => session::live(&context, &id).await?,
         None => None,
     };
     let signed_in = session.and_then(|session| SignedIn::of(session, &service.registry()));
     let person = match &signed_in {
         Some(signed_in) => {
             let user = signed_in.user();
-            let left = authenticator::recovery_codes_left(&service, &user.username).await?;
+            let left = authenticator::recovery_codes_left(&context, &user.username).await?;
             Some(Person {
                 username: user.username.as_str(),
                 second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
@@ -43,7 +44,7 @@ pub(super) async fn home(
     let csrf = BrowserToken::of(&http, &service)?;
     let page = HomePage {
         texts: Texts::of(&http),
-        service: &service.config.name,
+        service: &service.config.protocol.name,
         person,
         csrf: csrf.text(),
     };
@@ -56,15 +57,17 @@ pub(super) async fn sign_out(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     form::fields(&body, &http, cookies)?;
     if let Some(id) = cookies.session(&http) {
-        if let Some(session) = session::live(&service, &id, service.clock.now()).await? {
+        let moment = service.moment();
+        let context = moment.context();
+        if let Some(session) = session::live(&context, &id).await? {
             let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
             service.record(&origin::of(&http), entry);
         }
-        sign_in::sign_out(&service, &id).await?;
+        sign_in::sign_out(&context, &id).await?;
     }
     Ok(with_cookie(
         response::redirect(StatusCode::SEE_OTHER, paths::HOME),

@@ -6,16 +6,15 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::failure::PageFailure;
 use crate::audit::Entry;
-use crate::clock::Timestamp;
 use crate::http::{host, origin, paths};
-use crate::legacy::logon::{ExpectedUser, Logon, LogonError, LogonRequest};
-use crate::oauth::authorize::{
+use crate::service::Service;
+use domain::clock::Timestamp;
+use domain::{AuditAction, Client, LinkedAccount, RedirectUri, Registry, Session};
+use protocol::legacy::logon::{ExpectedUser, Logon, LogonError, LogonRequest};
+use protocol::oauth::authorize::{
     AuthorizationRequest, AuthorizeError, Confirmation, IssueError, Prompt, RedirectError,
     SignedIn, Step, code_record, issue_code, next_step,
 };
-use crate::registry::{Client, LinkedAccount, RedirectUri, Registry};
-use crate::service::Service;
-use crate::store::{AuditAction, Session};
 
 /// A validated request.
 pub(super) enum Journey {
@@ -55,7 +54,7 @@ impl Journey {
                 AuthorizeError::Unsafe(reason) => PageFailure::Request(reason),
                 AuthorizeError::Redirect(destination, error) => PageFailure::ErrorAtClient(
                     status,
-                    destination.with_error(&error, &service.config.issuer),
+                    destination.with_error(&error, &service.config.protocol.issuer),
                 ),
             })
     }
@@ -204,10 +203,10 @@ impl Journey {
         now: Timestamp,
     ) -> Result<String, PageFailure> {
         let (store, random) = (service.store.as_ref(), service.random.as_ref());
-        let issuer = &service.config.issuer;
+        let issuer = &service.config.protocol.issuer;
         let issued = match self {
             Self::Current(request) => {
-                let expires_at = now + service.config.lifetimes.authorization_code;
+                let expires_at = now + service.config.protocol.lifetimes.authorization_code;
                 let record = code_record(request, signed_in, account, expires_at);
                 let code = issue_code(record, store, random).await;
                 code.map(|code| request.destination().with_code(&code, issuer))

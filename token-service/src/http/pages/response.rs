@@ -4,7 +4,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use askama::Template;
 
-use crate::registry::RedirectUri;
+use domain::RedirectUri;
 
 /// A page. `redirect_uri` is where a form on it may lead in the end: browsers apply `form-action` to the
 /// redirects that follow a form post too.

@@ -7,9 +7,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::{form, response};
-use crate::oauth::authorize::SignedIn;
 use crate::service::Service;
-use crate::sign_in::session;
+use protocol::oauth::authorize::SignedIn;
+use protocol::sign_in::session;
 
 /// `POST /auth/select-account`: the chosen account ends the request with a code.
 pub(super) async fn select(
@@ -17,14 +17,15 @@ pub(super) async fn select(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let registry = service.registry();
     let journey = form::journey(&fields, &http, &service, &registry)?;
-    let now = service.clock.now();
+    let moment = service.moment();
+    let (context, now) = (moment.context(), moment.now);
     let session = match cookies.session(&http) {
-        Some(id) => session::live(&service, &id, now).await?,
+        Some(id) => session::live(&context, &id).await?,
         None => None,
     };
     let expected = journey.expected_user();

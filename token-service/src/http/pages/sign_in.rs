@@ -13,11 +13,10 @@ use super::journey::Journey;
 use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
 use super::{confirm, form, response};
 use crate::audit::Entry;
-use crate::registry::Username;
 use crate::service::Service;
-use crate::sign_in::device::DeviceCookie;
-use crate::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
-use crate::store::{AuditAction, SessionStage};
+use domain::{AuditAction, SessionStage, Username};
+use protocol::sign_in::device::DeviceCookie;
+use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 
 /// `POST /auth/sign-in`.
 pub(super) async fn password(
@@ -25,7 +24,7 @@ pub(super) async fn password(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
@@ -36,14 +35,15 @@ pub(super) async fn password(
     };
     let password = fields.get("password").unwrap_or_default().to_owned().into();
     let replaces = cookies.session(&http);
-    let now = service.clock.now();
+    let moment = service.moment();
+    let context = moment.context();
     let devices = cookies.devices(&http);
     let place = Place {
         address: origin::address(&http),
         devices: &devices,
     };
     let outcome =
-        sign_in::with_password(&service, username, password, replaces.as_ref(), place, now).await?;
+        sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
     record(&service, &http, username, &outcome);
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
@@ -67,19 +67,20 @@ pub(super) async fn second_factor(
     payload: Payload,
     service: Data<Service>,
 ) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let body = form::read(&http, payload).await?;
     let fields = form::fields(&body, &http, cookies)?;
     let journey = form::journey(&fields, &http, &service, &service.registry())?;
     let code = fields.get("code").unwrap_or_default();
-    let now = service.clock.now();
+    let moment = service.moment();
+    let context = moment.context();
     let devices = cookies.devices(&http);
     let place = Place {
         address: origin::address(&http),
         devices: &devices,
     };
     let outcome = match cookies.session(&http) {
-        Some(id) => sign_in::with_second_factor(&service, &id, code, place, now).await?,
+        Some(id) => sign_in::with_second_factor(&context, &id, code, place).await?,
         None => SecondFactorOutcome::NotOwed,
     };
     let problem = match outcome {
@@ -180,7 +181,7 @@ fn go_on(
     id: &SessionId,
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
-    let cookies = Cookies::of(&service.config.issuer);
+    let cookies = Cookies::of(&service.config.protocol.issuer);
     let next = response::redirect(StatusCode::SEE_OTHER, &journey.continuation());
     let mut response = with_cookie(next, &cookies.set_session(id));
     if let Some(device) = device {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use actix_web::HttpResponse;
 use actix_web::http::header;
 
-use crate::digest::Digest;
+use domain::digest::Digest;
 
 const CONTENT: &str = include_str!("../../../static/style.css");
 

@@ -13,7 +13,7 @@ use super::journey::Journey;
 use super::stylesheet;
 use super::texts::{self, Texts};
 use crate::config::Config;
-use crate::registry::{LinkedAccount, RedirectUri};
+use domain::{LinkedAccount, RedirectUri};
 
 /// What the pages of one request have in common.
 pub(super) struct Flow<'a> {
@@ -46,12 +46,12 @@ impl<'a> Flow<'a> {
     ) -> Self {
         Self {
             texts,
-            service: &config.name,
+            service: &config.protocol.name,
             client: &journey.client().name,
             destination: in_words(journey.redirect_uri(), texts),
             request: journey.continuation(),
             csrf,
-            cancel: journey.cancel(&config.issuer),
+            cancel: journey.cancel(&config.protocol.issuer),
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
         }

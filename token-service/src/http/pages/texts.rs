@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::http::header;
 
-use crate::oauth::authorize::UnsafeRequest;
+use protocol::oauth::authorize::UnsafeRequest;
 
 /// The texts of one language.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,575 @@
+//! Grants: what a user authorized, and the rotation of its refresh tokens (spec §3, D-3, RFC 9700 §4.14).
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::authorization_code::CodeRecord;
+use crate::clock::Timestamp;
+use crate::random::{self, Random, RandomError};
+use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
+
+/// The id of a grant: a UUIDv7, so that ids are ordered by their time and rows are written side by side.
+/// Written as 22 characters of base64url, because every token carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GrantId(Uuid);
+
+impl GrantId {
+    /// A fresh id.
+    ///
+    /// # Errors
+    /// [`RandomError`] when there are no random bytes.
+    pub fn generate(random: &dyn Random, now: Timestamp) -> Result<Self, RandomError> {
+        let bytes = random::bytes::<10>(random)?;
+        let milliseconds = now.seconds().saturating_mul(1000);
+        Ok(Self(
+            uuid::Builder::from_unix_timestamp_millis(milliseconds, &bytes).into_uuid(),
+        ))
+    }
+
+    /// Reads an id; `None` when it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        bytes.try_into().ok().map(Self::from_bytes)
+    }
+
+    /// When the grant was made; `None` for bytes that are no UUIDv7 (RFC 9562 §5.7).
+    #[must_use]
+    pub fn made_at(&self) -> Option<Timestamp> {
+        if self.0.get_version() != Some(uuid::Version::SortRand) {
+            return None;
+        }
+        let (seconds, _) = self.0.get_timestamp()?.to_unix();
+        Some(Timestamp::from_seconds(seconds))
+    }
+
+    /// The 16 bytes, big endian: byte order is time order.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    /// The id with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+}
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&URL_SAFE_NO_PAD.encode(self.as_bytes()))
+    }
+}
+
+/// Characters of a `jti`.
+const JTI_LENGTH: usize = 22;
+
+/// Characters of the `jti` of a legacy access token: 66 random bits. It only has to differ from those of the other tokens
+/// that may be revoked.
+pub const LEGACY_JTI_LENGTH: usize = 11;
+
+/// The unique id of a token (`jti`): 128 random bits, written as 22 characters of base64url.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenId([u8; 16]);
+
+impl TokenId {
+    /// A fresh id.
+    ///
+    /// # Errors
+    /// [`RandomError`] when there are no random bytes.
+    pub fn generate(random: &dyn Random) -> Result<Self, RandomError> {
+        random::bytes(random).map(Self)
+    }
+
+    /// The id with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 16 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads the `jti` form; `None` when it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
+    /// The `jti` of a legacy access token with this id.
+    #[must_use]
+    pub fn legacy(&self) -> String {
+        let mut jti = self.to_string();
+        jti.truncate(LEGACY_JTI_LENGTH);
+        jti
+    }
+
+    /// Reads the `jti` of a legacy access token: the bits that it leaves out are zero. `None` when it is not one.
+    #[must_use]
+    pub fn parse_legacy(text: &str) -> Option<Self> {
+        if text.len() != LEGACY_JTI_LENGTH {
+            return None;
+        }
+        let rest = "A".repeat(JTI_LENGTH - LEGACY_JTI_LENGTH);
+        Self::parse(&format!("{text}{rest}"))
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+/// One step of a grant: the pair of tokens that one answer of the token endpoint carried. Only ids and
+/// times are kept; the tokens are signed again from them when the same answer must be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefreshStep {
+    /// `jti` of the refresh token.
+    pub refresh_id: TokenId,
+    /// `jti` of the access token.
+    pub access_id: TokenId,
+    /// Scope of the access token: the grant's, or less (RFC 6749 §6).
+    pub scope: Scope,
+    /// When both were issued.
+    pub issued_at: Timestamp,
+    /// From this second on the refresh token is refused.
+    pub refresh_expires_at: Timestamp,
+}
+
+/// A refresh token that was used, while its answer may still be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpentStep {
+    /// `jti` of the used refresh token.
+    pub refresh_id: TokenId,
+    /// When it was first used. The grace counts from here and never restarts.
+    pub first_used_at: Timestamp,
+    /// What the first use answered.
+    pub successor: RefreshStep,
+}
+
+/// Spent steps that are remembered at most: a client that rotates faster than this within one grace period
+/// is not retrying a lost answer.
+const MAX_SPENT_STEPS: usize = 8;
+
+/// An authorization by a user for a client, with the state of its one line of refresh tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Its id: the claim `grant_id`.
+    pub grant_id: GrantId,
+    /// The client.
+    pub client_id: ClientId,
+    /// The user.
+    pub username: Username,
+    /// The linked account.
+    pub account: LinkedAccount,
+    /// Authorized scopes; a refresh may ask for fewer, never for more.
+    pub scope: Scope,
+    /// How the user signed in.
+    pub amr: Vec<String>,
+    /// When the user signed in.
+    pub authenticated_at: Timestamp,
+    /// The step whose refresh token is live.
+    pub current: RefreshStep,
+    /// Earlier steps within their grace.
+    pub spent: Vec<SpentStep>,
+    /// When the grant was ended early.
+    pub revoked_at: Option<Timestamp>,
+    /// What the user signed in with.
+    #[serde(deserialize_with = "crate::serde_form::added")]
+    pub credentials_version: CredentialsVersion,
+}
+
+/// A use of a refresh token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefreshRotation {
+    /// The grant that the token names.
+    pub grant_id: GrantId,
+    /// The `jti` of the token.
+    pub refresh_id: TokenId,
+    /// The client that uses it, authenticated.
+    pub client_id: ClientId,
+    /// The scope that it asks for; `None` for all that was granted.
+    pub scope: Option<Scope>,
+    /// Ids for the next step, should this use win.
+    pub next_refresh_id: TokenId,
+    /// Likewise for the access token.
+    pub next_access_id: TokenId,
+    /// The time of this use.
+    pub now: Timestamp,
+    /// How long the next refresh token lives.
+    pub lifetime: Duration,
+    /// How long after its first use a refresh token is answered with the same successor.
+    pub grace: Duration,
+}
+
+/// The outcome of using a refresh token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rotation {
+    /// The first use: `grant.current` is the new step.
+    Rotated(Box<Grant>),
+    /// A repeated use within the grace: answer this step, as the first use did.
+    Repeated {
+        /// The grant.
+        grant: Box<Grant>,
+        /// What the first use answered.
+        step: RefreshStep,
+    },
+    /// A used token after its grace: the grant is revoked, in the feed too.
+    Reused(GrantId),
+    /// Nothing changed.
+    Refused(RotationRefusal),
+}
+
+/// Why a refresh token is refused without further consequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotationRefusal {
+    /// No such grant.
+    Unknown,
+    /// The token belongs to another client.
+    OtherClient,
+    /// More scope than was granted.
+    ScopeExceeded,
+    /// The token expired unused.
+    Expired,
+    /// The grant was revoked before.
+    Revoked,
+}
+
+impl RotationRefusal {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_refresh_token",
+            Self::OtherClient => "refresh_token_of_another_client",
+            Self::ScopeExceeded => "scope_exceeded",
+            Self::Expired => "refresh_token_expired",
+            Self::Revoked => "grant_revoked",
+        }
+    }
+}
+
+/// What [`Grant::rotate`] decided; the store writes the changed grant for the first and third.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RotationDecision {
+    /// The grant moved on by one step.
+    Rotate,
+    /// Answer this step again.
+    Repeat(RefreshStep),
+    /// The grant is now revoked.
+    Revoke,
+    /// Nothing changes.
+    Refuse(RotationRefusal),
+}
+
+impl Grant {
+    /// The grant that redeeming `code` creates, at its first step; that step has the scope of the code.
+    #[must_use]
+    pub fn from_code(code: CodeRecord, grant_id: GrantId, first: RefreshStep) -> Self {
+        Self {
+            grant_id,
+            client_id: code.client_id,
+            username: code.username,
+            account: code.account,
+            current: RefreshStep {
+                // Without a scope of its own the first access token has all that was authorized.
+                scope: if first.scope.is_empty() {
+                    code.scope.clone()
+                } else {
+                    first.scope
+                },
+                ..first
+            },
+            scope: code.scope,
+            amr: code.amr,
+            authenticated_at: code.authenticated_at,
+            spent: Vec::new(),
+            revoked_at: None,
+            credentials_version: code.credentials_version,
+        }
+    }
+
+    /// Decides one use of a refresh token (D-3) and changes the grant accordingly.
+    ///
+    /// The current token rotates. A spent one within its grace gets the same answer as its first use. Any
+    /// other token of this grant that we once signed was used before: somebody else has it, so the grant ends.
+    /// A token is expired at `refresh_expires_at` itself; the grace includes its last second.
+    pub fn rotate(&mut self, rotation: &RefreshRotation) -> RotationDecision {
+        if self.client_id != rotation.client_id {
+            return RotationDecision::Refuse(RotationRefusal::OtherClient);
+        }
+        if self.revoked_at.is_some() {
+            return RotationDecision::Refuse(RotationRefusal::Revoked);
+        }
+        let now = rotation.now;
+        if self.current.refresh_id != rotation.refresh_id {
+            let spent = self
+                .spent
+                .iter()
+                .find(|step| step.refresh_id == rotation.refresh_id);
+            return match spent {
+                Some(step) if now.since(step.first_used_at) <= rotation.grace => {
+                    RotationDecision::Repeat(step.successor.clone())
+                }
+                _ => {
+                    self.revoke(now);
+                    RotationDecision::Revoke
+                }
+            };
+        }
+        if now >= self.current.refresh_expires_at {
+            return RotationDecision::Refuse(RotationRefusal::Expired);
+        }
+        let scope = match &rotation.scope {
+            None => self.scope.clone(),
+            Some(scope) if scope.is_subset_of(&self.scope) => scope.clone(),
+            Some(_) => return RotationDecision::Refuse(RotationRefusal::ScopeExceeded),
+        };
+        let next = RefreshStep {
+            refresh_id: rotation.next_refresh_id,
+            access_id: rotation.next_access_id,
+            scope,
+            issued_at: now,
+            refresh_expires_at: now + rotation.lifetime,
+        };
+        self.spent
+            .retain(|step| now.since(step.first_used_at) <= rotation.grace);
+        if self.spent.len() >= MAX_SPENT_STEPS {
+            self.spent.remove(0);
+        }
+        self.spent.push(SpentStep {
+            refresh_id: self.current.refresh_id,
+            first_used_at: now,
+            successor: next.clone(),
+        });
+        self.current = next;
+        RotationDecision::Rotate
+    }
+
+    /// Ends the grant; `false` when it had ended before.
+    pub fn revoke(&mut self, now: Timestamp) -> bool {
+        if self.revoked_at.is_some() {
+            return false;
+        }
+        self.revoked_at = Some(now);
+        self.spent.clear();
+        true
+    }
+
+    /// Whether nothing that stems from this grant can be alive, so that it may be forgotten: its access tokens
+    /// have expired, and its refresh token has expired or was revoked.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp, access_token_lifetime: Duration) -> bool {
+        let refresh_is_over = self.revoked_at.is_some() || self.current.refresh_expires_at < now;
+        refresh_is_over && self.current.issued_at + access_token_lifetime < now
+    }
+}
+
+/// Which grants to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantFilter {
+    /// Only those of this client.
+    pub client_id: Option<ClientId>,
+    /// Only those of this user.
+    pub username: Option<Username>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+    fn id(number: u8) -> TokenId {
+        TokenId([number; 16])
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_000_000 + seconds)
+    }
+
+    fn grant() -> Grant {
+        Grant {
+            grant_id: GrantId::from_bytes([7; 16]),
+            client_id: ClientId::parse("web").unwrap(),
+            username: Username::parse("ada").unwrap(),
+            account: LinkedAccount {
+                user_id: "1".into(),
+                username: "a".into(),
+                site: "https://s".into(),
+            },
+            scope: Scope::parse("a b").unwrap(),
+            amr: vec![],
+            authenticated_at: at(0),
+            current: RefreshStep {
+                refresh_id: id(1),
+                access_id: id(101),
+                scope: Scope::parse("a b").unwrap(),
+                issued_at: at(0),
+                refresh_expires_at: at(0) + WEEK,
+            },
+            spent: vec![],
+            revoked_at: None,
+            credentials_version: CredentialsVersion::default(),
+        }
+    }
+
+    fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
+        RefreshRotation {
+            grant_id: GrantId::from_bytes([7; 16]),
+            refresh_id: id(token),
+            client_id: ClientId::parse("web").unwrap(),
+            scope: None,
+            next_refresh_id: id(next),
+            next_access_id: id(100 + next),
+            now,
+            lifetime: WEEK,
+            grace: GRACE,
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
+        let mut grant = grant();
+        assert_eq!(grant.rotate(&use_of(1, 2, at(5))), RotationDecision::Rotate);
+        let answered = grant.current.clone();
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(10))),
+            RotationDecision::Repeat(answered.clone())
+        );
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(15))),
+            RotationDecision::Repeat(answered.clone())
+        );
+        assert_eq!(grant.current, answered);
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(16))),
+            RotationDecision::Revoke
+        );
+        assert_eq!(
+            grant.rotate(&use_of(2, 3, at(16))),
+            RotationDecision::Refuse(RotationRefusal::Revoked)
+        );
+    }
+
+    #[test]
+    fn a_retry_that_arrives_after_its_successor_was_used_is_still_only_a_retry() {
+        let mut grant = grant();
+        grant.rotate(&use_of(1, 2, at(0)));
+        let first_answer = grant.current.clone();
+        grant.rotate(&use_of(2, 3, at(1)));
+        assert_eq!(
+            grant.rotate(&use_of(1, 4, at(2))),
+            RotationDecision::Repeat(first_answer)
+        );
+        assert_eq!(grant.current.refresh_id, id(3));
+    }
+
+    #[test]
+    fn a_token_that_is_long_gone_ends_the_grant() {
+        let mut grant = grant();
+        grant.rotate(&use_of(1, 2, at(0)));
+        grant.rotate(&use_of(2, 3, at(100)));
+        assert_eq!(
+            grant.spent.len(),
+            1,
+            "spent steps beyond their grace are dropped"
+        );
+        assert_eq!(
+            grant.rotate(&use_of(1, 4, at(101))),
+            RotationDecision::Revoke
+        );
+        assert_eq!(grant.revoked_at, Some(at(101)));
+    }
+
+    #[test]
+    fn another_client_changes_nothing() {
+        let mut grant = grant();
+        let mut stolen = use_of(1, 2, at(0));
+        stolen.client_id = ClientId::parse("other").unwrap();
+        assert_eq!(
+            grant.rotate(&stolen),
+            RotationDecision::Refuse(RotationRefusal::OtherClient)
+        );
+        stolen.refresh_id = id(99);
+        assert_eq!(
+            grant.rotate(&stolen),
+            RotationDecision::Refuse(RotationRefusal::OtherClient)
+        );
+        assert_eq!(grant.revoked_at, None);
+    }
+
+    #[test]
+    fn expiry_is_refused_at_its_second() {
+        let end = at(0) + WEEK;
+        let last = Timestamp::from_seconds(end.seconds() - 1);
+        assert_eq!(
+            grant().rotate(&use_of(1, 2, last)),
+            RotationDecision::Rotate
+        );
+        assert_eq!(
+            grant().rotate(&use_of(1, 2, end)),
+            RotationDecision::Refuse(RotationRefusal::Expired)
+        );
+    }
+
+    #[test]
+    fn scope_shrinks_for_one_answer_and_never_grows() {
+        let mut grant = grant();
+        let mut narrow = use_of(1, 2, at(0));
+        narrow.scope = Scope::parse("a");
+        grant.rotate(&narrow);
+        assert_eq!(grant.current.scope, Scope::parse("a").unwrap());
+        let mut wide = use_of(2, 3, at(20));
+        wide.scope = Scope::parse("a b c");
+        assert_eq!(
+            grant.rotate(&wide),
+            RotationDecision::Refuse(RotationRefusal::ScopeExceeded)
+        );
+        wide.scope = None;
+        assert_eq!(grant.rotate(&wide), RotationDecision::Rotate);
+        assert_eq!(grant.current.scope, Scope::parse("a b").unwrap());
+    }
+
+    #[test]
+    fn ids_are_read_only_in_their_own_form() {
+        let id = GrantId::from_bytes([0xab; 16]);
+        assert_eq!(GrantId::parse(&id.to_string()), Some(id));
+        assert_eq!(id.to_string().len(), 22);
+        assert_eq!(GrantId::parse(&format!("{id}A")), None);
+        assert_eq!(GrantId::parse(&format!("{id}==")), None);
+    }
+
+    #[test]
+    fn a_grant_id_tells_its_time() {
+        let random = crate::random::OsRandom;
+        let id = GrantId::generate(&random, at(5)).unwrap();
+        assert_eq!(id.made_at(), Some(at(5)));
+        assert_eq!(GrantId::from_bytes([0xab; 16]).made_at(), None);
+    }
+
+    #[test]
+    fn the_jti_of_a_legacy_token_is_the_beginning_of_its_id() {
+        let id = TokenId::from_bytes([0xab; 16]);
+        let legacy = id.legacy();
+        assert_eq!(legacy.len(), LEGACY_JTI_LENGTH);
+        let read = TokenId::parse_legacy(&legacy).unwrap();
+        assert_eq!(read.legacy(), legacy);
+        assert_ne!(read, id);
+        assert_eq!(TokenId::parse_legacy(&id.to_string()), None);
+        assert_eq!(TokenId::parse_legacy("ééééé+"), None);
+    }
+}

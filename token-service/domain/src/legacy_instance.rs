@@ -1,0 +1,75 @@
+//! Hosts of the legacy flow: an instance is chosen by host name (spec §4.4 to §4.7).
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// A host of the legacy flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegacyInstance {
+    /// {hostname}.
+    pub hostname: String,
+    /// {auth_server_hostname}.
+    pub auth_server_hostname: String,
+    /// Whether OAuth2 authentication is enabled on the host.
+    pub enabled: bool,
+}
+
+impl LegacyInstance {
+    /// Whether a `Host` header names this instance; its port does not count.
+    #[must_use]
+    pub fn is_at(&self, host: &str) -> bool {
+        same_host(&self.hostname, host)
+    }
+
+    /// Whether a `Host` header names this instance's authorization server.
+    #[must_use]
+    pub fn has_auth_server_at(&self, host: &str) -> bool {
+        same_host(&self.auth_server_hostname, host)
+    }
+}
+
+/// Whether `text` is a host as a `Host` header names it, in the normal form that the header is compared in.
+#[must_use]
+pub fn is_host(text: &str) -> bool {
+    let url = Url::parse(&format!("https://{text}/"));
+    url.is_ok_and(|url| {
+        url.as_str() == format!("https://{text}/") && !text.contains(['/', '@', '?', '#'])
+    })
+}
+
+/// Compares names alone: a configured value may carry a scheme and a port (D-26), and proxies move ports.
+fn same_host(configured: &str, sent: &str) -> bool {
+    let configured = configured
+        .split_once("://")
+        .map_or(configured, |(_, rest)| rest);
+    let configured = configured.split('/').next().unwrap_or_default();
+    name_of(configured).eq_ignore_ascii_case(name_of(sent))
+}
+
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_compared_by_name() {
+        for (configured, sent, same) in [
+            ("us1.example", "us1.example", true),
+            ("us1.example", "US1.example:8083", true),
+            ("us1.example:8083", "us1.example", true),
+            ("https://sso-us1.example:8443/", "sso-us1.example", true),
+            ("us1.example", "us2.example", false),
+            ("us1.example", "us1.example.evil", false),
+            ("us1.example", "", false),
+            ("[::1]:80", "[::1]:81", true),
+        ] {
+            assert_eq!(same_host(configured, sent), same, "{configured} {sent}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the token service is about: clients, users and their accounts, grants, codes and sessions, with the rules that they
+//! keep. Types and plain functions: no I/O, no HTTP, no database. Time and randomness are passed in.
+
+pub mod attempt;
+pub mod audit_event;
+pub mod authorization_code;
+pub mod certificate;
+pub mod client;
+pub mod clock;
+pub mod credentials;
+pub mod digest;
+pub mod grant;
+pub mod legacy_instance;
+pub mod password_hash;
+pub mod random;
+pub mod redirect_template;
+pub mod redirect_uri;
+pub mod registry;
+pub mod registry_change;
+pub mod remembered;
+pub mod revocation;
+pub mod scope;
+mod serde_form;
+pub mod session;
+pub mod signing_key;
+pub mod user;
+
+pub use attempt::{Admission, Failures, Pace, PacedKey};
+pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
+pub use authorization_code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
+pub use certificate::Certificate;
+pub use client::{Client, ClientId, IntegrationType};
+pub use credentials::{Credentials, SecondFactor};
+pub use grant::{
+    Grant, GrantFilter, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId,
+};
+pub use legacy_instance::LegacyInstance;
+pub use redirect_uri::{RedirectUri, RedirectUriPattern};
+pub use registry::Registry;
+pub use registry_change::{RegistryChange, RegistryOutcome};
+pub use remembered::{ObjectName, Remembered};
+pub use revocation::{
+    Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,
+};
+pub use scope::Scope;
+pub use session::{Session, SessionStage};
+pub use signing_key::SealedSigningKey;
+pub use user::{CredentialsVersion, LinkedAccount, User, Username};

@@ -1,0 +1,154 @@
+//! The legacy refresh token: 42 characters that name a grant and a step of it, with a tag that only this service
+//! can make (spec §2.5).
+//!
+//! The store knows a step only by the SHA-256 of its token. Because the tag proves that a token was ours, a token
+//! that was made up cannot end anybody's grant; and because it follows from grant and step, a lost answer can be
+//! given again without keeping it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+use crate::sealing::EncryptionKey;
+use domain::digest::Digest;
+use domain::{GrantId, TokenId};
+
+/// Length of the token, in characters: 31 bytes in base64url.
+pub const LENGTH: usize = 42;
+
+const STEP_BYTES: usize = 3;
+const TAG_BYTES: usize = 12;
+
+/// What a refresh token stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LegacyRefreshToken {
+    /// The authorization.
+    pub grant_id: GrantId,
+    /// How often it has been refreshed, up to 2^24.
+    step: u32,
+}
+
+impl LegacyRefreshToken {
+    /// The first token of a grant.
+    #[must_use]
+    pub const fn first(grant_id: GrantId) -> Self {
+        Self { grant_id, step: 0 }
+    }
+
+    /// The token after this one. After 2^24 of them the count begins anew, in a hundred years or so.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self {
+            grant_id: self.grant_id,
+            step: (self.step + 1) % (1 << (8 * STEP_BYTES)),
+        }
+    }
+
+    /// The text, on this instance.
+    #[must_use]
+    pub fn text(self, hostname: &str, key: &EncryptionKey) -> String {
+        let tag = self.tag(hostname, key);
+        URL_SAFE_NO_PAD.encode(
+            [
+                self.grant_id.as_bytes().as_slice(),
+                &self.step_bytes(),
+                &tag,
+            ]
+            .concat(),
+        )
+    }
+
+    /// What the store knows the token by.
+    #[must_use]
+    pub fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
+        let digest = Digest::of(self.text(hostname, key).as_bytes());
+        let mut id = [0; 16];
+        for (to, from) in id.iter_mut().zip(digest.as_bytes()) {
+            *to = *from;
+        }
+        TokenId::from_bytes(id)
+    }
+
+    /// Reads a token; `None` when it is not one that this service made for this instance.
+    #[must_use]
+    pub fn parse(text: &str, hostname: &str, key: &EncryptionKey) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (grant_id, rest) = bytes.split_first_chunk::<16>()?;
+        let (step, tag) = rest.split_first_chunk::<STEP_BYTES>()?;
+        let [high, middle, low] = *step;
+        let token = Self {
+            grant_id: GrantId::from_bytes(*grant_id),
+            step: u32::from_be_bytes([0, high, middle, low]),
+        };
+        let expected = token.tag(hostname, key);
+        bool::from(expected.as_slice().ct_eq(tag)).then_some(token)
+    }
+
+    const fn step_bytes(self) -> [u8; STEP_BYTES] {
+        let [_, high, middle, low] = self.step.to_be_bytes();
+        [high, middle, low]
+    }
+
+    fn tag(self, hostname: &str, key: &EncryptionKey) -> [u8; TAG_BYTES] {
+        let parts = [
+            b"legacy refresh token".as_slice(),
+            hostname.as_bytes(),
+            self.grant_id.as_bytes(),
+            &self.step_bytes(),
+        ];
+        let mut tag = [0; TAG_BYTES];
+        for (to, from) in tag.iter_mut().zip(key.tag(&parts)) {
+            *to = from;
+        }
+        tag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_have_42_characters_and_are_known_on_their_instance_alone() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let mut token = LegacyRefreshToken::first(GrantId::from_bytes([5; 16]));
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            let text = token.text("us1.example", &key);
+            assert_eq!(text.len(), LENGTH);
+            assert!(seen.insert(text.clone()));
+            assert_eq!(
+                LegacyRefreshToken::parse(&text, "us1.example", &key),
+                Some(token)
+            );
+            assert_eq!(LegacyRefreshToken::parse(&text, "us2.example", &key), None);
+            token = token.next();
+        }
+    }
+
+    #[test]
+    fn a_changed_token_is_not_one() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let text = LegacyRefreshToken::first(GrantId::from_bytes([5; 16])).text("h", &key);
+        for position in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[position] = if changed[position] == b'A' {
+                b'B'
+            } else {
+                b'A'
+            };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(
+                LegacyRefreshToken::parse(&changed, "h", &key),
+                None,
+                "{position}"
+            );
+            assert_eq!(
+                LegacyRefreshToken::parse(&text[..position], "h", &key),
+                None
+            );
+        }
+        let other = EncryptionKey::new(&[2; 32]).unwrap();
+        assert_eq!(LegacyRefreshToken::parse(&text, "h", &other), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! Legacy token exchange and refresh (spec §4.6, §4.7).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::access_token::{self, Subject};
+use super::error::LegacyTokenError;
+use super::logon::code_digest;
+use super::refresh_token::LegacyRefreshToken;
+use crate::Context;
+use crate::oauth::client_authentication::{self, ClientLookup};
+use crate::oauth::error::TokenError;
+use crate::oauth::parameters::{Merged, Parameters};
+use crate::oauth::token_response::Authorization;
+use crate::sealing::EncryptionKey;
+use domain::{
+    Client, Grant, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
+    RefreshStep, Rotation, Scope, TokenId,
+};
+
+/// How long a used refresh token gets the same answer again (D-15).
+pub const REUSE_GRACE: Duration = Duration::from_secs(60);
+
+/// The answer of spec §2.5: exactly these fields.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct LegacyTokenResponse {
+    /// Always `Bearer`.
+    pub token_type: &'static str,
+    /// Seconds.
+    pub expires_in: u64,
+    /// 42 characters.
+    pub refresh_token: String,
+    /// 481 characters.
+    pub access_token: String,
+    /// Whom the tokens speak for; not part of the answer.
+    #[serde(skip)]
+    pub authorization: Authorization,
+    /// {hostname} of the instance that issued them; not part of the answer.
+    #[serde(skip)]
+    pub hostname: String,
+}
+
+/// Everything of an HTTP request that the endpoint reads.
+#[derive(Clone, Copy)]
+pub struct LegacyTokenRequest<'a> {
+    /// All `Authorization` headers, as sent.
+    pub authorization: &'a [&'a [u8]],
+    /// The query string, without `?`: the samples of the specification send the fields there.
+    pub query: &'a str,
+    /// The body, as a form.
+    pub body: &'a [u8],
+}
+
+/// Answers one request on the authorization server of `instances`. Several instances may share one authorization server:
+/// the code or refresh token then says whose the request is.
+///
+/// # Errors
+/// A [`LegacyTokenError`]: the first of the instance that knows most of the request.
+pub async fn answer<'a>(
+    context: &Context<'_>,
+    instances: impl IntoIterator<Item = &'a LegacyInstance>,
+    encryption_key: &EncryptionKey,
+    request: LegacyTokenRequest<'_>,
+) -> Result<LegacyTokenResponse, LegacyTokenError> {
+    let body = Parameters::parse(request.body)?;
+    let query = Parameters::parse(request.query.as_bytes())?;
+    let fields = body
+        .merged_with(query)
+        .map_err(|Merged::Contradiction| LegacyTokenError::Contradiction)?;
+    let mut refusal = LegacyTokenError::Disabled;
+    for instance in instances {
+        match answer_at(context, instance, encryption_key, request, &fields).await {
+            Ok(response) => return Ok(response),
+            Err(error) => match (knowledge(&refusal), knowledge(&error)) {
+                (_, None) => return Err(error),
+                (before, now) if now >= before => refusal = error,
+                _ => {}
+            },
+        }
+    }
+    Err(refusal)
+}
+
+/// How far an instance came with a request that may be another instance's; `None` when the request is its own.
+const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
+    match refusal {
+        LegacyTokenError::Disabled => Some(0),
+        LegacyTokenError::Client(TokenError::UnknownClient { .. }) => Some(1),
+        LegacyTokenError::UnknownCode | LegacyTokenError::RefreshToken => Some(2),
+        _ => None,
+    }
+}
+
+async fn answer_at(
+    context: &Context<'_>,
+    instance: &LegacyInstance,
+    encryption_key: &EncryptionKey,
+    request: LegacyTokenRequest<'_>,
+    fields: &Parameters<'_>,
+) -> Result<LegacyTokenResponse, LegacyTokenError> {
+    if !instance.enabled {
+        return Err(LegacyTokenError::Disabled);
+    }
+    let grant_type = fields
+        .get("grant_type")
+        .ok_or(LegacyTokenError::Missing("grant_type"))?;
+    let endpoint = Endpoint {
+        context,
+        instance,
+        encryption_key,
+    };
+    match grant_type {
+        "authorization_code" => {
+            let client = endpoint.client(request.authorization, fields)?;
+            endpoint.exchange(&client, fields).await
+        }
+        "refresh_token" => {
+            let client = endpoint
+                .refreshing_client(request.authorization, fields)
+                .await?;
+            endpoint.refresh(&client, fields).await
+        }
+        _ => Err(LegacyTokenError::GrantType),
+    }
+}
+
+struct Endpoint<'a> {
+    context: &'a Context<'a>,
+    instance: &'a LegacyInstance,
+    encryption_key: &'a EncryptionKey,
+}
+
+impl Endpoint<'_> {
+    /// The client, by Basic or by `client_id`; one with a secret must use it (spec §4.6).
+    fn client(
+        &self,
+        authorization: &[&[u8]],
+        fields: &Parameters<'_>,
+    ) -> Result<Arc<Client>, LegacyTokenError> {
+        let registry = self.context.registry;
+        let hostname = &self.instance.hostname;
+        let lookup: ClientLookup<'_> = &|client_id| registry.legacy_client(client_id, hostname);
+        let presented = client_authentication::authenticate_with(authorization, fields, lookup)
+            .map_err(LegacyTokenError::Client)?;
+        presented
+            .fully_authenticated()
+            .cloned()
+            .map_err(LegacyTokenError::Client)
+    }
+
+    /// Spec §4.7 lists no `client_id` for a refresh: without one, and without Basic, the token says whose it is, and
+    /// only a client without a secret may leave it at that.
+    async fn refreshing_client(
+        &self,
+        authorization: &[&[u8]],
+        fields: &Parameters<'_>,
+    ) -> Result<Arc<Client>, LegacyTokenError> {
+        if !authorization.is_empty() || fields.contains("client_id") {
+            return self.client(authorization, fields);
+        }
+        let token = self.refresh_token(fields)?;
+        let grant = self.context.store.grant(token.grant_id).await?;
+        let client_id = grant.ok_or(LegacyTokenError::RefreshToken)?.client_id;
+        let named = Parameters::of([("client_id", client_id.as_str())]);
+        self.client(&[], &named)
+    }
+
+    fn refresh_token(
+        &self,
+        fields: &Parameters<'_>,
+    ) -> Result<LegacyRefreshToken, LegacyTokenError> {
+        let text = fields
+            .get("refresh_token")
+            .ok_or(LegacyTokenError::Missing("refresh_token"))?;
+        LegacyRefreshToken::parse(text, &self.instance.hostname, self.encryption_key)
+            .ok_or(LegacyTokenError::RefreshToken)
+    }
+
+    async fn exchange(
+        &self,
+        client: &Client,
+        fields: &Parameters<'_>,
+    ) -> Result<LegacyTokenResponse, LegacyTokenError> {
+        let context = self.context;
+        let code = fields
+            .get("code")
+            .ok_or(LegacyTokenError::Missing("code"))?;
+        let redirect_uri = fields
+            .get("redirect_uri")
+            .ok_or(LegacyTokenError::Missing("redirect_uri"))?;
+        let presented = PresentedCode {
+            client_id: client.client_id.clone(),
+            redirect_uri: redirect_uri.to_owned(),
+            verifier_digest: None,
+            client_authenticated: true,
+        };
+        let grant_id = GrantId::generate(context.random, context.now)?;
+        let token = LegacyRefreshToken::first(grant_id);
+        let first = RefreshStep {
+            refresh_id: token.id(&self.instance.hostname, self.encryption_key),
+            access_id: TokenId::generate(context.random)?,
+            scope: Scope::default(),
+            issued_at: context.now,
+            refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
+        };
+        let code = code_digest(code, &self.instance.hostname);
+        let redeemed = context
+            .store
+            .redeem_code(code, presented, grant_id, first, context.now)
+            .await?;
+        match redeemed {
+            Redemption::Redeemed(grant) => {
+                self.require_live_subject(&grant).await?;
+                self.respond(&grant, &grant.current, token)
+            }
+            Redemption::Replayed(grant_id) => Err(LegacyTokenError::CodeReplayed(grant_id)),
+            Redemption::Mismatch(mismatch) => Err(LegacyTokenError::Code(mismatch)),
+            Redemption::Unknown => Err(LegacyTokenError::UnknownCode),
+        }
+    }
+
+    async fn refresh(
+        &self,
+        client: &Client,
+        fields: &Parameters<'_>,
+    ) -> Result<LegacyTokenResponse, LegacyTokenError> {
+        let context = self.context;
+        let token = self.refresh_token(fields)?;
+        let next = token.next();
+        let id = |token: LegacyRefreshToken| token.id(&self.instance.hostname, self.encryption_key);
+        let rotation = RefreshRotation {
+            grant_id: token.grant_id,
+            refresh_id: id(token),
+            client_id: client.client_id.clone(),
+            scope: None,
+            next_refresh_id: id(next),
+            next_access_id: TokenId::generate(context.random)?,
+            now: context.now,
+            lifetime: context.settings.lifetimes.refresh_token,
+            grace: REUSE_GRACE,
+        };
+        match context.store.rotate_refresh(rotation).await? {
+            Rotation::Rotated(grant) => {
+                self.require_live_subject(&grant).await?;
+                self.respond(&grant, &grant.current, next)
+            }
+            Rotation::Repeated { grant, step } => {
+                self.require_live_subject(&grant).await?;
+                self.respond(&grant, &step, next)
+            }
+            Rotation::Reused(grant_id) => Err(LegacyTokenError::RefreshReused(grant_id)),
+            Rotation::Refused(refusal) => Err(LegacyTokenError::Refresh(refusal)),
+        }
+    }
+
+    /// Spec §3: the grant lives until the user's access is revoked.
+    async fn require_live_subject(&self, grant: &Grant) -> Result<(), LegacyTokenError> {
+        let user = self.context.registry.user(grant.username.as_str());
+        if user.is_some_and(|user| user.accounts.contains(&grant.account)) {
+            return Ok(());
+        }
+        let store = self.context.store;
+        store.revoke_grant(grant.grant_id, self.context.now).await?;
+        Err(LegacyTokenError::SubjectGone)
+    }
+
+    fn respond(
+        &self,
+        grant: &Grant,
+        step: &RefreshStep,
+        refresh_token: LegacyRefreshToken,
+    ) -> Result<LegacyTokenResponse, LegacyTokenError> {
+        let lifetime = self.context.settings.lifetimes.legacy_access_token;
+        let key = self
+            .context
+            .keys
+            .ed25519()
+            .ok_or(LegacyTokenError::Signing)?;
+        let subject = Subject {
+            hostname: &self.instance.hostname,
+            audience: &self.context.settings.api_audience,
+            client_id: grant.client_id.as_str(),
+            user_id: &grant.account.user_id,
+        };
+        Ok(LegacyTokenResponse {
+            token_type: "Bearer",
+            expires_in: lifetime.as_secs(),
+            refresh_token: refresh_token.text(&self.instance.hostname, self.encryption_key),
+            access_token: access_token::mint(
+                key,
+                subject,
+                grant.grant_id,
+                step.access_id,
+                step.issued_at,
+                step.issued_at + lifetime,
+            )?,
+            authorization: Authorization::from(grant),
+            hostname: self.instance.hostname.clone(),
+        })
+    }
+}

@@ -1,0 +1,13 @@
+//! The protocol: requests to outcomes. Plain functions and types over the store, with the clock and randomness passed in; no
+//! HTTP server and no configuration file.
+
+pub mod context;
+pub mod legacy;
+pub mod oauth;
+pub mod sealing;
+pub mod settings;
+pub mod sign_in;
+pub mod token;
+
+pub use context::Context;
+pub use settings::Settings;

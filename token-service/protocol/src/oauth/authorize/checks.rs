@@ -1,0 +1,132 @@
+//! The checks of an authorization request, one function each.
+
+use std::sync::Arc;
+
+use super::Prompt;
+use super::error::{RedirectError, UnsafeRequest};
+use crate::oauth::parameters::{Parameters, Repeated};
+use domain::digest::Digest;
+use domain::{Client, IntegrationType, RedirectUri, Registry, Scope};
+
+/// `client_id` names an enabled client whose integration type has a browser step (spec §1).
+pub(super) fn client(
+    parameters: &Parameters<'_>,
+    repeated: &Repeated<'_>,
+    registry: &Registry,
+) -> Result<Arc<Client>, UnsafeRequest> {
+    if repeated.contains("client_id") {
+        return Err(UnsafeRequest::ClientIdRepeated);
+    }
+    let client_id = parameters
+        .get("client_id")
+        .ok_or(UnsafeRequest::ClientIdMissing)?;
+    let client = registry
+        .client(client_id)
+        .ok_or(UnsafeRequest::ClientUnknown)?;
+    match client.integration {
+        IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => {
+            Ok(Arc::clone(client))
+        }
+        IntegrationType::NonInteractive { .. }
+        | IntegrationType::UserBound { .. }
+        | IntegrationType::Legacy { .. } => Err(UnsafeRequest::ClientUnauthorized),
+    }
+}
+
+/// `redirect_uri` is required (spec §4.1) and is, as text, one that the client registered (RFC 9700 §2.1).
+pub(super) fn redirect_uri(
+    parameters: &Parameters<'_>,
+    repeated: &Repeated<'_>,
+    client: &Client,
+) -> Result<RedirectUri, UnsafeRequest> {
+    if repeated.contains("redirect_uri") {
+        return Err(UnsafeRequest::RedirectUriRepeated);
+    }
+    let sent = parameters
+        .get("redirect_uri")
+        .ok_or(UnsafeRequest::RedirectUriMissing)?;
+    client
+        .redirect_uris()
+        .iter()
+        .find_map(|pattern| pattern.matches(sent))
+        .ok_or(UnsafeRequest::RedirectUriUnregistered)
+}
+
+/// RFC 6749 §3.1: "Request and response parameters MUST NOT be included more than once."
+pub(super) fn repeated(repeated: &Repeated<'_>) -> Result<(), RedirectError> {
+    match repeated.first() {
+        None => Ok(()),
+        Some(name) => Err(RedirectError::ParameterRepeated(name.to_string())),
+    }
+}
+
+/// `response_type` is `code` (spec §4.1); the implicit grant does not exist (RFC 9700 §2.1.2).
+pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectError> {
+    match parameters.get("response_type") {
+        Some("code") => Ok(()),
+        Some(_) => Err(RedirectError::ResponseTypeUnsupported),
+        None => Err(RedirectError::ResponseTypeMissing),
+    }
+}
+
+/// The PKCE challenge: required of Installed Applications (spec §4.1), S256 alone, and the method is never
+/// assumed (RFC 7636 §4.3, D-8).
+pub(super) fn code_challenge(
+    parameters: &Parameters<'_>,
+    client: &Client,
+) -> Result<Option<Digest>, RedirectError> {
+    match (
+        parameters.get("code_challenge"),
+        parameters.get("code_challenge_method"),
+    ) {
+        (Some(challenge), Some("S256")) => Digest::from_base64url(challenge)
+            .map(Some)
+            .ok_or(RedirectError::ChallengeMalformed),
+        (Some(_), Some(_)) => Err(RedirectError::ChallengeMethodUnsupported),
+        (Some(_), None) => Err(RedirectError::ChallengeMethodMissing),
+        (None, Some(_)) => Err(RedirectError::ChallengeMissingForMethod),
+        (None, None) => match client.integration {
+            IntegrationType::Installed { .. } => Err(RedirectError::ChallengeRequired),
+            _ => Ok(None),
+        },
+    }
+}
+
+/// `scope` is a subset of what the client registered; absent, it is all of that (D-9).
+pub(super) fn scope(parameters: &Parameters<'_>, client: &Client) -> Result<Scope, RedirectError> {
+    let Some(sent) = parameters.get("scope") else {
+        return Ok(client.scopes.clone());
+    };
+    Scope::parse(sent)
+        .filter(|scope| scope.is_subset_of(&client.scopes))
+        .ok_or(RedirectError::ScopeNotPermitted)
+}
+
+/// `prompt` is a list of known values; `none` stands alone (OpenID Connect Core §3.1.2.1).
+pub(super) fn prompt(parameters: &Parameters<'_>) -> Result<Prompt, RedirectError> {
+    let Some(sent) = parameters.get("prompt") else {
+        return Ok(Prompt::WhenNeeded);
+    };
+    if sent == "none" {
+        return Ok(Prompt::Never);
+    }
+    sent.split(' ')
+        .try_fold(Prompt::WhenNeeded, |prompt, value| match value {
+            "login" => Some(Prompt::Login),
+            "consent" | "select_account" => Some(prompt),
+            _ => None,
+        })
+        .ok_or(RedirectError::PromptUnsupported)
+}
+
+/// `max_age` is a number of seconds (OpenID Connect Core §3.1.2.1).
+pub(super) fn max_age(parameters: &Parameters<'_>) -> Result<Option<u64>, RedirectError> {
+    let Some(sent) = parameters.get("max_age") else {
+        return Ok(None);
+    };
+    Some(sent)
+        .filter(|sent| sent.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|sent| sent.parse().ok())
+        .map(Some)
+        .ok_or(RedirectError::MaxAgeMalformed)
+}

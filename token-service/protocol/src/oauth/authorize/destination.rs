@@ -1,0 +1,51 @@
+//! Where an authorization response goes.
+
+use super::error::RedirectError;
+use domain::RedirectUri;
+
+/// A known client's registered redirect URI, with the `state` to echo. It comes out of a validated request
+/// alone, so there is no way to redirect anywhere else (RFC 9700 §4.11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    redirect_uri: RedirectUri,
+    state: Option<String>,
+}
+
+impl Destination {
+    pub(super) fn new(redirect_uri: RedirectUri, state: Option<&str>) -> Self {
+        Self {
+            redirect_uri,
+            state: state.map(ToOwned::to_owned),
+        }
+    }
+
+    /// The redirect URI.
+    #[must_use]
+    pub const fn redirect_uri(&self) -> &RedirectUri {
+        &self.redirect_uri
+    }
+
+    /// The address that delivers `code` (RFC 6749 §4.1.2; `iss`: RFC 9207 §2, D-13).
+    #[must_use]
+    pub fn with_code(&self, code: &str, issuer: &str) -> String {
+        self.with(&[("code", code)], issuer)
+    }
+
+    /// The address that delivers `error` (RFC 6749 §4.1.2.1; `iss`: RFC 9207 §2, D-13).
+    #[must_use]
+    pub fn with_error(&self, error: &RedirectError, issuer: &str) -> String {
+        self.with(
+            &[
+                ("error", error.code()),
+                ("error_description", &error.description()),
+            ],
+            issuer,
+        )
+    }
+
+    fn with(&self, answer: &[(&str, &str)], issuer: &str) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        self.redirect_uri
+            .with_parameters(answer.iter().copied().chain(state).chain([("iss", issuer)]))
+    }
+}

@@ -1,0 +1,163 @@
+//! The authorization endpoint (spec §4.1): from a query to a code on the redirect URI.
+//!
+//! [`AuthorizationRequest::validate`] turns a query into a request that may be acted upon, [`next_step`] says
+//! what the person has to do, and [`issue_code`] ends it. Pages carry the query, not a stored request: each
+//! step validates it again in full.
+
+mod checks;
+mod destination;
+mod error;
+mod issue;
+mod step;
+
+use std::sync::Arc;
+
+use url::form_urlencoded;
+
+use super::parameters::Parameters;
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::{Client, Registry, Scope, Session};
+
+pub use destination::Destination;
+pub use error::{AuthorizeError, RedirectError, UnsafeRequest};
+pub use issue::{IssueError, code_record, issue_code};
+pub use step::{Confirmation, SignedIn, Step, next_step};
+
+/// `prompt` (OpenID Connect Core §3.1.2.1), as far as it changes anything here. `consent` and
+/// `select_account` are understood and change nothing: signing in is the consent (spec §1), and the selector
+/// shows whenever there is a choice (spec §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    /// Ask what has to be asked.
+    WhenNeeded,
+    /// Ask for the credentials even when a session is live.
+    Login,
+    /// Ask nothing: answer with a code or an error.
+    Never,
+}
+
+/// An authorization request of a known client that gets its answer at a registered redirect URI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizationRequest {
+    client: Arc<Client>,
+    destination: Destination,
+    code_challenge: Option<Digest>,
+    scope: Scope,
+    prompt: Prompt,
+    max_age: Option<u64>,
+    login_hint: Option<String>,
+    query: String,
+}
+
+impl AuthorizationRequest {
+    /// Reads and checks the query of an authorization request (without `?`).
+    ///
+    /// # Errors
+    /// [`AuthorizeError::Unsafe`] when there is no known client and registered redirect URI to answer to,
+    /// [`AuthorizeError::Redirect`] otherwise (RFC 6749 §4.1.2.1).
+    pub fn validate(query: &[u8], registry: &Registry) -> Result<Self, AuthorizeError> {
+        let (parameters, repeated) =
+            Parameters::parse_unrepeated(query).map_err(UnsafeRequest::Unreadable)?;
+        let carried = canonical_query(&parameters);
+        if carried.len() > MAX_CARRIED_BYTES {
+            return Err(UnsafeRequest::TooLarge.into());
+        }
+        let client = checks::client(&parameters, &repeated, registry)?;
+        let redirect_uri = checks::redirect_uri(&parameters, &repeated, &client)?;
+        let destination = Destination::new(redirect_uri, parameters.get("state"));
+        let refuse = |error| AuthorizeError::Redirect(destination.clone(), error);
+
+        checks::repeated(&repeated).map_err(refuse)?;
+        checks::response_type(&parameters).map_err(refuse)?;
+        let code_challenge = checks::code_challenge(&parameters, &client).map_err(refuse)?;
+        let scope = checks::scope(&parameters, &client).map_err(refuse)?;
+        let prompt = checks::prompt(&parameters).map_err(refuse)?;
+        let max_age = checks::max_age(&parameters).map_err(refuse)?;
+        Ok(Self {
+            query: carried,
+            client,
+            destination,
+            code_challenge,
+            scope,
+            prompt,
+            max_age,
+            login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
+        })
+    }
+
+    /// The client that asks.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Where the answer goes.
+    #[must_use]
+    pub const fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// What the client wants to be asked.
+    #[must_use]
+    pub const fn prompt(&self) -> Prompt {
+        self.prompt
+    }
+
+    /// Whether the sign-in of `session` is recent enough for the client (`max_age`, OpenID Connect Core §3.1.2.1).
+    #[must_use]
+    pub fn accepts(&self, session: &Session, now: Timestamp) -> bool {
+        self.max_age.is_none_or(|max_age| {
+            max_age > 0 && now.since(session.authenticated_at).as_secs() <= max_age
+        })
+    }
+
+    /// The username that the client expects (`login_hint`, OpenID Connect Core §3.1.2.1).
+    #[must_use]
+    pub fn login_hint(&self) -> Option<&str> {
+        self.login_hint.as_deref()
+    }
+
+    /// The query that pages carry on: the same request without `prompt`, which has had its effect once a page
+    /// shows. Otherwise `prompt=login`, or `max_age=0`, which means the same, would ask again for ever.
+    #[must_use]
+    pub fn continuation(&self) -> &str {
+        &self.query
+    }
+
+    /// The query of the same request that asks for the credentials again.
+    #[must_use]
+    pub fn sign_in_again(&self) -> String {
+        format!("{}&prompt=login", self.query)
+    }
+}
+
+/// The longest query that pages carry on, in bytes. Forms encode it once more, and every gateway takes that in a form
+/// (D-18) and in a request line. A request that is longer is refused before the person types a password.
+pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
+
+/// The parameters that pages carry on, encoded anew: nothing but these, and nothing that is not ASCII.
+fn canonical_query(parameters: &Parameters<'_>) -> String {
+    let carried = [
+        "response_type",
+        "client_id",
+        "redirect_uri",
+        "scope",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "max_age",
+        "login_hint",
+    ];
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(
+            carried
+                .into_iter()
+                .filter_map(|name| Some((name, parameters.get(name)?)))
+                .filter(|carried| *carried != ("max_age", "0")),
+        )
+        .finish()
+}
+
+#[cfg(test)]
+mod tests;

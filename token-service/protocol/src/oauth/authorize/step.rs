@@ -1,0 +1,125 @@
+//! What the person has to do before a code can be issued.
+
+use std::sync::Arc;
+
+use super::Prompt;
+use super::error::RedirectError;
+use domain::{LinkedAccount, Registry, Session, SessionStage, User};
+
+/// A completed sign-in of a user who is still enabled: what it takes to be issued a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedIn {
+    user: Arc<User>,
+    session: Session,
+}
+
+impl SignedIn {
+    /// The sign-in of a live session; `None` while a factor is owed, or when the user is gone or disabled.
+    #[must_use]
+    pub fn of(session: Session, registry: &Registry) -> Option<Self> {
+        match session.stage {
+            SessionStage::SignedIn => {
+                let user = Arc::clone(registry.user(session.username.as_str())?);
+                Some(Self { user, session })
+            }
+            SessionStage::SecondFactorOwed => None,
+        }
+    }
+
+    /// The user.
+    #[must_use]
+    pub fn user(&self) -> &User {
+        &self.user
+    }
+
+    /// The session.
+    #[must_use]
+    pub const fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The user's linked account with this user ID on this site.
+    #[must_use]
+    pub fn account(&self, user_id: &str, site: &str) -> Option<&LinkedAccount> {
+        self.user
+            .accounts
+            .iter()
+            .find(|account| account.user_id == user_id && account.site == site)
+    }
+}
+
+/// Whether the person has to say that the client may go on, although a session is live (D-34, RFC 8252 §8.6). Any app on the
+/// person's device can claim the redirect URI of a public native client, so a live session alone must not give it a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmation {
+    /// The redirect URI leads to nobody but the client.
+    NotNeeded,
+    /// The person has said so to this client in this session, or signed in for it.
+    Given,
+    /// The person has to be asked.
+    Needed,
+}
+
+/// The next step of an authorization request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Sign in.
+    SignIn,
+    /// Give the second factor.
+    SecondFactor,
+    /// Choose one of several linked accounts.
+    SelectAccount(SignedIn),
+    /// Say that the client may go on with this account, the only one.
+    Confirm(SignedIn, LinkedAccount),
+    /// Sign in as somebody else, or give up: the user has no linked account (D-7).
+    NoAccount(SignedIn),
+    /// Nothing: the code can be issued for this account.
+    Issue(SignedIn, LinkedAccount),
+    /// Nothing helps.
+    Refuse(RedirectError),
+}
+
+/// Decides the next step from the live session of the browser, if there is one.
+#[must_use]
+pub fn next_step(
+    prompt: Prompt,
+    session: Option<Session>,
+    confirmation: Confirmation,
+    registry: &Registry,
+) -> Step {
+    let session = match prompt {
+        Prompt::Login => None,
+        Prompt::WhenNeeded | Prompt::Never => {
+            session.filter(|session| registry.user(session.username.as_str()).is_some())
+        }
+    };
+    let owed = session
+        .as_ref()
+        .is_some_and(|session| session.stage == SessionStage::SecondFactorOwed);
+    let signed_in = session.and_then(|session| SignedIn::of(session, registry));
+    match (prompt, signed_in) {
+        (Prompt::Never, None) => Step::Refuse(RedirectError::LoginRequired),
+        (_, None) if owed => Step::SecondFactor,
+        (_, None) => Step::SignIn,
+        (_, Some(signed_in)) => match signed_in.user.accounts.as_slice() {
+            [] if prompt == Prompt::Never => Step::Refuse(RedirectError::NoLinkedAccount),
+            [] => Step::NoAccount(signed_in),
+            [only] => {
+                let only = only.clone();
+                match (confirmation, prompt) {
+                    (Confirmation::NotNeeded, _) | (Confirmation::Given, Prompt::WhenNeeded) => {
+                        Step::Issue(signed_in, only)
+                    }
+                    (_, Prompt::Never) => Step::Refuse(RedirectError::InteractionRequired),
+                    (Confirmation::Needed | Confirmation::Given, _) => {
+                        Step::Confirm(signed_in, only)
+                    }
+                }
+            }
+            [_, _, ..] if prompt == Prompt::Never => {
+                Step::Refuse(RedirectError::AccountSelectionRequired)
+            }
+            [_, _, ..] => Step::SelectAccount(signed_in),
+        },
+    }
+}

@@ -1,0 +1,384 @@
+//! Who is the client (spec §4.2, §5.2, §5.3; RFC 6749 §2.3).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
+use super::error::TokenError;
+use super::parameters::{Parameters, form_decode};
+use domain::{Client, IntegrationType, Registry};
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A client that named itself, and what it proved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PresentedClient {
+    /// It proved its secret.
+    Authenticated(Arc<Client>),
+    /// It gave its `client_id` alone: all that a public client has, too little for most else.
+    Named(Arc<Client>),
+}
+
+impl PresentedClient {
+    /// The client, whatever it proved.
+    #[must_use]
+    pub const fn client(&self) -> &Arc<Client> {
+        match self {
+            Self::Authenticated(client) | Self::Named(client) => client,
+        }
+    }
+
+    /// Whether the client proved its secret.
+    #[must_use]
+    pub const fn is_authenticated(&self) -> bool {
+        matches!(self, Self::Authenticated(_))
+    }
+
+    /// The client, if it proved all that its integration type can prove.
+    ///
+    /// # Errors
+    /// [`TokenError::SecretRequired`] for a client with a secret that did not use it.
+    pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
+        match self {
+            Self::Authenticated(client) => Ok(client),
+            Self::Named(client) if is_public(client) => Ok(client),
+            Self::Named(_) => Err(TokenError::SecretRequired),
+        }
+    }
+}
+
+/// A public client has no secret to prove.
+fn is_public(client: &Client) -> bool {
+    match &client.integration {
+        IntegrationType::Installed { .. } => true,
+        IntegrationType::Legacy { secrets, .. } => secrets.is_empty(),
+        _ => false,
+    }
+}
+
+/// Finds a client by its id, among those that the endpoint knows.
+pub type ClientLookup<'a> = &'a dyn Fn(&str) -> Option<&'a Arc<Client>>;
+
+/// Finds out who the client is, from its Authorization headers and its form.
+///
+/// # Errors
+/// A [`TokenError`] for every combination but these two: one Basic header with the right secret (and, if
+/// `client_id` is in the body too, the same one), or `client_id` in the body alone.
+pub fn authenticate(
+    authorization: &[&[u8]],
+    form: &Parameters<'_>,
+    registry: &Registry,
+) -> Result<PresentedClient, TokenError> {
+    authenticate_with(authorization, form, &|client_id| registry.client(client_id))
+}
+
+/// Like [`authenticate`], among the clients that `lookup` finds.
+///
+/// # Errors
+/// As for [`authenticate`].
+pub fn authenticate_with(
+    authorization: &[&[u8]],
+    form: &Parameters<'_>,
+    lookup: ClientLookup<'_>,
+) -> Result<PresentedClient, TokenError> {
+    match (authorization, form.contains("client_secret")) {
+        ([], false) => {
+            let client_id = form.get("client_id").ok_or(TokenError::NoClient)?;
+            let client = lookup(client_id).ok_or(TokenError::UnknownClient { basic: false })?;
+            Ok(PresentedClient::Named(Arc::clone(client)))
+        }
+        ([], true) => Err(TokenError::SecretInBody),
+        ([header], false) => {
+            let client = basic(header, lookup)?;
+            match form.get("client_id") {
+                Some(client_id) if client_id != client.client_id.as_str() => {
+                    Err(TokenError::ClientIdDiffers)
+                }
+                _ => Ok(PresentedClient::Authenticated(client)),
+            }
+        }
+        // RFC 6749 §2.3: "The client MUST NOT use more than one authentication method in each request."
+        ([_], true) | ([_, _, ..], _) => Err(TokenError::SeveralAuthentications),
+    }
+}
+
+fn basic(header: &[u8], lookup: ClientLookup<'_>) -> Result<Arc<Client>, TokenError> {
+    let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
+    let (client_id, secret) = credentials
+        .split_once(':')
+        .ok_or(TokenError::BasicMalformed)?;
+    let client = readings(client_id)
+        .find_map(|client_id| lookup(&client_id).cloned())
+        .ok_or(TokenError::UnknownClient { basic: true })?;
+    if is_public(&client) {
+        return Err(TokenError::PublicClientInHeader);
+    }
+    let matches = readings(secret).any(|presented| {
+        client
+            .secrets()
+            .iter()
+            .any(|secret| secret.matches(&presented))
+    });
+    if matches {
+        Ok(client)
+    } else {
+        Err(TokenError::WrongSecret)
+    }
+}
+
+/// The client that a refused request claims to come from, for log and audit log: whoever guesses at a client's secret names
+/// the client. At most [`LONGEST_CLAIM`] characters; what cannot be printed is escaped.
+#[must_use]
+pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
+    let in_header = authorization.iter().find_map(|header| {
+        let credentials = decode_basic(header)?;
+        let (client_id, _) = credentials.split_once(':')?;
+        readings(client_id)
+            .next()
+            .map(|client_id| client_id.to_string())
+    });
+    let in_body = || {
+        let form = Parameters::parse(body).ok()?;
+        form.get("client_id").map(str::to_owned)
+    };
+    let claimed = in_header.or_else(in_body)?;
+    let printable = claimed.chars().flat_map(char::escape_default);
+    let mut bounded: String = printable.take(LONGEST_CLAIM + 1).collect();
+    if bounded.len() > LONGEST_CLAIM {
+        bounded.truncate(LONGEST_CLAIM);
+        bounded.push_str("...");
+    }
+    Some(bounded)
+}
+
+/// Characters of a claimed Client ID that log and audit log repeat: as many as a Client ID may have.
+const LONGEST_CLAIM: usize = 128;
+
+fn decode_basic(header: &[u8]) -> Option<Zeroizing<String>> {
+    let (scheme, encoded) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = BASE64.decode(encoded.trim_start_matches(' ')).ok()?;
+    String::from_utf8(decoded).ok().map(Zeroizing::new)
+}
+
+/// RFC 6749 §2.3.1 wants id and secret form-encoded before Base64, spec §5.2 does not say so, and clients
+/// do either: both readings of the text count.
+fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
+    let decoded = form_decode(text)
+        .ok()
+        .map(|decoded| Zeroizing::new(decoded.into_owned()));
+    let verbatim =
+        Some(Zeroizing::new(text.to_owned())).filter(|text| Some(text) != decoded.as_ref());
+    decoded.into_iter().chain(verbatim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::client::ClientSecret;
+    use domain::{ClientId, Scope};
+
+    fn client(client_id: &str, integration: IntegrationType) -> Client {
+        Client {
+            client_id: ClientId::parse(client_id).unwrap(),
+            name: client_id.to_owned(),
+            integration,
+            scopes: Scope::default(),
+            enabled: true,
+        }
+    }
+
+    fn web(client_id: &str, secrets: &[&str]) -> Client {
+        let secrets = secrets
+            .iter()
+            .map(|secret| ClientSecret::of(secret))
+            .collect();
+        client(
+            client_id,
+            IntegrationType::WebServer {
+                secrets,
+                redirect_uris: vec![],
+            },
+        )
+    }
+
+    fn authenticate_with(headers: &[&str], form: &str) -> Result<PresentedClient, TokenError> {
+        let mut disabled = web("disabled", &["secret"]);
+        disabled.enabled = false;
+        let legacy = IntegrationType::Legacy {
+            secrets: vec![ClientSecret::of("secret")],
+            redirect_templates: vec![],
+            hostname: None,
+        };
+        let registry = Registry::new(
+            [
+                web("web", &["first:+%41", "second"]),
+                web("we:b", &["secret"]),
+                client(
+                    "app",
+                    IntegrationType::Installed {
+                        redirect_uris: vec![],
+                    },
+                ),
+                client("legacy", legacy),
+                disabled,
+            ],
+            [],
+        );
+        let headers: Vec<&[u8]> = headers.iter().map(|header| header.as_bytes()).collect();
+        authenticate(
+            &headers,
+            &Parameters::parse(form.as_bytes()).unwrap(),
+            &registry,
+        )
+    }
+
+    fn basic(credentials: &str) -> String {
+        format!("Basic {}", BASE64.encode(credentials))
+    }
+
+    fn outcome(headers: &[&str], form: &str) -> Result<(String, bool), TokenError> {
+        authenticate_with(headers, form).map(|presented| {
+            (
+                presented.client().client_id.to_string(),
+                presented.is_authenticated(),
+            )
+        })
+    }
+
+    /// Checklist row 16: form-encoded and verbatim secrets, `:` `+` `%` included.
+    #[test]
+    fn rfc6749_s2_3_1_basic_is_read_encoded_and_verbatim() {
+        let web = Ok(("web".to_owned(), true));
+        assert_eq!(outcome(&[&basic("web:first:+%41")], ""), web);
+        assert_eq!(outcome(&[&basic("web:first%3A%2B%2541")], ""), web);
+        assert_eq!(outcome(&[&basic("web:second")], "client_id=web"), web);
+        assert_eq!(
+            outcome(&[&basic("web:second").replace("Basic", "bAsIc  ")], ""),
+            web
+        );
+        assert_eq!(
+            outcome(&[basic("web:second").trim_end_matches('=')], ""),
+            web
+        );
+        assert_eq!(
+            outcome(&[&basic("we%3Ab:secret")], ""),
+            Ok(("we:b".to_owned(), true))
+        );
+    }
+
+    #[test]
+    fn a_client_id_alone_names_but_does_not_prove() {
+        assert_eq!(outcome(&[], "client_id=app"), Ok(("app".to_owned(), false)));
+        assert_eq!(outcome(&[], "client_id=web"), Ok(("web".to_owned(), false)));
+        let web = authenticate_with(&[], "client_id=web").unwrap();
+        assert_eq!(web.fully_authenticated(), Err(TokenError::SecretRequired));
+        assert!(
+            authenticate_with(&[], "client_id=app")
+                .unwrap()
+                .fully_authenticated()
+                .is_ok()
+        );
+    }
+
+    /// D-31.
+    #[test]
+    fn rfc6749_s3_2_an_empty_secret_was_not_sent() {
+        let named = Ok(("app".to_owned(), false));
+        assert_eq!(outcome(&[], "client_id=app&client_secret="), named);
+        let web = Ok(("web".to_owned(), true));
+        let header = basic("web:second");
+        assert_eq!(outcome(&[&header], "client_id=&client_secret="), web);
+    }
+
+    #[test]
+    fn everything_else_is_refused_for_its_own_reason() {
+        let good = basic("web:second");
+        let unknown = TokenError::UnknownClient { basic: true };
+        for (headers, form, reason) in [
+            (vec![], "", TokenError::NoClient),
+            (vec![], "client_id=", TokenError::NoClient),
+            (
+                vec![],
+                "client_id=nobody",
+                TokenError::UnknownClient { basic: false },
+            ),
+            (
+                vec![],
+                "client_id=legacy",
+                TokenError::UnknownClient { basic: false },
+            ),
+            (
+                vec![],
+                "client_id=disabled",
+                TokenError::UnknownClient { basic: false },
+            ),
+            (
+                vec![],
+                "client_id=web&client_secret=second",
+                TokenError::SecretInBody,
+            ),
+            (
+                vec![good.clone()],
+                "client_secret=second",
+                TokenError::SeveralAuthentications,
+            ),
+            (
+                vec![good.clone(), good.clone()],
+                "",
+                TokenError::SeveralAuthentications,
+            ),
+            (
+                vec![good.clone()],
+                "client_id=app",
+                TokenError::ClientIdDiffers,
+            ),
+            (vec![basic("web:wrong")], "", TokenError::WrongSecret),
+            (vec![basic("web:")], "", TokenError::WrongSecret),
+            (vec![basic("nobody:second")], "", unknown.clone()),
+            (vec![basic("legacy:secret")], "", unknown.clone()),
+            (vec![basic("disabled:secret")], "", unknown),
+            // Checklist row 18.
+            (vec![basic("app:")], "", TokenError::PublicClientInHeader),
+            (
+                vec![basic("app:x")],
+                "client_id=app",
+                TokenError::PublicClientInHeader,
+            ),
+            (vec![basic("web")], "", TokenError::BasicMalformed),
+            (vec!["Basic".into()], "", TokenError::BasicMalformed),
+            (vec!["Basic !!!".into()], "", TokenError::BasicMalformed),
+            (vec!["Basic /w==".into()], "", TokenError::BasicMalformed),
+            (vec!["Bearer abc".into()], "", TokenError::BasicMalformed),
+        ] {
+            let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+            assert_eq!(outcome(&headers, form), Err(reason), "{headers:?} {form}");
+        }
+    }
+
+    #[test]
+    fn a_refused_client_is_named_bounded_and_escaped() {
+        let basic = |text: &str| format!("Basic {}", BASE64.encode(text));
+        let claim = |header: &str, body: &str| claimed(&[header.as_bytes()], body.as_bytes());
+        assert_eq!(claim(&basic("web:guess"), ""), Some("web".to_owned()));
+        assert_eq!(claim(&basic("a%3Ab:guess"), ""), Some("a:b".to_owned()));
+        assert_eq!(claimed(&[], b"client_id=app&x=y"), Some("app".to_owned()));
+        assert_eq!(claim("Bearer x", "client_id=app"), Some("app".to_owned()));
+        let escaped = claim(&basic("a\u{1b}[31m\n:guess"), "").unwrap();
+        assert_eq!(escaped, "a\\u{1b}[31m\\n");
+        let long = claim(&basic(&format!("{}:guess", "x".repeat(5000))), "").unwrap();
+        assert_eq!(long.len(), 131);
+        for nobody in ["Basic !", "Basic", &basic("no colon")] {
+            assert_eq!(claim(nobody, "a=b"), None, "{nobody}");
+        }
+    }
+}

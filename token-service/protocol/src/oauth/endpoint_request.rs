@@ -1,0 +1,147 @@
+//! What every endpoint with client authentication does first: read the form, find the client.
+
+use super::client_authentication::{self, ClientLookup, PresentedClient};
+use super::error::TokenError;
+use super::parameters::Parameters;
+use domain::Registry;
+
+/// Everything of an HTTP request that such an endpoint reads.
+#[derive(Clone, Copy)]
+pub struct EndpointRequest<'a> {
+    /// All `Authorization` headers, as sent.
+    pub authorization: &'a [&'a [u8]],
+    /// The `Content-Type` header, as sent.
+    pub content_type: Option<&'a [u8]>,
+    /// The query string of the URL, without `?`.
+    pub query: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Parameters that must never stand in a URL, where servers and proxies log them (RFC 6749 §2.3.1).
+const BODY_ONLY: [&str; 12] = [
+    "assertion",
+    "client_id",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "grant_type",
+    "redirect_uri",
+    "refresh_token",
+    "scope",
+    "token",
+    "user_id",
+    "user_site",
+];
+
+impl<'a> EndpointRequest<'a> {
+    /// The client that the request claims to come from, whether it proved it or not, for the log.
+    #[must_use]
+    pub fn claimed_client(&self) -> Option<String> {
+        client_authentication::claimed(self.authorization, self.body)
+    }
+
+    /// The form and the client of the current flows that sent it.
+    ///
+    /// # Errors
+    /// A [`TokenError`]: the first that content type, URL, form or client authentication gives.
+    pub fn open(
+        &self,
+        registry: &Registry,
+    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        self.open_with(&|client_id| registry.client(client_id))
+    }
+
+    /// The form and the client that sent it, of the current flows or the legacy one.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_for_any_flow(
+        &self,
+        registry: &Registry,
+    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        self.open_with(&|client_id| registry.client_of_any_flow(client_id))
+    }
+
+    fn open_with(
+        &self,
+        lookup: ClientLookup<'_>,
+    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
+        check_content_type(self.content_type)?;
+        check_query(self.query)?;
+        let form = Parameters::parse(self.body)?;
+        let client = client_authentication::authenticate_with(self.authorization, &form, lookup)?;
+        Ok((form, client))
+    }
+}
+
+/// spec §4.2 rule 5: a charset parameter is fine when it is UTF-8.
+fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
+    let text = content_type
+        .and_then(|value| std::str::from_utf8(value).ok())
+        .ok_or(TokenError::ContentType)?;
+    let mut parts = text.split(';').map(str::trim);
+    let form = parts
+        .next()
+        .is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    let utf8 = parts.all(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
+            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
+        _ => true,
+    });
+    if form && utf8 {
+        Ok(())
+    } else {
+        Err(TokenError::ContentType)
+    }
+}
+
+fn check_query(query: &str) -> Result<(), TokenError> {
+    let query = Parameters::parse(query.as_bytes())?;
+    if BODY_ONLY.iter().any(|name| query.contains(name)) {
+        return Err(TokenError::ParameterInUrl);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spec_s4_2_rule_5_charset_may_be_utf8() {
+        for good in [
+            "application/x-www-form-urlencoded",
+            "application/x-www-form-urlencoded;charset=UTF-8",
+            "Application/X-WWW-Form-Urlencoded ; charset=\"utf-8\"",
+        ] {
+            assert_eq!(check_content_type(Some(good.as_bytes())), Ok(()), "{good}");
+        }
+        for bad in [
+            "application/json",
+            "application/x-www-form-urlencoded; charset=latin1",
+            "",
+            "\u{e9}",
+        ] {
+            let refused = Err(TokenError::ContentType);
+            assert_eq!(check_content_type(Some(bad.as_bytes())), refused, "{bad}");
+        }
+        assert_eq!(check_content_type(None), Err(TokenError::ContentType));
+    }
+
+    /// Checklist row 14.
+    #[test]
+    fn rfc6749_s2_3_1_nothing_of_ours_in_the_url() {
+        assert_eq!(check_query("tenant=1"), Ok(()));
+        assert_eq!(check_query("code=&client_secret"), Ok(()), "omitted (D-31)");
+        assert_eq!(
+            check_query("client_secret=x"),
+            Err(TokenError::ParameterInUrl)
+        );
+        assert_eq!(
+            check_query("client%5Fsecret=x"),
+            Err(TokenError::ParameterInUrl)
+        );
+    }
+}

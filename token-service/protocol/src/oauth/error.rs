@@ -1,0 +1,439 @@
+//! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::account_selection::AccountError;
+use super::assertion::AssertionError;
+use super::parameters::ParameterError;
+use crate::token::KeyError;
+use domain::random::RandomError;
+use domain::{ClientId, CodeMismatch, GrantId, RotationRefusal};
+use store::StoreError;
+
+/// Seconds after which a client may try again when the service is busy.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// The error codes of spec §7.1, and the two that say that the fault is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The client could not be authenticated: HTTP 401.
+    InvalidClient,
+    /// The grant, its code, token or assertion is not valid: HTTP 400.
+    InvalidGrant,
+    /// The request is not formed correctly: HTTP 400.
+    InvalidRequest,
+    /// The service cannot answer for a moment: HTTP 503.
+    TemporarilyUnavailable,
+    /// The client asks too often: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that asks for another try.
+    TooManyRequests,
+    /// The service failed: HTTP 500.
+    ServerError,
+}
+
+impl ErrorCode {
+    /// The value of `error`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidClient => "invalid_client",
+            Self::InvalidGrant => "invalid_grant",
+            Self::InvalidRequest => "invalid_request",
+            Self::TemporarilyUnavailable | Self::TooManyRequests => "temporarily_unavailable",
+            Self::ServerError => "server_error",
+        }
+    }
+
+    /// The HTTP status (D-4).
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidClient => 401,
+            Self::InvalidGrant | Self::InvalidRequest => 400,
+            Self::TemporarilyUnavailable => 503,
+            Self::TooManyRequests => 429,
+            Self::ServerError => 500,
+        }
+    }
+}
+
+/// Why the token endpoint issues nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenError {
+    /// The content type is not `application/x-www-form-urlencoded`, in UTF-8.
+    ContentType,
+    /// The form cannot be read.
+    Parameters(ParameterError),
+    /// A parameter came in the URL, where it would be logged (RFC 6749 §2.3.1).
+    ParameterInUrl,
+    /// A required parameter is absent.
+    Missing(&'static str),
+    /// A parameter is there but cannot be what it should be.
+    Malformed(&'static str),
+    /// More than one way of client authentication (RFC 6749 §2.3).
+    SeveralAuthentications,
+    /// `client_id` differs from the one in the Authorization header.
+    ClientIdDiffers,
+    /// No Authorization header and no `client_id`.
+    NoClient,
+    /// The Authorization header is not well-formed Basic.
+    BasicMalformed,
+    /// No enabled client of the current flows has this id.
+    UnknownClient {
+        /// Whether Basic named it.
+        basic: bool,
+    },
+    /// The secret is wrong.
+    WrongSecret,
+    /// A public client used the Authorization header (spec §5.3).
+    PublicClientInHeader,
+    /// Too many wrong secrets of this client came from this address: it has to wait so long.
+    TooManyGuesses(Duration),
+    /// `client_secret` came in the body; the header is the only place for it (spec §5.2).
+    SecretInBody,
+    /// A confidential client did not authenticate.
+    SecretRequired,
+    /// `grant_type` is none that this endpoint knows.
+    UnknownGrantType,
+    /// The client's integration type does not use this grant.
+    GrantNotPermitted,
+    /// A scope that the client is not registered for (D-9).
+    ScopeNotPermitted,
+    /// No such code.
+    UnknownCode,
+    /// The code does not fit what was presented.
+    Code(CodeMismatch),
+    /// The code was used before; what its first use issued is revoked.
+    CodeReplayed(GrantId),
+    /// Not a refresh token of this service.
+    RefreshToken,
+    /// The refresh token is refused.
+    Refresh(RotationRefusal),
+    /// The refresh token was used before and its grace is over; its grant is revoked.
+    RefreshReused(GrantId),
+    /// The token to be revoked was issued to another client (RFC 7009 §2.1).
+    TokenOfOtherClient,
+    /// The grant's user is gone or disabled, or the linked account is not linked any more.
+    SubjectGone,
+    /// The assertion is refused.
+    Assertion(AssertionError),
+    /// The linked account cannot be chosen.
+    Account(AccountError),
+    /// The user-bound client's user is gone or disabled.
+    BoundUserGone,
+    /// The client revokes more than it may.
+    TooManyRevocations {
+        /// The client, authenticated.
+        client_id: ClientId,
+        /// When it may revoke again.
+        wait: Duration,
+    },
+    /// The store has no answer.
+    Store(StoreError),
+    /// No randomness.
+    Random,
+    /// Signing failed.
+    Signing,
+}
+
+impl TokenError {
+    /// The code that the client sees.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::ContentType
+            | Self::Parameters(_)
+            | Self::ParameterInUrl
+            | Self::Missing(_)
+            | Self::Malformed(_)
+            | Self::SeveralAuthentications
+            | Self::ClientIdDiffers
+            | Self::ScopeNotPermitted
+            | Self::Code(CodeMismatch::ScopeExceeded)
+            | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
+            Self::NoClient
+            | Self::BasicMalformed
+            | Self::UnknownClient { .. }
+            | Self::WrongSecret
+            | Self::PublicClientInHeader
+            | Self::SecretInBody
+            | Self::SecretRequired => ErrorCode::InvalidClient,
+            Self::UnknownGrantType
+            | Self::GrantNotPermitted
+            | Self::UnknownCode
+            | Self::Code(_)
+            | Self::CodeReplayed(_)
+            | Self::RefreshToken
+            | Self::Refresh(_)
+            | Self::RefreshReused(_)
+            | Self::SubjectGone
+            | Self::TokenOfOtherClient
+            | Self::Assertion(_)
+            | Self::BoundUserGone => ErrorCode::InvalidGrant,
+            Self::Account(error) => error.code(),
+            Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
+            Self::Store(_) => ErrorCode::TemporarilyUnavailable,
+            Self::Random | Self::Signing => ErrorCode::ServerError,
+        }
+    }
+
+    /// Whether the answer owes a `WWW-Authenticate: Basic` challenge (RFC 6749 §5.2, D-4).
+    #[must_use]
+    pub const fn challenges_basic(&self) -> bool {
+        matches!(
+            self,
+            Self::BasicMalformed
+                | Self::UnknownClient { basic: true }
+                | Self::WrongSecret
+                | Self::PublicClientInHeader
+        )
+    }
+
+    /// Seconds after which the client may try again (RFC 9110 §10.2.3), at least 1; `None` when another try is in vain.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooManyRevocations { wait, .. } | Self::TooManyGuesses(wait) => {
+                let whole = wait.as_secs();
+                Some(
+                    whole
+                        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+                        .max(1),
+                )
+            }
+            _ => (self.code() == ErrorCode::TemporarilyUnavailable).then_some(RETRY_AFTER_SECONDS),
+        }
+    }
+
+    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an attacker
+    /// nothing; the reason tells the operator.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ContentType => "content_type",
+            Self::Parameters(_) => "unreadable_form",
+            Self::ParameterInUrl => "parameter_in_url",
+            Self::Missing(_) => "missing_parameter",
+            Self::Malformed(_) => "malformed_parameter",
+            Self::SeveralAuthentications => "several_authentications",
+            Self::ClientIdDiffers => "client_id_differs",
+            Self::NoClient => "no_client",
+            Self::BasicMalformed => "malformed_basic",
+            Self::UnknownClient { .. } => "unknown_client",
+            Self::WrongSecret => "wrong_secret",
+            Self::TooManyGuesses(_) => "too_many_guesses",
+            Self::TokenOfOtherClient => "token_of_another_client",
+            Self::TooManyRevocations { .. } => "too_many_revocations",
+            Self::PublicClientInHeader => "public_client_in_header",
+            Self::SecretInBody => "secret_in_body",
+            Self::SecretRequired => "secret_required",
+            Self::UnknownGrantType => "unknown_grant_type",
+            Self::GrantNotPermitted => "grant_not_permitted",
+            Self::ScopeNotPermitted => "scope_not_permitted",
+            Self::UnknownCode => "unknown_code",
+            Self::Code(mismatch) => mismatch.reason(),
+            Self::CodeReplayed(_) => "code_replayed",
+            Self::RefreshToken => "malformed_refresh_token",
+            Self::Refresh(refusal) => refusal.reason(),
+            Self::RefreshReused(_) => "refresh_token_reused",
+            Self::SubjectGone => "subject_gone",
+            Self::Assertion(_) => "assertion_refused",
+            Self::Account(_) => "account_refused",
+            Self::BoundUserGone => "bound_user_gone",
+            Self::Store(_) => "store_failed",
+            Self::Random => "no_randomness",
+            Self::Signing => "signing_failed",
+        }
+    }
+
+    /// The grant that the refusal revoked.
+    #[must_use]
+    pub const fn revoked_grant(&self) -> Option<GrantId> {
+        match self {
+            Self::CodeReplayed(grant_id) | Self::RefreshReused(grant_id) => Some(*grant_id),
+            _ => None,
+        }
+    }
+
+    /// What failed inside, for the log; `None` if the reason says all.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it repeats
+    /// only what is no secret, by way of [`printable`].
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
+            Self::Assertion(error) => return error.description(),
+            Self::ContentType => {
+                "The content type must be application/x-www-form-urlencoded, in UTF-8"
+            }
+            Self::Parameters(ParameterError::NotUtf8) => "The form is not UTF-8",
+            Self::Parameters(ParameterError::PercentEncoding) => {
+                "A percent sign in the form is not followed by two hexadecimal digits"
+            }
+            Self::ParameterInUrl => "Send the parameters in the body, not in the URL",
+            Self::Missing(name) => missing(name),
+            Self::Malformed(name) => malformed(name),
+            Self::SeveralAuthentications => "Use one way of client authentication",
+            Self::ClientIdDiffers => "client_id differs from the one in the Authorization header",
+            Self::NoClient => {
+                "Client authentication is missing: send Authorization: Basic with base64 of client_id:client_secret; \
+                 an Installed Application, which has no secret, sends client_id in the body"
+            }
+            Self::BasicMalformed => {
+                "The Authorization header must be Basic with base64 of client_id:client_secret"
+            }
+            Self::UnknownClient { .. } | Self::WrongSecret => "Client ID or Client Secret is wrong",
+            Self::TooManyGuesses(_) => {
+                "Too many wrong Client Secrets came from this address; wait, then try again"
+            }
+            Self::PublicClientInHeader => {
+                "An Installed Application sends client_id in the body, not in the Authorization header"
+            }
+            Self::SecretInBody => {
+                "Send the Client Secret in the Authorization header (Basic), not in the body"
+            }
+            Self::SecretRequired => {
+                "This client must authenticate with its Client Secret in the Authorization header (Basic)"
+            }
+            Self::UnknownGrantType => "grant_type is not supported",
+            Self::GrantNotPermitted => "This client's integration type may not use this grant_type",
+            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
+            Self::UnknownCode | Self::Code(CodeMismatch::Client) => "The code is invalid",
+            Self::CodeReplayed(_) => "The code was used before; its tokens are revoked",
+            Self::Code(CodeMismatch::Expired) => "The code has expired",
+            Self::Code(CodeMismatch::RedirectUri) => {
+                "redirect_uri differs from the one of the authorization request"
+            }
+            Self::Code(CodeMismatch::VerifierMissing) => "code_verifier is missing",
+            Self::Code(CodeMismatch::VerifierUnexpected) => {
+                "code_verifier was sent, but the authorization request had no code_challenge"
+            }
+            Self::Code(CodeMismatch::VerifierWrong) => {
+                "code_verifier does not match the code_challenge"
+            }
+            Self::Code(CodeMismatch::ScopeExceeded) => {
+                "scope exceeds what was authorized; leave it out to get all of that"
+            }
+            Self::Code(CodeMismatch::ClientUnproven) => {
+                "This code was requested without PKCE: authenticate with the Client Secret"
+            }
+            Self::Code(CodeMismatch::Outdated) => OUTDATED_CODE,
+            Self::RefreshToken
+            | Self::Refresh(RotationRefusal::Unknown | RotationRefusal::OtherClient) => {
+                "The refresh token is invalid"
+            }
+            Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
+            Self::Refresh(RotationRefusal::Revoked) => "The authorization has been revoked",
+            Self::Refresh(RotationRefusal::ScopeExceeded) => {
+                "scope exceeds what was granted; a refresh may only ask for less"
+            }
+            Self::RefreshReused(_) => {
+                "The refresh token was used before; the authorization is now revoked"
+            }
+            Self::TokenOfOtherClient => "The token was issued to another client",
+            Self::SubjectGone => "The user or the linked account is not available any more",
+            Self::Account(error) => error.description(),
+            Self::BoundUserGone => "The bound user of this client is not available",
+            Self::TooManyRevocations { .. } => {
+                "This client revokes too many tokens at once; try again after the time of Retry-After"
+            }
+            Self::Store(_) => "The service is busy; try again",
+            Self::Random | Self::Signing => "The service failed",
+        })
+    }
+}
+
+/// For a code whose user has changed password or second factor since, or has lost the account (D-35).
+pub const OUTDATED_CODE: &str =
+    "The sign-in behind the code has ended: its password, second factor or account has changed";
+
+/// The longest text of a request that a description repeats, in characters.
+const MAX_REPEATED_CHARACTERS: usize = 200;
+
+/// Text of a request as a description may repeat it: at most 200 characters, and those that RFC 6749 §5.2 forbids as `?`.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let legal =
+        |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
+    let mut printable: String = text
+        .chars()
+        .take(MAX_REPEATED_CHARACTERS)
+        .map(|character| if legal(character) { character } else { '?' })
+        .collect();
+    if text.chars().nth(MAX_REPEATED_CHARACTERS).is_some() {
+        printable.push_str("...");
+    }
+    printable
+}
+
+/// The description of a parameter that occurs more than once.
+#[must_use]
+pub fn repeated(name: &str) -> String {
+    format!("The parameter {} is repeated", printable(name))
+}
+
+const fn missing(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        b"grant_type" => "grant_type is missing",
+        b"code" => "code is missing",
+        b"redirect_uri" => "redirect_uri is missing",
+        b"refresh_token" => "refresh_token is missing",
+        b"assertion" => "assertion is missing",
+        b"token" => "token is missing",
+        _ => "A required parameter is missing",
+    }
+}
+
+const fn malformed(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        b"code_verifier" => {
+            "code_verifier must be 43 to 128 characters out of A-Z a-z 0-9 - . _ and the tilde"
+        }
+        b"scope" => "scope is not a list of scope tokens separated by single spaces",
+        _ => "A parameter is malformed",
+    }
+}
+
+impl From<ParameterError> for TokenError {
+    fn from(error: ParameterError) -> Self {
+        Self::Parameters(error)
+    }
+}
+
+impl From<AssertionError> for TokenError {
+    fn from(error: AssertionError) -> Self {
+        Self::Assertion(error)
+    }
+}
+
+impl From<AccountError> for TokenError {
+    fn from(error: AccountError) -> Self {
+        Self::Account(error)
+    }
+}
+
+impl From<StoreError> for TokenError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<RandomError> for TokenError {
+    fn from(_: RandomError) -> Self {
+        Self::Random
+    }
+}
+
+impl From<KeyError> for TokenError {
+    fn from(_: KeyError) -> Self {
+        Self::Signing
+    }
+}

@@ -1,0 +1,41 @@
+//! Client credentials: a user-bound client acts as its one bound user (spec §4.2, §5.7, RFC 6749 §4.4).
+//!
+//! Parameters: `user_id`, `user_site`, `scope`.
+
+use super::{answer_without_refresh, registered_scope};
+use crate::Context;
+use crate::oauth::account_selection::{NamedAccount, select};
+use crate::oauth::client_authentication::PresentedClient;
+use crate::oauth::error::TokenError;
+use crate::oauth::parameters::Parameters;
+use crate::oauth::token_response::TokenResponse;
+use domain::IntegrationType;
+
+/// The authentication method of these tokens (D-11).
+const AMR: &str = "CLIENT_CREDENTIALS";
+
+/// Issues an access token for the bound user. Nothing is stored.
+///
+/// # Errors
+/// A [`TokenError`].
+pub fn issue(
+    context: &Context<'_>,
+    presented: &PresentedClient,
+    form: &Parameters<'_>,
+) -> Result<TokenResponse, TokenError> {
+    let client = presented.fully_authenticated()?;
+    let IntegrationType::UserBound { bound_user, .. } = &client.integration else {
+        return Err(TokenError::GrantNotPermitted);
+    };
+    let scope = registered_scope(client, form)?;
+    let user = context
+        .registry
+        .user(bound_user.as_str())
+        .ok_or(TokenError::BoundUserGone)?;
+    let named = NamedAccount {
+        user_id: form.get("user_id"),
+        user_site: form.get("user_site"),
+    };
+    let account = select(&user.accounts, named)?;
+    answer_without_refresh(context, client, user, account, AMR, &scope)
+}

@@ -1,0 +1,89 @@
+//! JWT bearer: a non-interactive client acts for the user that its assertion names (spec §4.2, RFC 7523).
+//!
+//! Parameters: `assertion`, `user_id`, `user_site`, `scope`.
+
+use std::sync::Arc;
+
+use super::{answer_without_refresh, registered_scope};
+use crate::Context;
+use crate::oauth::account_selection::{NamedAccount, one_place, select};
+use crate::oauth::assertion::{self, AssertionError};
+use crate::oauth::client_authentication::PresentedClient;
+use crate::oauth::error::TokenError;
+use crate::oauth::parameters::Parameters;
+use crate::oauth::token_response::TokenResponse;
+use domain::{IntegrationType, Registry, User};
+use store::Claim;
+
+/// The authentication method of these tokens (D-11).
+const AMR: &str = "USER_ASSERTION";
+
+/// Exchanges a user assertion for an access token.
+///
+/// The `jti` is claimed last and durably: a request that is refused for another reason has not used it up.
+///
+/// # Errors
+/// A [`TokenError`].
+pub async fn exchange(
+    context: &Context<'_>,
+    presented: &PresentedClient,
+    form: &Parameters<'_>,
+) -> Result<TokenResponse, TokenError> {
+    let client = presented.fully_authenticated()?;
+    let IntegrationType::NonInteractive {
+        certificates,
+        organization,
+        ..
+    } = &client.integration
+    else {
+        return Err(TokenError::GrantNotPermitted);
+    };
+    let text = form
+        .get("assertion")
+        .ok_or(TokenError::Missing("assertion"))?;
+    let scope = registered_scope(client, form)?;
+    let assertion = assertion::verify(
+        text,
+        &client.client_id,
+        certificates,
+        context.settings,
+        context.now,
+    )?;
+    let body = NamedAccount {
+        user_id: form.get("user_id"),
+        user_site: form.get("user_site"),
+    };
+    let named = one_place(assertion.named_account(), body)?;
+    let user = find_subject(
+        context.registry,
+        &assertion.subject,
+        organization.as_deref(),
+    )
+    .ok_or(AssertionError::Subject)?;
+    let account = select(&user.accounts, named)?;
+    let claim = context
+        .store
+        .claim_jti(
+            client.client_id.clone(),
+            assertion.jti,
+            assertion.expires_at,
+            context.now,
+        )
+        .await?;
+    match claim {
+        Claim::Claimed => answer_without_refresh(context, client, user, account, AMR, &scope),
+        Claim::AlreadyClaimed => Err(AssertionError::Replayed.into()),
+    }
+}
+
+/// The user that `sub` names; with `organization` set, only one of that organization (D-19).
+#[must_use]
+pub fn find_subject<'a>(
+    registry: &'a Registry,
+    subject: &str,
+    organization: Option<&str>,
+) -> Option<&'a Arc<User>> {
+    registry
+        .user(subject)
+        .filter(|user| organization.is_none() || user.organization.as_deref() == organization)
+}

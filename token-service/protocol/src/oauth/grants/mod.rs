@@ -1,0 +1,148 @@
+//! The grants (spec §4.2), one file each: parameters in, token response or refusal out.
+
+pub mod authorization_code;
+pub mod client_credentials;
+pub mod jwt_bearer;
+pub mod refresh_token;
+
+use std::sync::Arc;
+
+use super::error::TokenError;
+use super::parameters::Parameters;
+use super::token_response::{Authorization, TokenResponse};
+use crate::Context;
+use crate::token::{AccessToken, Subject};
+use domain::{Client, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, User};
+
+/// A grant type that this endpoint knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantType {
+    /// `authorization_code` (RFC 6749 §4.1.3).
+    AuthorizationCode,
+    /// `refresh_token` (RFC 6749 §6).
+    RefreshToken,
+    /// `urn:ietf:params:oauth:grant-type:jwt-bearer` (RFC 7523 §2.1).
+    JwtBearer,
+    /// `client_credentials` (RFC 6749 §4.4).
+    ClientCredentials,
+}
+
+impl GrantType {
+    /// Every grant type, for lists.
+    pub const ALL: [Self; 4] = [
+        Self::AuthorizationCode,
+        Self::RefreshToken,
+        Self::JwtBearer,
+        Self::ClientCredentials,
+    ];
+
+    /// The `grant_type` value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AuthorizationCode => "authorization_code",
+            Self::RefreshToken => "refresh_token",
+            Self::JwtBearer => "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            Self::ClientCredentials => "client_credentials",
+        }
+    }
+
+    /// The grant type with this value, compared exactly.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|grant_type| grant_type.name() == name)
+    }
+}
+
+/// The `scope` parameter (D-9), well-formed.
+fn requested_scope(form: &Parameters<'_>) -> Result<Option<Scope>, TokenError> {
+    form.get("scope")
+        .map(|text| Scope::parse(text).ok_or(TokenError::Malformed("scope")))
+        .transpose()
+}
+
+/// What a client gets without a user's authorization of its own: what it asks for, if registered (D-9).
+fn registered_scope(client: &Client, form: &Parameters<'_>) -> Result<Scope, TokenError> {
+    match requested_scope(form)? {
+        None => Ok(client.scopes.clone()),
+        Some(scope) if scope.is_subset_of(&client.scopes) => Ok(scope),
+        Some(_) => Err(TokenError::ScopeNotPermitted),
+    }
+}
+
+/// Access and refresh token of one step of a grant.
+fn answer_step(
+    context: &Context<'_>,
+    grant: &Grant,
+    step: &RefreshStep,
+) -> Result<TokenResponse, TokenError> {
+    let mint = context.mint();
+    Ok(TokenResponse::new(
+        mint.access_token(Subject::from(grant), AccessToken::from(step))?,
+        context.settings.lifetimes.access_token,
+        Some(mint.refresh_token(grant, step)?),
+        Authorization::from(grant),
+    ))
+}
+
+/// An access token alone, under a grant id of its own (spec §4.2 rule 3).
+fn answer_without_refresh(
+    context: &Context<'_>,
+    client: &Arc<Client>,
+    user: &Arc<User>,
+    account: &LinkedAccount,
+    amr: &str,
+    scope: &Scope,
+) -> Result<TokenResponse, TokenError> {
+    let grant_id = GrantId::generate(context.random, context.now)?;
+    let subject = Subject {
+        client_id: &client.client_id,
+        username: &user.username,
+        account,
+        amr: &[amr.to_owned()],
+        grant_id,
+    };
+    let token = AccessToken {
+        id: TokenId::generate(context.random)?,
+        scope,
+        issued_at: context.now,
+    };
+    let identity = context.identity_tokens.token(
+        context.settings,
+        context.keys.signing(),
+        client,
+        user,
+        token.id,
+        context.now,
+    )?;
+    Ok(TokenResponse::new(
+        context
+            .mint()
+            .access_token_around(subject, token, &identity)?,
+        context.settings.lifetimes.access_token,
+        None,
+        Authorization {
+            client_id: client.client_id.clone(),
+            username: user.username.clone(),
+            grant_id,
+        },
+    ))
+}
+
+/// A grant speaks for its user only while the user is enabled and the account is linked; otherwise it ends.
+async fn require_live_subject(context: &Context<'_>, grant: &Grant) -> Result<(), TokenError> {
+    let live = context
+        .registry
+        .user(grant.username.as_str())
+        .is_some_and(|user| user.accounts.contains(&grant.account));
+    if live {
+        return Ok(());
+    }
+    context
+        .store
+        .revoke_grant(grant.grant_id, context.now)
+        .await?;
+    Err(TokenError::SubjectGone)
+}

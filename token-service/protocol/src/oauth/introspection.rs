@@ -1,0 +1,181 @@
+//! Introspection (RFC 7662): a client asks what one of its tokens is worth.
+//!
+//! Parameters: `token`; `token_type_hint` is not needed, the token says what it is.
+
+use serde::Serialize;
+
+use super::client_authentication::PresentedClient;
+use super::endpoint_request::EndpointRequest;
+use super::error::TokenError;
+use super::issued_token::{IssuedToken, LegacyRefresh};
+use crate::Context;
+use domain::{TokenSubject, Username};
+
+/// The answer. An inactive token has `active` alone: RFC 7662 §2.2, "SHOULD NOT include any additional
+/// information about an inactive token, including why the token is inactive".
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Introspection {
+    /// Whether the token would be accepted now.
+    pub active: bool,
+    /// Everything else, for an active token.
+    #[serde(flatten)]
+    pub token: Option<ActiveToken>,
+}
+
+/// An active token (RFC 7662 §2.2). Times are seconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ActiveToken {
+    /// `Bearer` for access tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_type: Option<&'static str>,
+    /// Scope, of access tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// The client that it was issued to.
+    pub client_id: String,
+    /// The user, as people know it.
+    pub username: String,
+    /// The user; User ID of the linked account for tokens of the legacy flow.
+    pub sub: String,
+    /// Issuer; legacy refresh tokens have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
+    /// Audience; legacy refresh tokens have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aud: Option<String>,
+    /// Unique id; legacy refresh tokens have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jti: Option<String>,
+    /// Issue time.
+    pub iat: u64,
+    /// Expiry time.
+    pub exp: u64,
+}
+
+/// Tells what the token of the request is worth. A client learns nothing of other clients' tokens.
+///
+/// # Errors
+/// A [`TokenError`] when the request is malformed, the client did not prove a secret (RFC 7662 §2.1 demands
+/// authorization), or the store failed.
+pub async fn introspect(
+    context: &Context<'_>,
+    request: EndpointRequest<'_>,
+) -> Result<Introspection, TokenError> {
+    let (form, presented) = request.open_for_any_flow(context.registry)?;
+    let PresentedClient::Authenticated(client) = presented else {
+        return Err(TokenError::SecretRequired);
+    };
+    let text = form.get("token").ok_or(TokenError::Missing("token"))?;
+    let client_id = client.client_id.as_str();
+    let active = match IssuedToken::read(context, text) {
+        Some(token) if token.client_id() == client_id => active(context, token).await?,
+        Some(_) => None,
+        None => active_legacy_refresh(context, text, client_id).await?,
+    };
+    Ok(Introspection {
+        active: active.is_some(),
+        token: active,
+    })
+}
+
+/// What there is to say about a token, if it is active.
+async fn active(
+    context: &Context<'_>,
+    token: IssuedToken,
+) -> Result<Option<ActiveToken>, TokenError> {
+    let in_time = context.now.seconds() < token.expires_at();
+    let Some(reference) = token.reference().filter(|_| in_time) else {
+        return Ok(None);
+    };
+    let grant_id = reference.grant_id;
+    let user = match &reference.subject {
+        TokenSubject::User { username, .. } => Some(username.clone()),
+        // Only its grant knows the user.
+        TokenSubject::Legacy { .. } => {
+            let grant = context.store.grant(grant_id).await?;
+            grant.map(|grant| grant.username)
+        }
+    };
+    let Some(user) = user.filter(|user| context.registry.user(user.as_str()).is_some()) else {
+        return Ok(None);
+    };
+    let active = match &token {
+        IssuedToken::Access(_) | IssuedToken::Legacy(_) => {
+            !context.store.is_revoked(reference).await?
+        }
+        IssuedToken::Refresh(_) => {
+            let grant = context.store.grant(grant_id).await?;
+            grant.is_some_and(|grant| {
+                grant.revoked_at.is_none() && grant.current.refresh_id == reference.token_id
+            })
+        }
+    };
+    Ok(active.then(|| describe(token, &user)))
+}
+
+/// A legacy refresh token has no claims: what there is to say about it comes from its grant.
+async fn active_legacy_refresh(
+    context: &Context<'_>,
+    text: &str,
+    client_id: &str,
+) -> Result<Option<ActiveToken>, TokenError> {
+    let Some(LegacyRefresh { refresh_id, grant }) = LegacyRefresh::read(context, text).await?
+    else {
+        return Ok(None);
+    };
+    let step = &grant.current;
+    let active = grant.client_id.as_str() == client_id
+        && grant.revoked_at.is_none()
+        && step.refresh_id == refresh_id
+        && context.now < step.refresh_expires_at
+        && context.registry.user(grant.username.as_str()).is_some();
+    Ok(active.then(|| ActiveToken {
+        client_id: grant.client_id.to_string(),
+        username: grant.username.to_string(),
+        sub: grant.account.user_id.clone(),
+        iat: step.issued_at.seconds(),
+        exp: step.refresh_expires_at.seconds(),
+        ..ActiveToken::default()
+    }))
+}
+
+fn describe(token: IssuedToken, user: &Username) -> ActiveToken {
+    match token {
+        IssuedToken::Access(claims) => ActiveToken {
+            token_type: Some("Bearer"),
+            scope: Some(claims.scope),
+            client_id: claims.client_id,
+            username: claims.sub.clone(),
+            sub: claims.sub,
+            iss: Some(claims.iss),
+            aud: Some(claims.aud),
+            jti: Some(claims.jti),
+            iat: claims.iat,
+            exp: claims.exp,
+        },
+        IssuedToken::Refresh(claims) => ActiveToken {
+            token_type: None,
+            scope: None,
+            client_id: claims.client_id,
+            username: claims.sub.clone(),
+            sub: claims.sub,
+            iss: Some(claims.iss),
+            aud: Some(claims.aud),
+            jti: Some(claims.jti),
+            iat: claims.iat,
+            exp: claims.exp,
+        },
+        IssuedToken::Legacy(claims) => ActiveToken {
+            token_type: Some("Bearer"),
+            scope: None,
+            client_id: claims.client_id,
+            username: user.to_string(),
+            sub: claims.sub,
+            iss: Some(claims.iss),
+            aud: Some(claims.aud),
+            jti: Some(claims.jti),
+            iat: claims.iat,
+            exp: claims.exp,
+        },
+    }
+}

@@ -1,0 +1,240 @@
+//! Setting up an authenticator app: an offer of a new secret, and its acceptance with the first code.
+//!
+//! The offer is kept nowhere: the page carries the secret, sealed for this session, and the form brings it back.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE32_NOPAD;
+use zeroize::Zeroizing;
+
+use super::second_factor::{Verdict, check_totp};
+use super::session::{self, Proven, SessionId};
+use super::throttle::{Attempt, Guess};
+use super::{AMR_PASSWORD, AMR_TOTP, DeviceCookie, Lane, Place, SignInError, Turn, recovery, totp};
+use crate::Context;
+use domain::{SecondFactor, Session, SessionStage, Username, random};
+use store::StoreError;
+
+/// 160 bits (RFC 4226 §4).
+const SECRET_BYTES: usize = 20;
+
+/// A secret that a person may put into an app.
+pub struct Offer {
+    /// For the app: an `otpauth` URL.
+    pub url: Zeroizing<String>,
+    /// For the keyboard: BASE32.
+    pub secret: Zeroizing<String>,
+    /// For the form: base64url, worth something in the same session alone.
+    pub sealed: String,
+}
+
+/// The outcome of an acceptance.
+#[must_use]
+pub enum SetUpOutcome {
+    /// The app counts from now on. All sessions have ended, and this one begins.
+    Done {
+        /// The new session.
+        id: SessionId,
+        /// Whose it is.
+        username: Username,
+        /// Shown once.
+        recovery_codes: Vec<String>,
+        /// The device is known from now on, with the new second factor.
+        device: Option<DeviceCookie>,
+    },
+    /// The password is wrong.
+    PasswordRefused(Username),
+    /// The code is wrong.
+    CodeWrong,
+    /// The code was right, but one of its time or later was used before.
+    CodeUsed,
+    /// There were too many wrong passwords: the next may be tried after this time.
+    Wait(Username, Duration),
+    /// Nobody is signed in, or the offer was made to another session.
+    NotOffered,
+}
+
+/// What the person sent.
+pub struct Acceptance<'a> {
+    /// The offer's sealed secret.
+    pub sealed: &'a str,
+    /// The password, once more: a browser that somebody left open is not enough.
+    pub password: Zeroizing<String>,
+    /// The first code of the app.
+    pub code: &'a str,
+}
+
+/// The session `id` of a person who is signed in.
+async fn signed_in(context: &Context<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
+    let session = session::live(context, id).await?;
+    Ok(session
+        .filter(|session| session.stage == SessionStage::SignedIn)
+        .filter(|session| context.registry.user(session.username.as_str()).is_some()))
+}
+
+fn sealing_context(id: &SessionId, username: &Username) -> String {
+    let session = URL_SAFE_NO_PAD.encode(id.digest().as_bytes());
+    format!("offered totp:{session}:{username}")
+}
+
+/// Offers a new secret to whoever is signed in with the session `id`; `None` when nobody is.
+///
+/// # Errors
+/// A [`SignInError`].
+pub async fn offer(context: &Context<'_>, id: &SessionId) -> Result<Option<Offer>, SignInError> {
+    let Some(Session { username, .. }) = signed_in(context, id).await? else {
+        return Ok(None);
+    };
+    let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(context.random)?);
+    present(context, id, &username, &*secret).map(Some)
+}
+
+/// The offer that a form brought back, to be shown again; `None` when it was not made to this session.
+///
+/// # Errors
+/// A [`SignInError`].
+pub async fn offered(
+    context: &Context<'_>,
+    id: &SessionId,
+    sealed: &str,
+) -> Result<Option<Offer>, SignInError> {
+    let Some(Session { username, .. }) = signed_in(context, id).await? else {
+        return Ok(None);
+    };
+    match unseal(context, id, &username, sealed) {
+        Some(secret) => present(context, id, &username, &secret).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn present(
+    context: &Context<'_>,
+    id: &SessionId,
+    username: &Username,
+    secret: &[u8],
+) -> Result<Offer, SignInError> {
+    let unusable = || SignInError::SetUp(username.clone());
+    let url = totp::url(secret, username, &context.settings.name).ok_or_else(unusable)?;
+    let sealed = context
+        .encryption_key
+        .seal(&sealing_context(id, username), secret)
+        .map_err(|_| unusable())?;
+    Ok(Offer {
+        url: Zeroizing::new(url),
+        secret: Zeroizing::new(BASE32_NOPAD.encode(secret)),
+        sealed: URL_SAFE_NO_PAD.encode(sealed),
+    })
+}
+
+fn unseal(
+    context: &Context<'_>,
+    id: &SessionId,
+    username: &Username,
+    sealed: &str,
+) -> Option<Zeroizing<Vec<u8>>> {
+    let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+    context
+        .encryption_key
+        .open(&sealing_context(id, username), &sealed)
+        .ok()
+}
+
+/// Accepts an offer: from now on the app is the second factor of whoever is signed in with the session `id`. All other
+/// sessions end, and clients lose their access (D-35).
+///
+/// # Errors
+/// A [`SignInError`]; the second factor is as it was then.
+pub async fn accept(
+    context: &Context<'_>,
+    id: &SessionId,
+    acceptance: Acceptance<'_>,
+    place: Place<'_>,
+) -> Result<SetUpOutcome, SignInError> {
+    let now = context.now;
+    let Some(session) = signed_in(context, id).await? else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let username = session.username;
+    let Some(secret) = unseal(context, id, &username, acceptance.sealed) else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let device = place.known_device(context, &username, session.credentials_version);
+    let schemes = context.registry.password_schemes();
+    let turn = Turn::queue(Lane::of(device.is_some()))?;
+    let guess = Guess::Password(username.as_str());
+    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(SetUpOutcome::Wait(username, wait)),
+    };
+    let credentials = context.store.credentials(username.clone()).await?;
+    let stored = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.password_hash);
+    let checked = match turn.check(stored, acceptance.password, schemes).await {
+        Ok(checked) => checked,
+        Err(error) => {
+            attempt.take_back().await?;
+            return Err(error.into());
+        }
+    };
+    if !checked.right {
+        return Ok(SetUpOutcome::PasswordRefused(username));
+    }
+    attempt.forgive().await?;
+    match check_totp(context, &username, &secret, acceptance.code).await? {
+        Verdict::Right => {}
+        Verdict::Wrong => return Ok(SetUpOutcome::CodeWrong),
+        Verdict::Used => return Ok(SetUpOutcome::CodeUsed),
+    }
+    let recovery_codes = (0..recovery::COUNT)
+        .map(|_| recovery::generate(context.random))
+        .collect::<Result<Vec<_>, _>>()?;
+    let digests = recovery_codes
+        .iter()
+        .filter_map(|code| recovery::digest(&context.encryption_key, &username, code));
+    let second_factor = SecondFactor {
+        totp_secret_sealed: context
+            .encryption_key
+            .seal(&totp::sealing_context(&username), &secret)
+            .map_err(|_| SignInError::SetUp(username.clone()))?,
+        recovery_codes: digests.collect(),
+    };
+    let rests_on = Some(session.credentials_version);
+    let set = context
+        .store
+        .set_second_factor(username.clone(), Some(second_factor), rests_on, now)
+        .await?;
+    let Some(credentials_version) = set else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let proven = Proven {
+        username: username.clone(),
+        amr: vec![AMR_PASSWORD.to_owned(), AMR_TOTP.to_owned()],
+        credentials_version,
+    };
+    let session = session::signed_in(&context.settings.lifetimes, proven, now);
+    let Some(id) = session::start(context, session, Some(id)).await? else {
+        return Ok(SetUpOutcome::NotOffered);
+    };
+    let device = place.remember(context, &username, credentials_version)?;
+    Ok(SetUpOutcome::Done {
+        id,
+        username,
+        recovery_codes,
+        device,
+    })
+}
+
+/// How many recovery codes are left to `username`; `None` when the person has set up nothing.
+///
+/// # Errors
+/// [`StoreError`] when the store has no answer.
+pub async fn recovery_codes_left(
+    context: &Context<'_>,
+    username: &Username,
+) -> Result<Option<usize>, StoreError> {
+    let second_factor = context.store.second_factor(username.clone()).await?;
+    Ok(second_factor.map(|second_factor| second_factor.recovery_codes.len()))
+}

@@ -1,0 +1,217 @@
+//! Devices that are known: browsers in which a person has signed in before.
+//!
+//! A cookie says so. It names nobody and signs nobody in; it only gives the sign-ins of this account in this browser a
+//! pace and hashing places of their own, so that others who guess the account's password cannot keep its owner out
+//! (OWASP, "Slow Down Online Guessing Attacks with Device Cookies").
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+use crate::sealing::EncryptionKey;
+use domain::clock::Timestamp;
+use domain::random::{self, Random, RandomError};
+use domain::{CredentialsVersion, Username};
+
+/// How long a device is known after a sign-in.
+pub const KNOWN_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Accounts of one browser at most; the one that signed in longest ago goes first.
+const MOST: usize = 4;
+
+const ID_BYTES: usize = 16;
+const TIME_BYTES: usize = 8;
+const TAG_BYTES: usize = 32;
+const ENTRY_BYTES: usize = ID_BYTES + TIME_BYTES + TAG_BYTES;
+
+/// Between the entries of a cookie.
+const SEPARATOR: char = '.';
+
+/// A device that is known for an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownDevice {
+    id: [u8; ID_BYTES],
+}
+
+impl KnownDevice {
+    /// What it is counted by.
+    pub(super) const fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    #[cfg(test)]
+    pub(super) const fn with_id(id: [u8; ID_BYTES]) -> Self {
+        Self { id }
+    }
+}
+
+/// What a browser says of itself, one entry for each account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Devices {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    id: [u8; ID_BYTES],
+    since: Timestamp,
+    tag: [u8; TAG_BYTES],
+}
+
+impl Devices {
+    /// Reads the value of a cookie; what is malformed is left out.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let entries = text.split(SEPARATOR).filter_map(Entry::parse).take(MOST);
+        Self {
+            entries: entries.collect(),
+        }
+    }
+
+    /// The entry that was made for this user, with the credentials that the user still has.
+    pub(super) fn known(
+        &self,
+        key: &EncryptionKey,
+        username: &Username,
+        credentials: CredentialsVersion,
+        now: Timestamp,
+    ) -> Option<KnownDevice> {
+        let known = |entry: &&Entry| {
+            let expected = Entry::tag(key, username, credentials, &entry.id, entry.since);
+            bool::from(expected.ct_eq(&entry.tag)) && now < entry.since + KNOWN_FOR
+        };
+        let entry = self.entries.iter().find(known)?;
+        Some(KnownDevice { id: entry.id })
+    }
+
+    /// The value of the cookie after this user has signed in at `now`; `None` when the device is known already.
+    pub(super) fn after_sign_in(
+        &self,
+        key: &EncryptionKey,
+        random: &dyn Random,
+        username: &Username,
+        credentials: CredentialsVersion,
+        now: Timestamp,
+    ) -> Result<Option<DeviceCookie>, RandomError> {
+        if self.known(key, username, credentials, now).is_some() {
+            return Ok(None);
+        }
+        let id = random::bytes(random)?;
+        let new = Entry {
+            tag: Entry::tag(key, username, credentials, &id, now),
+            id,
+            since: now,
+        };
+        let entries = [&new].into_iter().chain(&self.entries).take(MOST);
+        let texts: Vec<String> = entries.map(Entry::text).collect();
+        Ok(Some(DeviceCookie(texts.join(&SEPARATOR.to_string()))))
+    }
+}
+
+/// A new value for the cookie. It has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DeviceCookie(String);
+
+impl DeviceCookie {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Entry {
+    fn parse(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let bytes: [u8; ENTRY_BYTES] = bytes.try_into().ok()?;
+        let (id, rest) = bytes.split_first_chunk::<ID_BYTES>()?;
+        let (since, tag) = rest.split_first_chunk::<TIME_BYTES>()?;
+        Some(Self {
+            id: *id,
+            since: Timestamp::from_seconds(u64::from_be_bytes(*since)),
+            tag: tag.try_into().ok()?,
+        })
+    }
+
+    fn text(&self) -> String {
+        let since = self.since.seconds().to_be_bytes();
+        URL_SAFE_NO_PAD.encode([self.id.as_slice(), &since, &self.tag].concat())
+    }
+
+    /// The credentials are in it, so that whoever knew an old password has no device that is known.
+    fn tag(
+        key: &EncryptionKey,
+        username: &Username,
+        credentials: CredentialsVersion,
+        id: &[u8; ID_BYTES],
+        since: Timestamp,
+    ) -> [u8; TAG_BYTES] {
+        key.tag(&[
+            b"known device",
+            username.as_str().as_bytes(),
+            &credentials.number().to_be_bytes(),
+            id,
+            &since.seconds().to_be_bytes(),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::random::OsRandom;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn sign_in(devices: &Devices, key: &EncryptionKey, name: &str) -> Option<Devices> {
+        let username = Username::parse(name).unwrap();
+        let version = CredentialsVersion::new(1);
+        let cookie = devices.after_sign_in(key, &OsRandom, &username, version, NOW);
+        cookie
+            .unwrap()
+            .map(|cookie| Devices::parse(cookie.as_str()))
+    }
+
+    #[test]
+    fn a_device_is_known_for_its_account_and_credentials_for_a_year() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let devices = sign_in(&Devices::default(), &key, "ada").unwrap();
+        let known = |key: &EncryptionKey, name: &str, version: u64, now: Timestamp| {
+            let name = Username::parse(name).unwrap();
+            let version = CredentialsVersion::new(version);
+            devices.known(key, &name, version, now).is_some()
+        };
+        assert!(known(&key, "ada", 1, NOW));
+        assert!(!known(&key, "ada", 2, NOW), "after another password");
+        assert!(!known(&key, "grace", 1, NOW));
+        assert!(!known(
+            &EncryptionKey::new(&[2; 32]).unwrap(),
+            "ada",
+            1,
+            NOW
+        ));
+        assert!(!known(&key, "ada", 1, NOW + KNOWN_FOR));
+        assert!(sign_in(&devices, &key, "ada").is_none(), "known already");
+        let mut forged = devices.clone();
+        forged.entries[0].since = NOW + KNOWN_FOR;
+        let ada = Username::parse("ada").unwrap();
+        let version = CredentialsVersion::new(1);
+        assert_eq!(forged.known(&key, &ada, version, NOW), None);
+    }
+
+    #[test]
+    fn a_browser_knows_several_accounts_and_forgets_the_oldest() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let names = ["a", "b", "c", "d", "e"];
+        let devices = names.iter().fold(Devices::default(), |devices, name| {
+            sign_in(&devices, &key, name).unwrap()
+        });
+        let known = names.map(|name| sign_in(&devices, &key, name).is_none());
+        assert_eq!(known, [false, true, true, true, true]);
+        for malformed in ["", ".", "x", "AAAA.BBBB", "\u{fc}"] {
+            assert_eq!(Devices::parse(malformed), Devices::default());
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Signing in: passwords, second factors, sessions (spec §5.1).
+
+pub mod authenticator;
+pub mod device;
+pub mod password;
+mod recovery;
+mod second_factor;
+pub mod session;
+mod throttle;
+pub mod totp;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::Context;
+use crate::sealing::SealingError;
+use domain::random::RandomError;
+use domain::{Credentials, CredentialsVersion, SessionStage, Username};
+use store::StoreError;
+
+use device::{DeviceCookie, Devices, KnownDevice};
+use password::{Lane, Turn};
+pub use second_factor::{SecondFactorOutcome, with_second_factor};
+use session::Proven;
+pub use session::SessionId;
+pub use throttle::network;
+use throttle::{Attempt, Guess};
+
+/// `amr` of a password (D-11).
+const AMR_PASSWORD: &str = "USERNAME_PASSWORD";
+/// `amr` of a time-based one-time code (D-11).
+const AMR_TOTP: &str = "TOTP";
+/// `amr` of a recovery code.
+const AMR_RECOVERY_CODE: &str = "RECOVERY_CODE";
+
+/// Why a sign-in has no outcome: none of it the person's fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignInError {
+    /// The store has no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No randomness for a session id.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// Too many passwords wait to be checked, or hashing failed.
+    #[error(transparent)]
+    Password(#[from] password::PasswordError),
+    /// The user's TOTP secret cannot be opened.
+    #[error("the TOTP secret of {0} cannot be opened: {1}")]
+    SecretSealed(Username, SealingError),
+    /// The user's TOTP secret is too short to be one.
+    #[error("the TOTP secret of {0} is unusable")]
+    SecretUnusable(Username),
+    /// A new TOTP secret cannot be sealed or shown.
+    #[error("a second factor cannot be set up for {0}")]
+    SetUp(Username),
+}
+
+/// The outcome of a password.
+#[must_use]
+pub enum PasswordOutcome {
+    /// Right: this session is begun.
+    Begun {
+        /// The session.
+        id: SessionId,
+        /// Whether it still owes a second factor.
+        stage: SessionStage,
+        /// A device that was not known is known from now on.
+        device: Option<DeviceCookie>,
+    },
+    /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all. Also when the credentials
+    /// changed while the password was checked (D-35).
+    Refused,
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Duration),
+}
+
+/// Where an attempt comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The client's address.
+    pub address: Option<IpAddr>,
+    /// What the browser says of itself.
+    pub devices: &'a Devices,
+}
+
+impl Place<'_> {
+    /// The device, if it is one that is known for these credentials.
+    fn known_device(
+        &self,
+        context: &Context<'_>,
+        username: &Username,
+        credentials: CredentialsVersion,
+    ) -> Option<KnownDevice> {
+        let now = context.now;
+        let key = &context.encryption_key;
+        self.devices.known(key, username, credentials, now)
+    }
+
+    /// The device is known from now on.
+    fn remember(
+        &self,
+        context: &Context<'_>,
+        username: &Username,
+        credentials: CredentialsVersion,
+    ) -> Result<Option<DeviceCookie>, RandomError> {
+        let now = context.now;
+        let (key, random) = (&context.encryption_key, context.random);
+        self.devices
+            .after_sign_in(key, random, username, credentials, now)
+    }
+}
+
+/// Signs in with username and password, from `place`. The session in `replaces` ends when a new one begins.
+///
+/// # Errors
+/// A [`SignInError`]; nothing is begun then.
+pub async fn with_password(
+    context: &Context<'_>,
+    username: &str,
+    password: Zeroizing<String>,
+    replaces: Option<&SessionId>,
+    place: Place<'_>,
+) -> Result<PasswordOutcome, SignInError> {
+    let now = context.now;
+    let known = credentials_of(context, username).await?;
+    let stored = known
+        .as_ref()
+        .and_then(|(_, credentials)| credentials.password_hash.clone());
+    let device = known.as_ref().and_then(|(username, credentials)| {
+        place.known_device(context, username, credentials.version)
+    });
+    let schemes = context.registry.password_schemes();
+    // However the name is typed, its guesses count together.
+    let normal = Username::parse(username);
+    let username = normal.as_ref().map_or(username, Username::as_str);
+    let turn = Turn::queue(Lane::of(device.is_some()))?;
+    let guess = Guess::Password(username);
+    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
+    };
+    let checked = match turn.check(stored.clone(), password, schemes).await {
+        Ok(checked) => checked,
+        Err(error) => {
+            attempt.take_back().await?;
+            return Err(error.into());
+        }
+    };
+    let refused = |username: Option<&Username>| {
+        tracing::info!(username = username.map(Username::as_str), "sign-in refused");
+        Ok(PasswordOutcome::Refused)
+    };
+    let (username, credentials) = match known {
+        Some(known) if checked.right => known,
+        known => return refused(known.as_ref().map(|(username, _)| username)),
+    };
+    attempt.forgive().await?;
+    if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
+        // Every process takes it up with its next look at the registry.
+        context
+            .store
+            .rehash_password(username.clone(), stored, stronger)
+            .await?;
+    }
+    let proven = Proven {
+        username: username.clone(),
+        amr: vec![AMR_PASSWORD.to_owned()],
+        credentials_version: credentials.version,
+    };
+    let session = if credentials.totp_secret_sealed.is_some() {
+        session::second_factor_owed(proven, now)
+    } else {
+        session::signed_in(&context.settings.lifetimes, proven, now)
+    };
+    let stage = session.stage;
+    let Some(id) = session::start(context, session, replaces).await? else {
+        return refused(Some(&username));
+    };
+    let device = match stage {
+        SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
+        SessionStage::SecondFactorOwed => None,
+    };
+    Ok(PasswordOutcome::Begun { id, stage, device })
+}
+
+/// What whoever has this username signs in with, as the store has it now: a copy in memory may be from before a change.
+async fn credentials_of(
+    context: &Context<'_>,
+    username: &str,
+) -> Result<Option<(Username, Credentials)>, StoreError> {
+    let Some(username) = Username::parse(username) else {
+        return Ok(None);
+    };
+    let credentials = context.store.credentials(username.clone()).await?;
+    Ok(credentials.map(|credentials| (username, credentials)))
+}
+
+/// Ends the session `id`.
+///
+/// # Errors
+/// [`StoreError`] when it may still be alive.
+pub async fn sign_out(context: &Context<'_>, id: &SessionId) -> Result<(), StoreError> {
+    context.store.end_session(id.digest()).await
+}

@@ -1,0 +1,79 @@
+//! Recovery codes: they stand in for a lost authenticator app, once each.
+//!
+//! 80 random bits in four groups of BASE32 letters, such as `mfrg-gzdf-mztw-q2lk`. The store has keyed digests.
+
+use data_encoding::BASE32_NOPAD;
+
+use crate::sealing::EncryptionKey;
+use domain::Username;
+use domain::digest::Digest;
+use domain::random::{self, Random, RandomError};
+
+/// How many a person gets at a time.
+pub(super) const COUNT: usize = 10;
+
+const BYTES: usize = 10;
+const LETTERS_IN_A_GROUP: usize = 4;
+
+/// A new code, as it is shown.
+pub(super) fn generate(random: &dyn Random) -> Result<String, RandomError> {
+    let bytes = random::bytes::<BYTES>(random)?;
+    Ok(in_groups(&BASE32_NOPAD.encode(&bytes)))
+}
+
+/// `letters` in lower case, in groups that are easy to copy.
+fn in_groups(letters: &str) -> String {
+    let mut grouped = String::with_capacity(letters.len() + letters.len() / LETTERS_IN_A_GROUP);
+    for (position, letter) in letters.chars().enumerate() {
+        if position > 0 && position % LETTERS_IN_A_GROUP == 0 {
+            grouped.push('-');
+        }
+        grouped.push(letter.to_ascii_lowercase());
+    }
+    grouped
+}
+
+/// What the store knows a code of this user by; `None` when the text is no recovery code. Case, spaces and hyphens do
+/// not count.
+pub(super) fn digest(key: &EncryptionKey, username: &Username, text: &str) -> Option<Digest> {
+    let letters: String = text
+        .chars()
+        .filter(|character| !character.is_whitespace() && *character != '-')
+        .map(|character| character.to_ascii_uppercase())
+        .collect();
+    let bytes = BASE32_NOPAD.decode(letters.as_bytes()).ok()?;
+    if bytes.len() != BYTES {
+        return None;
+    }
+    let tag = key.tag(&[b"recovery code", username.as_str().as_bytes(), &bytes]);
+    Some(Digest::from_bytes(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::random::OsRandom;
+
+    #[test]
+    fn a_code_is_known_however_it_is_typed() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let ada = Username::parse("ada").unwrap();
+        let grace = Username::parse("grace").unwrap();
+        let code = generate(&OsRandom).unwrap();
+        assert_eq!(code.len(), 19, "{code}");
+        let known = digest(&key, &ada, &code).unwrap();
+        for typed in [
+            code.to_uppercase(),
+            code.replace('-', " "),
+            code.replace('-', ""),
+        ] {
+            assert_eq!(digest(&key, &ada, &typed), Some(known), "{typed}");
+        }
+        assert_ne!(digest(&key, &grace, &code), Some(known));
+        let other = generate(&OsRandom).unwrap();
+        assert_ne!(digest(&key, &ada, &other), Some(known));
+        for nonsense in ["", "123456", "abcd-abcd-abcd", "abcd-abcd-abcd-abc1"] {
+            assert_eq!(digest(&key, &ada, nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The step after the password: a code of the authenticator app, or a recovery code.
+
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::session::{self, Proven, SessionId};
+use super::throttle::{Attempt, Guess};
+use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, recovery, totp};
+use crate::Context;
+use domain::{SessionStage, Username};
+use store::Claim;
+
+/// The outcome of a second factor.
+#[must_use]
+pub enum SecondFactorOutcome {
+    /// Right: signed in, with a new session, by a method that `amr` names.
+    SignedIn {
+        /// The new session.
+        id: SessionId,
+        /// Who signed in.
+        username: Username,
+        /// Whether it took a recovery code.
+        by_recovery_code: bool,
+        /// A device that was not known is known from now on.
+        device: Option<DeviceCookie>,
+    },
+    /// The code is wrong.
+    Wrong(Username),
+    /// The code was right, but used before (RFC 6238 §5.2).
+    Used(Username),
+    /// There were too many wrong ones: the next may be tried after this time.
+    Wait(Username, Duration),
+    /// There is no sign-in that waits for a code.
+    NotOwed,
+}
+
+/// The opened TOTP secret of `username`.
+fn open(
+    context: &Context<'_>,
+    username: &Username,
+    sealed: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, SignInError> {
+    totp::open_secret(&context.encryption_key, username, sealed)
+        .map_err(|error| SignInError::SecretSealed(username.clone(), error))
+}
+
+/// What a code turned out to be.
+pub(super) enum Verdict {
+    Right,
+    Wrong,
+    Used,
+}
+
+/// Checks a code of the app with this secret, and uses it up.
+pub(super) async fn check_totp(
+    context: &Context<'_>,
+    username: &Username,
+    secret: &[u8],
+    code: &str,
+) -> Result<Verdict, SignInError> {
+    let now = context.now;
+    let step = totp::step_of(secret, code, now)
+        .map_err(|totp::Unusable| SignInError::SecretUnusable(username.clone()))?;
+    let Some(step) = step else {
+        return Ok(Verdict::Wrong);
+    };
+    Ok(
+        match context
+            .store
+            .claim_totp_step(username.clone(), step)
+            .await?
+        {
+            Claim::Claimed => Verdict::Right,
+            Claim::AlreadyClaimed => Verdict::Used,
+        },
+    )
+}
+
+/// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up
+/// whatever follows.
+///
+/// # Errors
+/// A [`SignInError`]; the session still waits then.
+pub async fn with_second_factor(
+    context: &Context<'_>,
+    id: &SessionId,
+    code: &str,
+    place: Place<'_>,
+) -> Result<SecondFactorOutcome, SignInError> {
+    let now = context.now;
+    let Some(session) = session::live(context, id)
+        .await?
+        .filter(|session| session.stage == SessionStage::SecondFactorOwed)
+    else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let username = &session.username;
+    let credentials = context.store.credentials(username.clone()).await?;
+    let Some(sealed) = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.totp_secret_sealed)
+    else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let guess = Guess::SecondFactor(username.as_str());
+    let device = place.known_device(context, username, session.credentials_version);
+    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(SecondFactorOutcome::Wait(username.clone(), wait)),
+    };
+    let recovery_code = recovery::digest(&context.encryption_key, username, code);
+    let (verdict, method) = match recovery_code {
+        Some(digest) => {
+            let claim = context
+                .store
+                .claim_recovery_code(username.clone(), digest)
+                .await?;
+            let verdict = match claim {
+                Claim::Claimed => Verdict::Right,
+                Claim::AlreadyClaimed => Verdict::Wrong,
+            };
+            (verdict, AMR_RECOVERY_CODE)
+        }
+        None => {
+            let secret = open(context, username, &sealed)?;
+            let verdict = check_totp(context, username, &secret, code).await?;
+            (verdict, AMR_TOTP)
+        }
+    };
+    match verdict {
+        Verdict::Right => {}
+        Verdict::Wrong => {
+            tracing::info!(%username, "second factor refused");
+            return Ok(SecondFactorOutcome::Wrong(session.username));
+        }
+        Verdict::Used => return Ok(SecondFactorOutcome::Used(session.username)),
+    }
+    attempt.forgive().await?;
+    let mut amr = session.amr;
+    amr.push(method.to_owned());
+    let proven = Proven {
+        username: session.username.clone(),
+        amr,
+        credentials_version: session.credentials_version,
+    };
+    let complete = session::signed_in(&context.settings.lifetimes, proven, now);
+    let Some(id) = session::start(context, complete, Some(id)).await? else {
+        return Ok(SecondFactorOutcome::NotOwed);
+    };
+    let device = place.remember(context, &session.username, session.credentials_version)?;
+    Ok(SecondFactorOutcome::SignedIn {
+        id,
+        username: session.username,
+        by_recovery_code: recovery_code.is_some(),
+        device,
+    })
+}

@@ -1,0 +1,252 @@
+//! The identity service's tokens that travel inside access tokens (spec §2.2), signed once and embedded while fresh.
+//!
+//! An identity token speaks of its user alone. A client that asks for many access tokens of one user within a short time
+//! gets the same one in all of them, which halves the signatures.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use claims::token::{IDENTITY_TOKEN_TYPE, IdentityTokenClaims};
+
+use super::key::{KeyError, SigningKey};
+use super::mint::sign;
+use crate::settings::Settings;
+use domain::clock::Timestamp;
+use domain::{Client, ClientId, TokenId, User, Username};
+
+/// How many are kept at most, at some 600 bytes each.
+const SLOTS: usize = 4096;
+
+/// The part of an access token's lifetime for which an identity token is embedded anew.
+const FRESH_PART: u32 = 60;
+
+/// How long an identity token is embedded into further access tokens: a minute for those of an hour.
+#[must_use]
+pub(super) fn fresh_for(settings: &Settings) -> Duration {
+    Duration::from_secs((settings.lifetimes.access_token / FRESH_PART).as_secs())
+}
+
+/// How long an identity token lives: no access token outlives the one inside it.
+#[must_use]
+pub(super) fn lifetime(settings: &Settings) -> Duration {
+    settings.lifetimes.access_token + fresh_for(settings)
+}
+
+/// A token and what it was signed for. These are the very objects, not equal ones: registry and key ring are replaced as
+/// a whole when anything in them changes, and with them goes every token that was signed before.
+#[derive(Debug)]
+struct Fresh {
+    client: Arc<Client>,
+    user: Arc<User>,
+    key: Arc<SigningKey>,
+    issued_at: Timestamp,
+    token: Arc<str>,
+}
+
+/// The identity tokens that were signed lately. A token whose place another one takes is signed again when needed.
+#[derive(Debug)]
+pub struct IdentityTokens {
+    hasher: RandomState,
+    slots: Box<[Mutex<Option<Fresh>>]>,
+}
+
+impl Default for IdentityTokens {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            slots: (0..SLOTS).map(|_| Mutex::default()).collect(),
+        }
+    }
+}
+
+impl IdentityTokens {
+    /// A token of `user` for `client` to embed at `now`, signed with `key`; `id` is its `jti` if it is signed now.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn token(
+        &self,
+        settings: &Settings,
+        key: &Arc<SigningKey>,
+        client: &Arc<Client>,
+        user: &Arc<User>,
+        id: TokenId,
+        now: Timestamp,
+    ) -> Result<Arc<str>, KeyError> {
+        let slot = self.slot(&client.client_id, &user.username);
+        if let Some(fresh) = slot.map(lock).as_deref().and_then(Option::as_ref)
+            && Arc::ptr_eq(&fresh.client, client)
+            && Arc::ptr_eq(&fresh.user, user)
+            && Arc::ptr_eq(&fresh.key, key)
+            && (fresh.issued_at..=fresh.issued_at + fresh_for(settings)).contains(&now)
+        {
+            return Ok(Arc::clone(&fresh.token));
+        }
+        let token: Arc<str> =
+            identity_token(settings, key, &user.username, id, now, lifetime(settings))?.into();
+        if let Some(slot) = slot {
+            *lock(slot) = Some(Fresh {
+                client: Arc::clone(client),
+                user: Arc::clone(user),
+                key: Arc::clone(key),
+                issued_at: now,
+                token: Arc::clone(&token),
+            });
+        }
+        Ok(token)
+    }
+
+    /// Embeds the token of this user and client no more: one that it was in was revoked.
+    pub fn forget(&self, client: &ClientId, user: &Username) {
+        if let Some(slot) = self.slot(client, user) {
+            *lock(slot) = None;
+        }
+    }
+
+    fn slot(&self, client: &ClientId, user: &Username) -> Option<&Mutex<Option<Fresh>>> {
+        let hash = self.hasher.hash_one((client, user));
+        let index = usize::try_from(hash % SLOTS as u64).ok()?;
+        self.slots.get(index)
+    }
+}
+
+fn lock(slot: &Mutex<Option<Fresh>>) -> MutexGuard<'_, Option<Fresh>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Signs an identity token.
+///
+/// # Errors
+/// [`KeyError`] when signing fails.
+pub(super) fn identity_token(
+    settings: &Settings,
+    key: &SigningKey,
+    user: &Username,
+    id: TokenId,
+    issued_at: Timestamp,
+    lifetime: Duration,
+) -> Result<String, KeyError> {
+    let claims = IdentityTokenClaims {
+        iss: settings.identity_audience.as_str(),
+        aud: &settings.identity_audience,
+        sub: user.as_str(),
+        iat: issued_at.seconds(),
+        exp: (issued_at + lifetime).seconds(),
+        jti: &id.to_string(),
+    };
+    sign(key, IDENTITY_TOKEN_TYPE, &claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use claims::Algorithm;
+
+    use super::*;
+    use domain::random::OsRandom;
+    use domain::{CredentialsVersion, IntegrationType, Scope};
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    struct Parties {
+        settings: Settings,
+        key: Arc<SigningKey>,
+        client: Arc<Client>,
+        user: Arc<User>,
+        tokens: IdentityTokens,
+    }
+
+    fn key() -> Arc<SigningKey> {
+        let pkcs8 = SigningKey::generate_pkcs8(Algorithm::EdDsa).unwrap();
+        Arc::new(SigningKey::from_pkcs8(Algorithm::EdDsa, &pkcs8).unwrap())
+    }
+
+    impl Parties {
+        fn new() -> Self {
+            let username = Username::parse("ada@example.com").unwrap();
+            let integration = IntegrationType::UserBound {
+                secrets: vec![],
+                bound_user: username.clone(),
+            };
+            Self {
+                settings: Settings::default(),
+                key: key(),
+                client: Arc::new(Client {
+                    client_id: ClientId::parse("client").unwrap(),
+                    name: "client".to_owned(),
+                    integration,
+                    scopes: Scope::default(),
+                    enabled: true,
+                }),
+                user: Arc::new(User {
+                    username,
+                    email: None,
+                    password_hash: None,
+                    registered_password_hash: None,
+                    totp_secret_sealed: None,
+                    organization: None,
+                    single_sign_on: false,
+                    accounts: vec![],
+                    enabled: true,
+                    credentials_version: CredentialsVersion::default(),
+                }),
+                tokens: IdentityTokens::default(),
+            }
+        }
+
+        fn at(&self, seconds: u64) -> Arc<str> {
+            let id = TokenId::generate(&OsRandom).unwrap();
+            let now = NOW + Duration::from_secs(seconds);
+            self.tokens
+                .token(&self.settings, &self.key, &self.client, &self.user, id, now)
+                .unwrap()
+        }
+    }
+
+    #[test]
+    fn one_is_embedded_while_it_is_fresh_and_outlives_what_it_is_in() {
+        let parties = Parties::new();
+        let first = parties.at(0);
+        assert_eq!(parties.at(60), first);
+        assert_ne!(parties.at(61), first);
+        let body = first.split('.').nth(1).unwrap();
+        let claims: IdentityTokenClaims =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).unwrap()).unwrap();
+        let last_access_token =
+            NOW + Duration::from_secs(60) + parties.settings.lifetimes.access_token;
+        assert_eq!(claims.iat, NOW.seconds());
+        assert_eq!(claims.exp, last_access_token.seconds());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_finds_none() {
+        let parties = Parties::new();
+        let later = parties.at(30);
+        assert_ne!(parties.at(29), later);
+    }
+
+    /// Equal is not enough: between two equal registrations the user may have been disabled.
+    #[test]
+    fn none_outlives_its_registry_its_key_or_a_revocation() {
+        let mut parties = Parties::new();
+        let mut last = parties.at(0);
+        let mut differs = |parties: &Parties, why: &str| {
+            let next = parties.at(0);
+            assert_ne!(next, last, "{why}");
+            assert_eq!(parties.at(0), next, "{why}");
+            last = next;
+        };
+        parties.client = Arc::new((*parties.client).clone());
+        differs(&parties, "the client was registered anew");
+        parties.user = Arc::new((*parties.user).clone());
+        differs(&parties, "the user was registered anew");
+        parties.key = key();
+        differs(&parties, "the keys were rotated");
+        parties
+            .tokens
+            .forget(&parties.client.client_id, &parties.user.username);
+        differs(&parties, "a token was revoked");
+    }
+}

@@ -1,0 +1,266 @@
+//! The keys of the service, open: one signs, all verify until their last token has expired.
+
+use std::sync::Arc;
+
+use claims::jwk::JwkSet;
+use claims::jws::JwsError;
+use claims::{Algorithm, CompactJws};
+use serde_json::{Map, Value};
+
+use super::key::{KeyError, SigningKey};
+use super::rotation::{self, Policy, Signers, Step};
+use crate::sealing::{EncryptionKey, SealingError};
+use domain::SealedSigningKey;
+use domain::clock::Timestamp;
+use store::{Store, StoreError};
+
+/// Why there are no keys to work with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRingError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The keys in the store were sealed with another encryption key.
+    #[error(
+        "the signing key {kid} cannot be opened: {error}; is this the encryption key of this store?"
+    )]
+    Sealing {
+        /// Which key.
+        kid: String,
+        /// What sealing said.
+        error: SealingError,
+    },
+    /// A key could not be made or read.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The store holds no key of the configured algorithm although one was just added.
+    #[error("the store holds no signing key for {}", .0.name())]
+    Missing(Algorithm),
+}
+
+/// All usable keys, and which of them signs.
+#[derive(Debug)]
+pub struct KeyRing {
+    sealed: Vec<SealedSigningKey>,
+    signing: Arc<SigningKey>,
+    ed25519: Option<Arc<SigningKey>>,
+    all: Vec<Arc<SigningKey>>,
+    published: String,
+}
+
+impl KeyRing {
+    /// Opens the store's keys after doing what is due by `policy`: making the first ones, announcing successors,
+    /// forgetting those whose tokens have all expired.
+    ///
+    /// # Errors
+    /// A [`KeyRingError`]: the service cannot work without keys.
+    pub async fn open(
+        store: &dyn Store,
+        encryption_key: &EncryptionKey,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Self, KeyRingError> {
+        let sealed = upkeep(store, encryption_key, policy, now).await?;
+        Self::new(sealed, encryption_key, policy, now)
+    }
+
+    /// The ring as it is at `now`, by the same rules; `None` when this one is still it.
+    ///
+    /// # Errors
+    /// A [`KeyRingError`]; this ring stays good until its keys are forgotten.
+    pub async fn refreshed(
+        &self,
+        store: &dyn Store,
+        encryption_key: &EncryptionKey,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Option<Self>, KeyRingError> {
+        let sealed = upkeep(store, encryption_key, policy, now).await?;
+        let signers = Signers::at(&sealed, policy, now);
+        let same_signers = [
+            (signers.current, Some(&*self.signing)),
+            (signers.legacy, self.ed25519()),
+        ]
+        .iter()
+        .all(|(wanted, used)| wanted.map(|key| key.kid.as_str()) == used.map(SigningKey::kid));
+        if same_signers && sealed == self.sealed {
+            return Ok(None);
+        }
+        Self::new(sealed, encryption_key, policy, now).map(Some)
+    }
+
+    fn new(
+        sealed: Vec<SealedSigningKey>,
+        encryption_key: &EncryptionKey,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Self, KeyRingError> {
+        let all = sealed
+            .iter()
+            .map(|key| open(key, encryption_key).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let signers = Signers::at(&sealed, policy, now);
+        let opened = |wanted: Option<&SealedSigningKey>| {
+            all.iter()
+                .find(|key| wanted.is_some_and(|wanted| wanted.kid == key.kid()))
+                .cloned()
+        };
+        let keys = all.iter().map(|key| key.jwk().clone()).collect();
+        Ok(Self {
+            signing: opened(signers.current).ok_or(KeyRingError::Missing(policy.algorithm))?,
+            ed25519: opened(signers.legacy),
+            published: serde_json::to_string(&JwkSet { keys }).map_err(|_| KeyError)?,
+            all,
+            sealed,
+        })
+    }
+
+    /// The keys as the store has them, oldest first.
+    #[must_use]
+    pub fn sealed(&self) -> &[SealedSigningKey] {
+        &self.sealed
+    }
+
+    /// The key that signs now.
+    #[must_use]
+    pub const fn signing(&self) -> &Arc<SigningKey> {
+        &self.signing
+    }
+
+    /// The Ed25519 key that signs now, if there is one: the legacy flow's tokens have no room for other signatures.
+    #[must_use]
+    pub fn ed25519(&self) -> Option<&SigningKey> {
+        self.ed25519.as_deref()
+    }
+
+    /// The JWK set as JSON: what `/auth/jwks` answers.
+    #[must_use]
+    pub fn published(&self) -> &str {
+        &self.published
+    }
+
+    /// The claims of a token of type `typ` that one of these keys signed; `None` for anything else.
+    ///
+    /// Nothing in the claims has been compared yet: issuer, audience and times are the caller's.
+    #[must_use]
+    pub fn verify(&self, token: &str, typ: &str) -> Option<Map<String, Value>> {
+        let read = || -> Result<Option<Map<String, Value>>, JwsError> {
+            let jws = CompactJws::parse(token)?;
+            if jws.header.typ.as_deref() != Some(typ) {
+                return Ok(None);
+            }
+            let signed = self.all.iter().any(|key| {
+                jws.header.kid.as_deref() == Some(key.kid())
+                    && jws.header.alg.as_deref() == Some(key.algorithm().name())
+                    && key.verifies(jws.signing_input.as_bytes(), &jws.signature)
+            });
+            if signed {
+                jws.claims().map(Some)
+            } else {
+                Ok(None)
+            }
+        };
+        read().ok().flatten()
+    }
+}
+
+/// Does what is due about the store's keys; the answer is all of them after that.
+async fn upkeep(
+    store: &dyn Store,
+    encryption_key: &EncryptionKey,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Vec<SealedSigningKey>, KeyRingError> {
+    let keys = store.signing_keys().await?;
+    let due = rotation::due(&keys, policy, now);
+    if due.is_empty() {
+        return Ok(keys);
+    }
+    carry_out(due, store, encryption_key, now).await?;
+    Ok(store.signing_keys().await?)
+}
+
+/// Carries steps out in the store.
+///
+/// # Errors
+/// A [`KeyRingError`]; the steps before the failed one stand.
+pub async fn carry_out(
+    steps: Vec<Step>,
+    store: &dyn Store,
+    encryption_key: &EncryptionKey,
+    now: Timestamp,
+) -> Result<(), KeyRingError> {
+    for step in steps {
+        match step {
+            Step::Add {
+                algorithm,
+                signs_from,
+                unless_after,
+            } => {
+                let key = generate(encryption_key, algorithm, signs_from, now)?;
+                let kid = key.kid.clone();
+                if store.add_signing_key(key, unless_after).await? {
+                    let algorithm = algorithm.name();
+                    tracing::info!(kid, algorithm, %signs_from, "a signing key was made");
+                }
+            }
+            Step::Retire { kid } => {
+                tracing::info!(kid, "a signing key signs no more");
+                store.retire_signing_key(kid, Some(now)).await?;
+            }
+            Step::Resume { kid } => {
+                tracing::info!(kid, "a retired signing key signs again");
+                store.retire_signing_key(kid, None).await?;
+            }
+            Step::Forget { kid } => {
+                tracing::info!(
+                    kid,
+                    "a signing key is forgotten: its last token has expired"
+                );
+                store.forget_signing_key(kid).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn generate(
+    encryption_key: &EncryptionKey,
+    algorithm: Algorithm,
+    signs_from: Timestamp,
+    now: Timestamp,
+) -> Result<SealedSigningKey, KeyRingError> {
+    let pkcs8 = SigningKey::generate_pkcs8(algorithm)?;
+    let kid = SigningKey::from_pkcs8(algorithm, &pkcs8)?.kid().to_owned();
+    let sealed_pkcs8 = encryption_key
+        .seal(&sealing_context(&kid), &pkcs8)
+        .map_err(|error| KeyRingError::Sealing {
+            kid: kid.clone(),
+            error,
+        })?;
+    Ok(SealedSigningKey {
+        kid,
+        algorithm,
+        sealed_pkcs8,
+        created_at: now,
+        signs_from,
+        retired_at: None,
+    })
+}
+
+fn open(
+    key: &SealedSigningKey,
+    encryption_key: &EncryptionKey,
+) -> Result<SigningKey, KeyRingError> {
+    let pkcs8 = encryption_key
+        .open(&sealing_context(&key.kid), &key.sealed_pkcs8)
+        .map_err(|error| KeyRingError::Sealing {
+            kid: key.kid.clone(),
+            error,
+        })?;
+    Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)
+}
+
+fn sealing_context(kid: &str) -> String {
+    format!("signing-key:{kid}")
+}

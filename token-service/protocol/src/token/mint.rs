@@ -1,0 +1,189 @@
+//! Minting: who a token is for, written as claims and signed (spec §2.1, §2.2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
+use serde::Serialize;
+
+use super::identity::identity_token;
+use super::key::{KeyError, SigningKey};
+use super::key_ring::KeyRing;
+use crate::settings::Settings;
+use domain::clock::Timestamp;
+use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, Username};
+
+/// Most bodies fit in, so that they are written without being moved.
+const BODY_BYTES: usize = 1536;
+
+/// Whom a token speaks for, and through which client.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The client.
+    pub client_id: &'a ClientId,
+    /// The user.
+    pub username: &'a Username,
+    /// The linked account.
+    pub account: &'a LinkedAccount,
+    /// How the user was authenticated (D-11).
+    pub amr: &'a [String],
+    /// The authorization.
+    pub grant_id: GrantId,
+}
+
+impl<'a> From<&'a Grant> for Subject<'a> {
+    fn from(grant: &'a Grant) -> Self {
+        Self {
+            client_id: &grant.client_id,
+            username: &grant.username,
+            account: &grant.account,
+            amr: &grant.amr,
+            grant_id: grant.grant_id,
+        }
+    }
+}
+
+/// One access token to be minted.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessToken<'a> {
+    /// Its `jti`.
+    pub id: TokenId,
+    /// Its scope.
+    pub scope: &'a Scope,
+    /// When it is issued.
+    pub issued_at: Timestamp,
+}
+
+impl<'a> From<&'a RefreshStep> for AccessToken<'a> {
+    fn from(step: &'a RefreshStep) -> Self {
+        Self {
+            id: step.access_id,
+            scope: &step.scope,
+            issued_at: step.issued_at,
+        }
+    }
+}
+
+/// Signs tokens. The same input gives the same claims, so an answer can be repeated without being kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Mint<'a> {
+    settings: &'a Settings,
+    keys: &'a KeyRing,
+}
+
+impl<'a> Mint<'a> {
+    /// A mint for this configuration and these keys.
+    #[must_use]
+    pub const fn new(settings: &'a Settings, keys: &'a KeyRing) -> Self {
+        Self { settings, keys }
+    }
+
+    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside that is its alone.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn access_token(
+        &self,
+        subject: Subject<'_>,
+        token: AccessToken<'_>,
+    ) -> Result<String, KeyError> {
+        let identity = identity_token(
+            self.settings,
+            self.keys.signing(),
+            subject.username,
+            token.id,
+            token.issued_at,
+            self.settings.lifetimes.access_token,
+        )?;
+        self.access_token_around(subject, token, &identity)
+    }
+
+    /// An access token around this token of the identity service.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn access_token_around(
+        &self,
+        subject: Subject<'_>,
+        token: AccessToken<'_>,
+        identity: &str,
+    ) -> Result<String, KeyError> {
+        let issued_at = token.issued_at.seconds();
+        let expires_at = (token.issued_at + self.settings.lifetimes.access_token).seconds();
+        let claims = AccessTokenClaims {
+            iss: self.settings.issuer.as_str(),
+            aud: &self.settings.api_audience,
+            sub: subject.username.as_str(),
+            client_id: subject.client_id.as_str(),
+            idcs_access_token: identity,
+            user_hat: &subject.account.username,
+            user_id: &subject.account.user_id,
+            user_site: &subject.account.site,
+            scope: &token.scope.to_string(),
+            amr: subject.amr.iter().map(String::as_str).collect(),
+            iat: issued_at,
+            exp: expires_at,
+            jti: &token.id.to_string(),
+            grant_id: &subject.grant_id.to_string(),
+        };
+        self.sign(ACCESS_TOKEN_TYPE, &claims)
+    }
+
+    /// The refresh token (JWT, `typ` `rt+jwt`) of one step of a grant.
+    ///
+    /// # Errors
+    /// [`KeyError`] when signing fails.
+    pub fn refresh_token(&self, grant: &Grant, step: &RefreshStep) -> Result<String, KeyError> {
+        let claims = RefreshTokenClaims {
+            iss: self.settings.issuer.as_str(),
+            aud: &self.settings.issuer,
+            sub: grant.username.as_str(),
+            client_id: grant.client_id.as_str(),
+            iat: step.issued_at.seconds(),
+            exp: step.refresh_expires_at.seconds(),
+            jti: &step.refresh_id.to_string(),
+            grant_id: &grant.grant_id.to_string(),
+        };
+        self.sign(REFRESH_TOKEN_TYPE, &claims)
+    }
+
+    fn sign(&self, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
+        sign(self.keys.signing(), typ, claims)
+    }
+}
+
+/// The JOSE header of a token that `key` signs, as JSON.
+///
+/// # Errors
+/// [`KeyError`] when it cannot be written.
+pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
+    #[derive(Serialize)]
+    struct Header<'a> {
+        alg: &'a str,
+        typ: &'a str,
+        kid: &'a str,
+    }
+    let header = Header {
+        alg: key.algorithm().name(),
+        typ,
+        kid: key.kid(),
+    };
+    serde_json::to_vec(&header).map_err(|_| KeyError)
+}
+
+/// A JWT of type `typ` in compact form, signed with `key`.
+///
+/// # Errors
+/// [`KeyError`] when signing fails.
+pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
+    let header = header(key, typ)?;
+    let mut body = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut body, claims).map_err(|_| KeyError)?;
+    let mut token = String::with_capacity((header.len() + body.len()) * 4 / 3 + 350);
+    URL_SAFE_NO_PAD.encode_string(header, &mut token);
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(body, &mut token);
+    let signature = key.sign(token.as_bytes())?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
+}

@@ -1,0 +1,228 @@
+//! The life of signing keys: announced, signing, retired, forgotten.
+//!
+//! A key is published for [`Policy::announce_for`] before its first signature, so that every gateway has it by
+//! then, and stays published until the last token that it signed has expired: no rotation refuses a request.
+
+use std::time::Duration;
+
+use claims::Algorithm;
+
+use super::identity;
+use crate::settings::Settings;
+use domain::clock::Timestamp;
+use domain::{Registry, SealedSigningKey};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the configuration asks of the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// What signs access, refresh and identity tokens.
+    pub algorithm: Algorithm,
+    /// Whether there is a legacy flow, whose tokens are Ed25519 whatever `algorithm` is.
+    pub legacy: bool,
+    /// Seconds from a key's first signature to that of its successor.
+    pub rotate_every: Duration,
+    /// How long a key is published before it signs.
+    pub announce_for: Duration,
+    /// The longest that a token lives.
+    pub longest_token: Duration,
+}
+
+impl Policy {
+    /// The policy of this configuration and registry.
+    #[must_use]
+    pub fn of(settings: &Settings, registry: &Registry) -> Self {
+        let lifetimes = &settings.lifetimes;
+        Self {
+            algorithm: settings.signing.algorithm,
+            legacy: !registry.legacy_instances().is_empty(),
+            rotate_every: settings.signing.rotate_every,
+            announce_for: settings.signing.announce_for,
+            longest_token: identity::lifetime(settings)
+                .max(lifetimes.refresh_token)
+                .max(lifetimes.legacy_access_token),
+        }
+    }
+
+    /// The algorithms that must have a key.
+    pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> + use<> {
+        let legacy = self.legacy && self.algorithm != Algorithm::EdDsa;
+        [self.algorithm]
+            .into_iter()
+            .chain(legacy.then_some(Algorithm::EdDsa))
+    }
+}
+
+/// Where a key is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// Published, and not signing yet.
+    Announced,
+    /// Signing.
+    Signing,
+    /// Published for the tokens that it signed, and signing no more.
+    Retired,
+}
+
+/// A step of upkeep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make a key.
+    Add {
+        /// Of which algorithm.
+        algorithm: Algorithm,
+        /// From when on it signs.
+        signs_from: Timestamp,
+        /// The age of the newest key of the algorithm: whoever added a later one was faster.
+        unless_after: Option<Timestamp>,
+    },
+    /// Note that a key signs no more.
+    Retire {
+        /// Which.
+        kid: String,
+    },
+    /// Note that a retired key signs again: the configured algorithm was changed, and changed back.
+    Resume {
+        /// Which.
+        kid: String,
+    },
+    /// Remove a key whose last token has expired.
+    Forget {
+        /// Which.
+        kid: String,
+    },
+}
+
+/// The keys that sign at `now`.
+#[derive(Debug, Clone, Copy)]
+pub struct Signers<'a> {
+    /// Signs the tokens of the current flows.
+    pub current: Option<&'a SealedSigningKey>,
+    /// Signs the tokens of the legacy flow.
+    pub legacy: Option<&'a SealedSigningKey>,
+}
+
+impl<'a> Signers<'a> {
+    /// Chooses among `keys`: the newest of the configured algorithm that is past its announcement. Until the first
+    /// key of a newly configured algorithm is, the newest of any goes on signing.
+    #[must_use]
+    pub fn at(keys: &'a [SealedSigningKey], policy: &Policy, now: Timestamp) -> Self {
+        let newest = |wanted: Option<Algorithm>| {
+            keys.iter()
+                .filter(|key| key.signs_from <= now)
+                .filter(|key| wanted.is_none_or(|algorithm| key.algorithm == algorithm))
+                .max_by(|one, other| {
+                    (one.signs_from, &one.kid).cmp(&(other.signs_from, &other.kid))
+                })
+        };
+        Self {
+            current: newest(Some(policy.algorithm)).or_else(|| newest(None)),
+            legacy: newest(Some(Algorithm::EdDsa)).filter(|_| policy.legacy),
+        }
+    }
+
+    /// The state of one of the keys.
+    #[must_use]
+    pub fn state(&self, key: &SealedSigningKey, now: Timestamp) -> KeyState {
+        let signs = [self.current, self.legacy]
+            .into_iter()
+            .flatten()
+            .any(|signer| signer.kid == key.kid);
+        match (signs, key.signs_from <= now) {
+            (true, _) => KeyState::Signing,
+            (false, true) => KeyState::Retired,
+            (false, false) => KeyState::Announced,
+        }
+    }
+}
+
+/// What is to be done about `keys` at `now`; nothing, most of the time.
+#[must_use]
+pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<Step> {
+    let signers = Signers::at(keys, policy, now);
+    let mut steps = Vec::new();
+    for algorithm in policy.algorithms() {
+        match newest(keys, algorithm) {
+            None => {
+                let stand_in = signers.current.is_some() && algorithm == policy.algorithm;
+                let wait = if stand_in {
+                    policy.announce_for
+                } else {
+                    Duration::ZERO
+                };
+                steps.push(Step::Add {
+                    algorithm,
+                    signs_from: now + wait,
+                    unless_after: None,
+                });
+            }
+            Some(newest)
+                if newest.signs_from + policy.rotate_every <= now + policy.announce_for =>
+            {
+                steps.push(successor(newest, now + policy.announce_for));
+            }
+            Some(_) => {}
+        }
+    }
+    for key in keys {
+        let kid = key.kid.clone();
+        match (signers.state(key, now), key.retired_at) {
+            (KeyState::Signing, Some(_)) => steps.push(Step::Resume { kid }),
+            (KeyState::Retired, None) => steps.push(Step::Retire { kid }),
+            (KeyState::Retired, Some(since)) if since + policy.longest_token <= now => {
+                steps.push(Step::Forget { kid });
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// A rotation out of turn. `announced`: after the usual announcement; otherwise at once, for a key that got into wrong
+/// hands: gateways learn the new key from its first token.
+#[must_use]
+pub fn on_demand(
+    keys: &[SealedSigningKey],
+    policy: &Policy,
+    announced: bool,
+    now: Timestamp,
+) -> Vec<Step> {
+    let wait = if announced {
+        policy.announce_for
+    } else {
+        Duration::ZERO
+    };
+    policy
+        .algorithms()
+        .filter_map(|algorithm| newest(keys, algorithm))
+        .map(|newest| {
+            let wanted = now + wait;
+            // The later one signs: two must not start in the same second.
+            let free = keys
+                .iter()
+                .filter(|key| key.algorithm == newest.algorithm && key.signs_from <= wanted)
+                .map(|key| key.signs_from + SECOND)
+                .max();
+            successor(newest, free.map_or(wanted, |free| free.max(wanted)))
+        })
+        .collect()
+}
+
+fn newest(keys: &[SealedSigningKey], algorithm: Algorithm) -> Option<&SealedSigningKey> {
+    keys.iter()
+        .filter(|key| key.algorithm == algorithm)
+        .max_by_key(|key| key.created_at)
+}
+
+const fn successor(of: &SealedSigningKey, signs_from: Timestamp) -> Step {
+    Step::Add {
+        algorithm: of.algorithm,
+        signs_from,
+        unless_after: Some(of.created_at),
+    }
+}
+
+#[cfg(test)]
+mod tests;

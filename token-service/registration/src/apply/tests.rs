@@ -1,0 +1,166 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::*;
+use domain::clock::Timestamp;
+
+/// Marks instead of protecting, so that the tests see what was done.
+struct Marking;
+
+impl Protection for Marking {
+    type Error = std::convert::Infallible;
+
+    fn hash(&self, password: &str) -> Result<String, Self::Error> {
+        Ok(format!("hash of {password}"))
+    }
+
+    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, Self::Error> {
+        Ok(hash.ends_with(&format!("hash of {password}")))
+    }
+
+    fn seal(&self, username: &Username, secret: &[u8]) -> Result<Vec<u8>, Self::Error> {
+        Ok([username.as_str().as_bytes(), b"|", secret].concat())
+    }
+
+    fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String {
+        format!(
+            "tag of {field} {username} {}",
+            String::from_utf8_lossy(secret)
+        )
+    }
+
+    fn unseal(
+        &self,
+        username: &Username,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Self::Error> {
+        let secret = sealed.strip_prefix(format!("{username}|").as_bytes());
+        Ok(Zeroizing::new(secret.unwrap().to_vec()))
+    }
+}
+
+const FILE: &str = r#"
+[[users]]
+username = "ada"
+password = "password of ada"
+totp_secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+
+[[clients]]
+client_id = "bound"
+type = "user_bound"
+client_secret = "a secret of the client, long enough"
+bound_user = "ada"
+scopes = ["projects"]
+"#;
+
+fn load(text: &str, stored: &Registry) -> Registrations {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("registrations.toml");
+    std::fs::write(&path, text).unwrap();
+    read(&path, stored)
+}
+
+fn read(path: &Path, stored: &Registry) -> Registrations {
+    match Registrations::load(path, stored, Timestamp::from_seconds(0)) {
+        Ok(registrations) => registrations,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+fn plan(text: &str, stored: &Registry) -> Plan {
+    Plan::new(load(text, stored), stored, &Marking).unwrap()
+}
+
+/// The registry after `plan`.
+fn applied(plan: &Plan) -> Registry {
+    Registry::new(
+        plan.change.put_clients.clone(),
+        plan.change.put_users.clone(),
+    )
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    plan.differences.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_first_application_adds_everything_protected() {
+    let plan = plan(FILE, &Registry::default());
+    assert_eq!(lines(&plan), ["+ client bound", "+ user ada"]);
+    let user = plan.change.put_users.first().unwrap();
+    assert_eq!(
+        user.password_hash.as_deref(),
+        Some("hash of password of ada")
+    );
+    assert_eq!(
+        user.totp_secret_sealed.as_deref(),
+        Some(b"ada|12345678901234567890".as_slice())
+    );
+}
+
+#[test]
+fn a_second_application_changes_nothing() {
+    let stored = applied(&plan(FILE, &Registry::default()));
+    assert_eq!(plan(FILE, &stored), Plan::on(&stored));
+}
+
+#[test]
+fn secrets_that_did_not_change_keep_their_stored_form() {
+    let first = plan(FILE, &Registry::default());
+    let mut user = first.change.put_users.first().unwrap().clone();
+    user.password_hash = Some("another hash of password of ada".into());
+    let stored = Registry::new(first.change.put_clients.clone(), [user]);
+    assert_eq!(plan(FILE, &stored), Plan::on(&stored));
+}
+
+#[test]
+fn a_stronger_hash_of_a_registered_one_stays() {
+    let registered = FILE.replace(
+        "password = \"password of ada\"",
+        "password_hash = \"$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA\"",
+    );
+    let first = plan(&registered, &Registry::default());
+    let mut user = first.change.put_users.first().unwrap().clone();
+    let weak = user.password_hash.clone().unwrap();
+    assert!(user.rehash(&weak, "stronger".into()));
+    assert!(!user.rehash(&weak, "too late".into()));
+    let stored = Registry::new(first.change.put_clients.clone(), [user]);
+    assert_eq!(plan(&registered, &stored), Plan::on(&stored));
+    let other = registered.replace("aGFzaGhhc2hoYXNoaGFzaA", "b3RoZXJvdGhlcm90aGVyb3Ro");
+    assert_eq!(lines(&plan(&other, &stored)), ["~ user ada: password"]);
+}
+
+#[test]
+fn differences_name_fields_and_no_values() {
+    let stored = applied(&plan(FILE, &Registry::default()));
+    let changed = FILE
+        .replace("password of ada", "another password")
+        .replace("secret of the client", "changed secret of the client")
+        .replace("\"projects\"", "\"projects\", \"admin\"");
+    let plan = plan(&changed, &stored);
+    assert_eq!(
+        lines(&plan),
+        [
+            "~ client bound: client_secret, scopes",
+            "~ user ada: password"
+        ]
+    );
+    let user = plan.change.put_users.first().unwrap();
+    let before: Vec<&Arc<User>> = stored.users().collect();
+    assert_eq!(
+        user.totp_secret_sealed,
+        before.first().unwrap().totp_secret_sealed
+    );
+}
+
+#[test]
+fn what_the_file_does_not_say_stays() {
+    let stored = applied(&plan(FILE, &Registry::default()));
+    let shorter = FILE
+        .replace("password = \"password of ada\"", "")
+        .replace("totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"", "");
+    assert_eq!(plan(&shorter, &stored), Plan::on(&stored));
+    assert_eq!(plan("", &stored), Plan::on(&stored));
+}

@@ -1,0 +1,82 @@
+//! Checks that users and clients share.
+
+use std::collections::BTreeMap;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use document::{Located, Place, Section};
+
+/// The shortest client secret and password that are accepted, in bytes.
+pub const MIN_SECRET_LENGTH: usize = 8;
+/// The longest client secret and password, in bytes.
+pub const MAX_SECRET_LENGTH: usize = 1024;
+/// The longest value that travels in a claim and in a header, in bytes.
+pub const MAX_CLAIM_LENGTH: usize = 255;
+
+/// Reports `text` if it was seen before; `what` names it.
+pub(super) fn unique(
+    section: &Section<'_>,
+    what: &str,
+    text: &Located<String>,
+    seen: &mut BTreeMap<String, Place>,
+) {
+    if let Some(first) = seen.get(&text.value) {
+        let message = format!("{what}: {} is already at {first}", text.value);
+        section.report(&text.place, message);
+    } else {
+        seen.insert(text.value.clone(), text.place.clone());
+    }
+}
+
+/// The texts at `key`: at least one, none twice.
+pub(super) fn required_texts(
+    section: &mut Section<'_>,
+    key: &'static str,
+) -> Option<Vec<Located<String>>> {
+    section.required(key);
+    let place = section.place().clone();
+    let texts = section.texts(key)?;
+    if texts.is_empty() {
+        section.report(&place, format!("{key}: at least one is needed"));
+        return None;
+    }
+    let mut seen = BTreeMap::new();
+    for text in &texts {
+        unique(section, key, text, &mut seen);
+    }
+    Some(texts)
+}
+
+pub(super) fn is_trimmed(text: &str) -> bool {
+    text.trim() == text
+}
+
+/// Text that people see: any script, one line.
+pub(super) fn display_name(text: &str) -> Result<String, &'static str> {
+    if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(text) && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be one line of at most 255 bytes without white space at its ends")
+    }
+}
+
+/// Text that becomes a claim and, at the edge, a header, where the filter percent-encodes what is not printable ASCII. Kept
+/// in Unicode's normal form C (D-33).
+pub(super) fn claim_text(text: &str) -> Result<String, &'static str> {
+    let text: String = text.nfc().collect();
+    if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(&text) && !text.chars().any(char::is_control) {
+        Ok(text)
+    } else {
+        Err("must be one line of at most 255 bytes without white space at its ends")
+    }
+}
+
+pub(super) fn check_secret_length(text: &str) -> Result<(), String> {
+    if (MIN_SECRET_LENGTH..=MAX_SECRET_LENGTH).contains(&text.len()) {
+        Ok(())
+    } else {
+        Err(format!(
+            "must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} bytes"
+        ))
+    }
+}

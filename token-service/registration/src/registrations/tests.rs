@@ -1,0 +1,468 @@
+use std::path::PathBuf;
+
+use super::*;
+use domain::client::{ClientSecret, IntegrationType};
+
+const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
+/// Within the validity of every certificate here: 2026-01-01.
+const NOW: Timestamp = Timestamp::from_seconds(1_767_225_600);
+
+/// Reads `text` as a file next to a certificate; problems name the file as `r.toml`.
+fn load_beside(
+    stored: &Registry,
+    now: Timestamp,
+    text: &str,
+) -> Result<Registrations, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.toml");
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(folder.path().join("cert.pem"), CERTIFICATE).unwrap();
+    let prefix = format!("{}/", folder.path().display());
+    Registrations::load(&path, stored, now).map_err(|error| {
+        let text = error.to_string().replace(&prefix, "");
+        text.lines().map(str::to_owned).collect()
+    })
+}
+
+fn load(text: &str) -> Result<Registrations, Vec<String>> {
+    load_beside(&Registry::default(), NOW, text)
+}
+
+fn problems(text: &str) -> Vec<String> {
+    load(text).err().unwrap_or_default()
+}
+
+fn warnings(now: Timestamp, text: &str) -> Vec<String> {
+    let read = load_beside(&Registry::default(), now, text);
+    let warnings = read.ok().unwrap().warnings.into_iter();
+    warnings
+        .map(|warning| {
+            let line = warning.to_string();
+            line[line.find("r.toml").unwrap()..].to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn the_demo_registrations_are_right() {
+    let path = PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../demo/registrations.toml"
+    ));
+    let read = Registrations::load(&path, &Registry::default(), NOW)
+        .map_err(|error| error.to_string())
+        .ok()
+        .unwrap();
+    assert_eq!(read.warnings, []);
+    let linked: Vec<_> = read
+        .users
+        .iter()
+        .map(|user| (user.user.username.as_str(), user.user.accounts.len()))
+        .collect();
+    assert_eq!(
+        linked,
+        [
+            ("ada@example.com", 1),
+            ("grace@example.com", 3),
+            ("joan@example.com", 1),
+            ("mary@example.com", 0)
+        ]
+    );
+    let ids: Vec<_> = read.clients.iter().map(|c| c.client_id.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "web-demo",
+            "installed-demo",
+            "non-interactive-demo",
+            "user-bound-demo",
+            "legacy-demo",
+            "legacy-secret-demo"
+        ]
+    );
+}
+
+#[test]
+fn every_field_arrives() {
+    let read = load(
+        r#"
+[[users]]
+username = "ada@example.com"
+email = "ada@mail.example"
+password = "correct horse"
+totp_secret = "gezd gnbv gy3t qojq gezd gnbv gy3t qojq"
+organization = "majestic"
+single_sign_on = true
+enabled = false
+[[users.accounts]]
+user_id = "1"
+username = "alovelace"
+site = "https://us1.example.com"
+
+[[clients]]
+client_id = "machine"
+name = "Maschine"
+type = "non_interactive"
+client_secret_sha256 = "9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08"
+organization = "majestic"
+scopes = ["projects", "admin"]
+enabled = false
+[[clients.certificates]]
+alias = "one"
+file = "cert.pem"
+
+[[clients]]
+client_id = "bound"
+type = "user_bound"
+client_secret_sha256 = "n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg"
+bound_user = "ada@example.com"
+"#,
+    )
+    .ok()
+    .unwrap();
+
+    let [ada] = read.users.as_slice() else {
+        panic!("one user");
+    };
+    assert_eq!(ada.user.username.as_str(), "ada@example.com");
+    assert_eq!(ada.user.email.as_deref(), Some("ada@mail.example"));
+    assert_eq!(ada.user.organization.as_deref(), Some("majestic"));
+    assert!(ada.user.single_sign_on && !ada.user.enabled);
+    assert_eq!(ada.user.accounts[0].user_id, "1");
+    assert_eq!(ada.user.accounts[0].username, "alovelace");
+    assert_eq!(ada.user.accounts[0].site, "https://us1.example.com");
+    assert!(matches!(
+        &ada.password,
+        Some(PasswordRegistration::Plaintext(password)) if password.as_str() == "correct horse"
+    ));
+    // RFC 6238 appendix B.
+    assert_eq!(
+        ada.totp_secret.as_ref().unwrap().as_slice(),
+        b"12345678901234567890"
+    );
+
+    let [machine, bound] = read.clients.as_slice() else {
+        panic!("two clients");
+    };
+    assert_eq!(machine.name, "Maschine");
+    assert_eq!(machine.scopes.to_string(), "admin projects");
+    assert!(!machine.enabled);
+    let IntegrationType::NonInteractive {
+        secrets,
+        certificates,
+        organization,
+    } = &machine.integration
+    else {
+        panic!("non_interactive");
+    };
+    assert_eq!(secrets, &[ClientSecret::of("test")]);
+    assert_eq!(certificates[0].alias, "one");
+    assert_eq!(organization.as_deref(), Some("majestic"));
+    assert_eq!(bound.name, "bound", "the name defaults to the id");
+    assert!(bound.enabled && bound.scopes.is_empty());
+    assert_eq!(bound.secrets(), [ClientSecret::of("test")]);
+}
+
+#[test]
+fn every_problem_is_reported_at_once_with_its_line() {
+    let text = r#"[[users]]
+username = "ada@example.com"
+password = "short"
+totp_secret = "0189"
+colour = "x"
+[[users]]
+username = "ada@example.com"
+password = "long enough"
+password_hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
+totp_secret = "GEZDGNBV"
+email = "nobody"
+[[users.accounts]]
+user_id = "1"
+username = "a"
+site = "us1.example.com"
+[[users.accounts]]
+user_id = "2"
+username = "b"
+site = "https://us1.example.com"
+[[users.accounts]]
+user_id = "2"
+username = "c"
+site = "https://us1.example.com"
+[[users]]
+password_hash = "$2b$10$abcdefghijklmnopqrstuv"
+single_sign_on = true
+[[users]]
+username = " x"
+[[users.accounts]]
+username = "tab	tab"
+site = "ftp://x"
+
+[[clients]]
+client_id = "web"
+type = "web_server"
+client_secret = "long enough, with 32 bytes and some more"
+client_secret_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+redirect_uris = ["https://a.example/#x", "com.example:/cb", "http://a.example/cb", "http://localhost/cb"]
+bound_user = "ada@example.com"
+scopes = ["a b"]
+[[clients]]
+client_id = "web"
+type = "installed"
+client_secret = "not for public clients"
+redirect_uris = []
+[[clients]]
+client_id = "ada@example.com"
+type = "user_bound"
+client_secret_sha256 = "9f86"
+bound_user = "bob@example.com"
+[[clients.certificates]]
+alias = "one"
+[[clients]]
+client_id = "machine"
+type = "non_interactive"
+redirect_uris = ["https://a.example/"]
+[[clients.certificates]]
+alias = "one"
+file = "cert.pem"
+[[clients.certificates]]
+alias = "one"
+file = "missing.pem"
+[[clients.certificates]]
+alias = "two"
+file = "r.toml"
+[[clients.certificates]]
+alias = "three"
+file = "cert.pem"
+pem = "x"
+[[clients.certificates]]
+alias = "four"
+[[clients.certificates]]
+alias = "five"
+file = "cert.pem"
+[[clients]]
+client_id = "with space"
+type = "webserver"
+client_secret = "anything at all"
+[[clients]]
+type = "legacy"
+client_secret = "nul\u0000 inside"
+redirect_uris = ["http://localhost/cb", "http://localhost/cb", "http://localhost/#"]
+[[clients]]
+client_id = "empty"
+type = "non_interactive"
+client_secret = "long enough, with 32 bytes and some more"
+certificates = []
+[[client]]
+"#;
+    assert_eq!(
+        problems(text),
+        [
+            "r.toml:3: password: must have 8 to 1024 bytes",
+            "r.toml:4: totp_secret: is not BASE32 (RFC 4648 §6)",
+            "r.toml:5: unknown key colour",
+            "r.toml:7: username: ada@example.com is already at r.toml:2",
+            "r.toml:9: password_hash: password is there too; keep one of the two",
+            "r.toml:10: totp_secret: must have 128 to 512 bits (RFC 4226 §4)",
+            "r.toml:11: email: is not an e-mail address",
+            "r.toml:15: site: expected an http or https URL of at most 255 characters of printable ASCII",
+            "r.toml:21: linked account: 2 at https://us1.example.com is already at r.toml:17",
+            "r.toml:24: username is missing",
+            "r.toml:25: password_hash: is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..",
+            "r.toml:26: single_sign_on: needs an email, by which the user is found",
+            "r.toml:28: username: must have 1 to 255 bytes, no control characters, and no white space at its ends",
+            "r.toml:29: user_id is missing",
+            "r.toml:30: username: must be one line of at most 255 bytes without white space at its ends",
+            "r.toml:31: site: expected an http or https URL of at most 255 characters of printable ASCII",
+            "r.toml:37: client_secret_sha256: client_secret is there too; keep one of the two",
+            "r.toml:38: redirect_uris: com.example:/cb: a web_server client redirects to https, or to http on 127.0.0.1 or [::1]",
+            "r.toml:38: redirect_uris: http://a.example/cb: http is for 127.0.0.1 and [::1] only; use https",
+            "r.toml:38: redirect_uris: http://localhost/cb: http is for 127.0.0.1 and [::1] only; use https",
+            "r.toml:38: redirect_uris: https://a.example/#x: a redirect URI has no fragment",
+            "r.toml:39: bound_user: not for a client of type web_server",
+            r#"r.toml:40: scopes: "a b" is not a scope token (RFC 6749 §3.3)"#,
+            "r.toml:41: redirect_uris: at least one is needed",
+            "r.toml:42: client_id: web is already at r.toml:34",
+            "r.toml:44: client_secret: not for a client of type installed",
+            "r.toml:47: client_id: ada@example.com is also a username (RFC 9700 §4.15)",
+            "r.toml:49: client_secret_sha256: expected a SHA-256 digest: 64 hexadecimal digits, or 43 characters of base64url",
+            "r.toml:50: bound_user: there is no user bob@example.com",
+            "r.toml:51: certificates: not for a client of type user_bound",
+            "r.toml:53: client_secret or client_secret_sha256 is missing",
+            "r.toml:56: redirect_uris: not for a client of type non_interactive",
+            "r.toml:61: alias: one is already at r.toml:58",
+            "r.toml:62: file: missing.pem cannot be read: No such file or directory (os error 2)",
+            r#"r.toml:65: file: no PEM block "CERTIFICATE" in it"#,
+            "r.toml:69: pem: file is there too; keep one of the two",
+            "r.toml:70: file or pem is missing",
+            "r.toml:74: certificate with the thumbprint: 6bZRClRaVDoGor7cyXK3zRuRiuw is already at r.toml:59",
+            "r.toml:76: client_id: must have 1 to 128 printable ASCII characters and no space",
+            "r.toml:77: type: expected one of web_server, installed, non_interactive, user_bound, legacy",
+            "r.toml:79: client_id is missing",
+            "r.toml:81: client_secret: must be printable ASCII (RFC 6749 §A.2)",
+            "r.toml:82: redirect_uris: http://localhost/#: must be printable ASCII without spaces and fragment",
+            "r.toml:82: redirect_uris: http://localhost/cb is already at r.toml:82",
+            "r.toml:83: certificates: at least one is needed",
+            "r.toml:88: unknown key client; did you mean clients?",
+        ]
+    );
+}
+
+/// RFC 9700 §4.15, across the file and what is registered already.
+#[test]
+fn names_are_compared_with_the_stored_registry() {
+    let stored = load(
+        "[[users]]\nusername = 'ada'\n[[users]]\nusername = 'machine'\n\
+         [[clients]]\nclient_id = 'bound'\ntype = 'user_bound'\nclient_secret = 'long enough, with 32 bytes and some more'\n\
+         bound_user = 'ada'\n",
+    )
+    .ok()
+    .unwrap();
+    let users = stored.users.into_iter().map(|user| user.user);
+    let stored = Registry::new(stored.clients, users);
+    let addition = "[[users]]\nusername = 'bound'\n\
+                    [[clients]]\nclient_id = 'machine'\ntype = 'user_bound'\n\
+                    client_secret = 'long enough, with 32 bytes and some more'\nbound_user = 'ada'\n";
+    let problems = load_beside(&stored, NOW, addition).err().unwrap();
+    assert_eq!(
+        problems,
+        [
+            "r.toml:2: username: bound is also a client_id (RFC 9700 §4.15)",
+            "r.toml:4: client_id: machine is also a username (RFC 9700 §4.15)",
+        ]
+    );
+}
+
+#[test]
+fn rfc6749_s10_10_client_secrets_have_32_bytes_at_least() {
+    let client = |secret: &str| {
+        format!("[[clients]]\nclient_id = 'web'\ntype = 'web_server'\nclient_secret = '{secret}'\n")
+            + "redirect_uris = ['https://a.example/cb']\n"
+    };
+    let short = "r.toml:4: client_secret: must have 32 to 1024 bytes, or it may be guessed; \
+                 `openssl rand -base64 32` makes one";
+    assert_eq!(problems(&client(&"x".repeat(31))), [short]);
+    assert_eq!(warnings(NOW, &client(&"x".repeat(32))), [""; 0]);
+}
+
+#[test]
+fn what_is_unwise_is_a_warning() {
+    let text = "[[clients]]\nclient_id = 'machine'\ntype = 'non_interactive'\n\
+                client_secret = 'long enough, with 32 bytes and some more'\n\
+                [[clients.certificates]]\nalias = 'one'\nfile = 'cert.pem'\n\
+                [[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
+                redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb', 'myapp:/cb']\n";
+    let scheme = "r.toml:11: redirect_uris: another app may claim myapp: too; a scheme that is a domain of \
+                  yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)";
+    assert_eq!(warnings(NOW, text), [scheme]);
+    assert_eq!(
+        warnings(Timestamp::from_seconds(0), text),
+        ["r.toml:7: the certificate one is not valid yet", scheme]
+    );
+    let after_all = Timestamp::from_seconds(u64::MAX);
+    assert_eq!(
+        warnings(after_all, text)[0],
+        "r.toml:7: the certificate one has expired; assertions signed with it are refused"
+    );
+}
+
+#[test]
+fn a_password_hash_must_be_one_that_can_be_verified() {
+    let with = |hash: &str| {
+        let lines = problems(&format!(
+            "[[users]]\nusername = 'a'\npassword_hash = '{hash}'\n"
+        ));
+        lines.join("\n").replace("r.toml:3: password_hash: ", "")
+    };
+    const COSTS_TOO_MUCH: &str =
+        "costs too much: m is at most 131072 (128 MiB), t at most 16, and m times t at most 524288";
+    let tail = "$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA";
+    assert_eq!(with(&format!("$argon2id$v=19$m=19456,t=2,p=1{tail}")), "");
+    for (hash, problem) in [
+        (
+            "plain".to_owned(),
+            "is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..",
+        ),
+        (
+            format!("$argon2i$v=19$m=19456,t=2,p=1{tail}"),
+            "is not an argon2id hash",
+        ),
+        (
+            "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ".to_owned(),
+            "lacks its salt or its hash",
+        ),
+        (
+            format!("$argon2id$v=19$m=4194304,t=2,p=1{tail}"),
+            COSTS_TOO_MUCH,
+        ),
+        (
+            format!("$argon2id$v=19$m=65536,t=9,p=1{tail}"),
+            COSTS_TOO_MUCH,
+        ),
+        (
+            format!("$argon2id$v=19$m=1,t=2,p=1{tail}"),
+            "has parameters that argon2 does not allow",
+        ),
+    ] {
+        assert_eq!(with(&hash), problem, "{hash}");
+    }
+}
+
+/// Problems go to terminals and logs.
+#[test]
+fn no_problem_repeats_a_secret() {
+    let text = "[[users]]\nusername = 'a'\npassword = 'hunter2'\ntotp_secret = 'hunter2'\n\
+                password_hash = 'hunter2'\n\
+                [[clients]]\nclient_id = 'c'\ntype = 'web_server'\nclient_secret = 'hunter2'\n\
+                client_secret_sha256 = 'hunter2'\n";
+    let problems = problems(text);
+    assert_eq!(problems.len(), 6, "{problems:?}");
+    assert!(!problems.join("\n").contains("hunter2"));
+}
+
+#[test]
+fn a_missing_file_is_one_problem() {
+    let error = Registrations::load(Path::new("/nowhere/r.toml"), &Registry::default(), NOW)
+        .err()
+        .unwrap();
+    assert_eq!(error.problems.len(), 1);
+    assert!(
+        error
+            .to_string()
+            .starts_with("/nowhere/r.toml: cannot be read: ")
+    );
+}
+
+/// D-33: what differs in its bytes alone is one name, and names of accounts need not be ASCII.
+#[test]
+fn names_are_unicode_in_one_normal_form() {
+    let text = "[[users]]\nusername = 'zoe\u{308}'\n\
+        [[users.accounts]]\nuser_id = '\u{f6}1'\nusername = 'Zo\u{eb} \u{5d0}'\nsite = 'https://us1.example.com'\n\
+        [[clients]]\nclient_id = 'c'\ntype = 'user_bound'\nclient_secret = '0123456789abcdef0123456789abcdef'\n\
+        bound_user = 'zo\u{eb}'\n";
+    let registrations = load(text).unwrap();
+    let [user] = registrations.users.as_slice() else {
+        panic!("one user");
+    };
+    assert_eq!(user.user.username.as_str(), "zo\u{eb}");
+    assert_eq!(user.user.accounts[0].username, "Zo\u{eb} \u{5d0}");
+    let twice = "[[users]]\nusername = 'zoe\u{308}'\n[[users]]\nusername = 'zo\u{eb}'\n";
+    assert_eq!(
+        problems(twice),
+        ["r.toml:4: username: zo\u{eb} is already at r.toml:2"]
+    );
+}
+
+/// What could be registered, but never be used as the protocol wants it.
+#[test]
+fn names_and_wildcards_that_cannot_work_are_refused() {
+    let text = "[[clients]]\nclient_id = 'a:b'\ntype = 'web_server'\n\
+        client_secret = '0123456789abcdef0123456789abcdef'\nredirect_uris = ['http://127.0.0.1:*/callback']\n";
+    assert_eq!(
+        problems(text),
+        [
+            "r.toml:2: client_id: must not have a colon, at which Basic splits client_id and client_secret",
+            "r.toml:5: redirect_uris: http://127.0.0.1:*/callback: a wildcard port is for installed clients; a \
+             web_server client registers each redirect URI in full",
+        ]
+    );
+}

@@ -1,0 +1,369 @@
+//! Durable state behind one trait of atomic domain operations.
+//!
+//! Every operation is one transaction: whatever must hold together is decided and written inside it, and its
+//! answer is given only when the write is durable. `Replayed`, `Reused`, `AlreadyClaimed` are successful
+//! outcomes whose consequences are already on disk; an [`Err`](StoreError) means that storage failed and
+//! nothing is known.
+
+#[cfg(test)]
+mod conformance;
+pub mod postgres;
+pub mod redb;
+mod row;
+mod token_lifetime;
+mod used_code;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::{
+    Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
+    CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
+    PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
+    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
+    Session, TokenReference, User, Username,
+};
+
+/// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is asked
+/// every second whether they have changed; what is left is for the time that reading them anew takes.
+pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
+
+/// How far the clocks of replicas may differ, together with the time that a change takes to be durable.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
+
+/// The latest `iat` of tokens that may be issued by the registrations before a change at `now`: what the change revokes is
+/// revoked up to here. A client or user who is enabled again gets tokens that last from the second after it.
+#[must_use]
+pub fn issued_until(now: Timestamp) -> Timestamp {
+    now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
+}
+
+/// Why an operation has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The queue of the writer is full: try again soon.
+    #[error("the store is overloaded")]
+    Overloaded,
+    /// Reading or writing failed; whether the operation took effect is unknown.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// Times that a row of the store was passed over because it cannot be read.
+#[must_use]
+pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
+    row::unreadable_rows()
+}
+
+/// Rows in the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Grants, with those that are revoked and not yet swept.
+    pub grants: u64,
+    /// Sign-in sessions, with those that expired and are not yet swept.
+    pub sessions: u64,
+    /// Entries of the revocation feed.
+    pub revocations: u64,
+    /// Entries of the audit log.
+    pub audit_entries: u64,
+}
+
+/// Why there is no copy of the store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BackupError {
+    /// The store has tools of its own for that.
+    #[error("this store is backed up with its own tools: {0}")]
+    Unsupported(&'static str),
+    /// Reading the store or writing the copy failed.
+    #[error("the copy failed: {0}")]
+    Failed(String),
+}
+
+/// The outcome of claiming something that may be used once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It was unused, and is now used for ever (until it expires by itself).
+    Claimed,
+    /// Somebody used it before.
+    AlreadyClaimed,
+}
+
+/// Whether something was begun that rests on a user's credentials (D-35).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Begin {
+    /// It was.
+    Begun,
+    /// The credentials have changed since they were checked, or the user is gone or disabled: nothing was changed.
+    CredentialsChanged,
+}
+
+/// What a sweep removed, in rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Rows removed in this batch.
+    pub removed: usize,
+    /// Whether more expired rows wait.
+    pub more: bool,
+}
+
+/// The state of the service. Implementations are safe to share and to call concurrently.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    // --- registry -------------------------------------------------------------------------------
+
+    /// All clients and users.
+    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError>;
+
+    /// All hosts of the legacy flow, in the order of their names.
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError>;
+
+    /// A number that moves with every change of the registry, so that replicas notice each other's changes.
+    async fn registry_version(&self) -> Result<u64, StoreError>;
+
+    /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
+    /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
+    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another
+    /// [`CredentialsVersion`] what was begun before: codes, and sign-ins in flight (D-35). The version that the change was
+    /// planned on is compared in the same transaction.
+    async fn change_registry(
+        &self,
+        change: RegistryChange,
+        now: Timestamp,
+    ) -> Result<RegistryOutcome, StoreError>;
+
+    /// What is remembered of the files that were applied, in any order.
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError>;
+
+    /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
+    /// meanwhile; nothing ends, and the [`CredentialsVersion`] stays.
+    async fn rehash_password(
+        &self,
+        username: Username,
+        hash: String,
+        stronger: String,
+    ) -> Result<(), StoreError>;
+
+    // --- signing keys ---------------------------------------------------------------------------
+
+    /// All signing keys, sealed, oldest first.
+    async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError>;
+
+    /// Adds `key`, unless the store has a key of the same algorithm that was made after `unless_after` (`None`:
+    /// any key of that algorithm). Replicas that rotate at the same moment thus agree on one key. Whether it was
+    /// added.
+    async fn add_signing_key(
+        &self,
+        key: SealedSigningKey,
+        unless_after: Option<Timestamp>,
+    ) -> Result<bool, StoreError>;
+
+    /// Notes when a key stopped to sign, or that it signs again; an unknown key is no error.
+    async fn retire_signing_key(
+        &self,
+        kid: String,
+        retired_at: Option<Timestamp>,
+    ) -> Result<(), StoreError>;
+
+    /// Removes a key: what it signed is worth nothing from now on. `false` when there is no such key.
+    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError>;
+
+    // --- authorization codes --------------------------------------------------------------------
+
+    /// Keeps a fresh code, unless it does not [rest](CodeRecord::rests_on) on what the user is now.
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
+
+    /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
+    ///
+    /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented and
+    /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch changes nothing; a second use by the code's own
+    /// client revokes the grant of the first. Of any number of parallel calls exactly one is `Redeemed`.
+    async fn redeem_code(
+        &self,
+        code: Digest,
+        presented: PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError>;
+
+    // --- grants and refresh tokens --------------------------------------------------------------
+
+    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction. A grant that was made with
+    /// other credentials than the user has now is revoked instead (D-35).
+    async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
+
+    /// The grant, revoked or not, while it is remembered.
+    async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
+
+    /// Grants behind `after` in the order of their ids, which is that of their time; at most `limit`.
+    async fn grants(
+        &self,
+        filter: GrantFilter,
+        after: Option<GrantId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError>;
+
+    /// Ends a grant: its refresh token is dead and the revocation is in the feed when this returns. `false`
+    /// when there is no such live grant.
+    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Adds an entry to the feed: it is there when this returns. An entry for the same thing is replaced by one that says
+    /// as much as both; if it says as much already, nothing is written and the answer is `false`.
+    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
+
+    /// Whether the feed has an entry that concerns the token.
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
+
+    /// How long the longest-lived access token lives that may exist: the configured lifetime, or a longer one that was
+    /// configured before until the last token of it has expired.
+    fn longest_token(&self) -> Duration;
+
+    /// The feed as it is now.
+    async fn feed_state(&self) -> Result<FeedState, StoreError>;
+
+    /// Gives the feed another identity: every reader starts over.
+    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError>;
+
+    /// Moves with every commit that may have added entries, if the store is this process's alone. `None` for a store that
+    /// others write to as well.
+    fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
+
+    /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
+    async fn revocations_since(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, StoreError>;
+
+    // --- things that may be used once -----------------------------------------------------------
+
+    /// Claims an assertion's `jti` for a client until `expires_at` (spec §2.3, D-10).
+    async fn claim_jti(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError>;
+
+    /// Whether an assertion's `jti` is claimed at `now`.
+    async fn is_jti_claimed(
+        &self,
+        client_id: ClientId,
+        jti: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
+    /// last claimed one are `AlreadyClaimed`.
+    async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
+
+    // --- second factors that people set up -------------------------------------------------------
+
+    /// What this user signs in with; `None` for one who is unknown or disabled.
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
+
+    /// What this user has set up.
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
+
+    /// Sets up a second factor in the place of the one before, or removes it; all sessions and grants of the user end in the
+    /// same transaction (D-35). The answer is the new version of the credentials; `None`, and nothing was changed, when the
+    /// user is unknown or does not have the version `rests_on` (`None`: any). A second factor also goes when the user is
+    /// removed, and when another TOTP secret is registered.
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError>;
+
+    /// Uses a recovery code up, once: unknown ones are `AlreadyClaimed` too.
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError>;
+
+    // --- attempts -------------------------------------------------------------------------------
+
+    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Deciding and counting is one transaction:
+    /// of any number of parallel attempts no more are admitted than of consecutive ones. The keys differ from each other.
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError>;
+
+    /// After an attempt that was no failure: all failures of `forget` are forgotten, and one is taken back of each of
+    /// `take_back`. The keys differ from each other.
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError>;
+
+    // --- sessions -------------------------------------------------------------------------------
+
+    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction; unless the user
+    /// has other credentials by now than the session was made with.
+    async fn start_session(
+        &self,
+        id: Digest,
+        session: Session,
+        replaces: Option<Digest>,
+    ) -> Result<Begin, StoreError>;
+
+    /// The live session with this id.
+    async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
+
+    /// Lets a session live until `expires_at`, as it is used; a dead one stays dead.
+    async fn extend_session(
+        &self,
+        id: Digest,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Ends a session; ending an unknown one is no error.
+    async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
+
+    // --- audit log ------------------------------------------------------------------------------
+
+    /// Appends entries, in this order.
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError>;
+
+    /// At most `limit` entries of the log.
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+
+    /// Removes up to `limit` entries of the log up to the sequence `last`, oldest first.
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError>;
+
+    // --- upkeep ---------------------------------------------------------------------------------
+
+    /// Removes up to `limit` rows that expired before `now`.
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+
+    /// How many rows there are.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// Writes a consistent copy of the store to a new file at `to`, while it serves.
+    async fn backup(&self, to: &Path) -> Result<(), BackupError>;
+
+    /// Adds what the store counts to `registry`.
+    fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry);
+
+    /// Fails when the store cannot take writes now.
+    async fn ready(&self) -> Result<(), StoreError>;
+
+    /// Waits until the store has failed for good, so that the process has to end; the answer says why.
+    async fn failed(&self) -> String {
+        std::future::pending().await
+    }
+}

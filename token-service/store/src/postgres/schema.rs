@@ -1,0 +1,247 @@
+//! The tables, and how a database gets them.
+//!
+//! Only what PostgreSQL, CockroachDB and YugabyteDB have in common. Times are seconds since 1970. Every statement can
+//! be run again, because not all of them undo the definition of a table with its transaction.
+
+use deadpool_postgres::{Client, Transaction};
+use tokio_postgres::error::SqlState;
+
+use super::fault::Fault;
+use domain::Username;
+use domain::remembered::{ObjectKind, ObjectName};
+
+/// Brings a database from version `n` to `n + 1`.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE IF NOT EXISTS clients (
+        client_id TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS users (
+        username TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS legacy_instances (
+        hostname TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS signing_keys (
+        kid TEXT PRIMARY KEY,
+        algorithm TEXT NOT NULL,
+        created_at BIGINT NOT NULL,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS codes (
+        code BYTEA PRIMARY KEY,
+        client_id TEXT NOT NULL,
+        expires_at BIGINT NOT NULL,
+        grant_id BYTEA,
+        body BYTEA NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS codes_by_expiry ON codes (expires_at);
+    CREATE TABLE IF NOT EXISTS grants (
+        grant_id BYTEA PRIMARY KEY,
+        client_id TEXT NOT NULL,
+        username TEXT NOT NULL,
+        refresh_over_at BIGINT NOT NULL,
+        access_over_at BIGINT NOT NULL,
+        revoked_at BIGINT,
+        body BYTEA NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS grants_by_client ON grants (client_id, grant_id);
+    CREATE INDEX IF NOT EXISTS grants_by_user ON grants (username, grant_id);
+    CREATE TABLE IF NOT EXISTS revocations (
+        sequence BIGINT PRIMARY KEY,
+        revoked BYTEA NOT NULL,
+        at BIGINT NOT NULL,
+        expires_at BIGINT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS revocations_by_subject ON revocations (revoked);
+    CREATE INDEX IF NOT EXISTS revocations_by_expiry ON revocations (expires_at);
+    CREATE TABLE IF NOT EXISTS assertion_ids (
+        digest BYTEA PRIMARY KEY,
+        expires_at BIGINT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS assertion_ids_by_expiry ON assertion_ids (expires_at);
+    CREATE TABLE IF NOT EXISTS totp_steps (
+        username TEXT PRIMARY KEY,
+        step BIGINT NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS second_factors (
+        username TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS failures (
+        key BYTEA PRIMARY KEY,
+        count BIGINT NOT NULL,
+        last_at BIGINT NOT NULL,
+        expires_at BIGINT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS failures_by_expiry ON failures (expires_at);
+    CREATE TABLE IF NOT EXISTS sessions (
+        id BYTEA PRIMARY KEY,
+        username TEXT NOT NULL,
+        expires_at BIGINT NOT NULL,
+        body BYTEA NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS sessions_by_user ON sessions (username);
+    CREATE INDEX IF NOT EXISTS sessions_by_expiry ON sessions (expires_at);
+    CREATE TABLE IF NOT EXISTS audit_log (
+        sequence BIGINT PRIMARY KEY,
+        expires_at BIGINT NOT NULL,
+        body BYTEA NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS audit_log_by_expiry ON audit_log (expires_at);
+    INSERT INTO counters (name, value)
+        VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_version', 0), ('signing_keys', 0)
+        ON CONFLICT (name) DO NOTHING;
+", "
+    CREATE TABLE IF NOT EXISTS feed (
+        name TEXT PRIMARY KEY,
+        identity BYTEA NOT NULL
+    );
+    INSERT INTO counters (name, value) VALUES ('token_lifetime', 0), ('token_lifetime_until', 0)
+        ON CONFLICT (name) DO NOTHING;
+", "
+    CREATE TABLE IF NOT EXISTS remembered (
+        object TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
+", "
+    -- Usernames get their normal form: see normalize_usernames.
+"];
+
+/// What every version has. The schema's version is one of the counters.
+const FOUNDATION: &str = "
+    CREATE TABLE IF NOT EXISTS counters (
+        name TEXT PRIMARY KEY,
+        value BIGINT NOT NULL
+    );
+    INSERT INTO counters (name, value) VALUES ('schema_version', 0) ON CONFLICT (name) DO NOTHING;
+";
+
+/// Replicas that start together run into each other this often at most before one of them gives up.
+const ATTEMPTS: u32 = 20;
+
+/// The version that this program writes.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaError {
+    /// A later program has changed the tables.
+    #[error("written by a later version (schema {found}; this one knows {VERSION})")]
+    Newer {
+        /// The database's version.
+        found: i64,
+    },
+    /// The statements failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Brings the database to [`VERSION`].
+pub(super) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match try_migrate(client).await {
+            Err(SchemaError::Fault(Fault::Database(error)))
+                if attempt < ATTEMPTS && is_collision(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
+    let query = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
+    // Users without the right to create tables may still run a database that is up to date.
+    let exists = "SELECT 1 FROM information_schema.tables \
+        WHERE table_schema = current_schema() AND table_name = 'counters'";
+    if client
+        .query_opt(exists, &[])
+        .await
+        .map_err(Fault::from)?
+        .is_none()
+    {
+        client
+            .batch_execute(FOUNDATION)
+            .await
+            .map_err(Fault::from)?;
+    }
+    let transaction = client.transaction().await.map_err(Fault::from)?;
+    let found: i64 = transaction
+        .query_opt(query, &[])
+        .await
+        .and_then(|row| row.map_or(Ok(0), |row| row.try_get(0)))
+        .map_err(Fault::from)?;
+    if found > VERSION {
+        return Err(SchemaError::Newer { found });
+    }
+    let done = usize::try_from(found).unwrap_or_default();
+    for migration in MIGRATIONS.iter().skip(done) {
+        transaction
+            .batch_execute(migration)
+            .await
+            .map_err(Fault::from)?;
+    }
+    if found < VERSION {
+        normalize_usernames(&transaction).await?;
+        let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        transaction
+            .execute(upsert, &[&VERSION])
+            .await
+            .map_err(Fault::from)?;
+    }
+    transaction.commit().await.map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Gives users of earlier versions, whose names were stored as they were typed, their names in normal form (D-33). Not all
+/// servers have a function for that. A user whose name in normal form is taken stays: nobody can sign in as that one.
+async fn normalize_usernames(transaction: &Transaction<'_>) -> Result<(), Fault> {
+    let stored = transaction.query("SELECT username FROM users", &[]).await?;
+    for row in stored {
+        let old: &str = row.try_get(0)?;
+        let Some(new) = Username::parse(old).filter(|new| new.as_str() != old) else {
+            continue;
+        };
+        let new = new.as_str();
+        let taken = "SELECT 1 FROM users WHERE username = $1";
+        if transaction.query_opt(taken, &[&new]).await?.is_some() {
+            tracing::warn!(
+                user = new,
+                "two users have this name in different Unicode forms; one is unused"
+            );
+            continue;
+        }
+        for table in [
+            "users",
+            "grants",
+            "totp_steps",
+            "second_factors",
+            "sessions",
+        ] {
+            let rename = format!("UPDATE {table} SET username = $2 WHERE username = $1");
+            transaction.execute(&rename, &[&old, &new]).await?;
+        }
+        let [before, after] = [old, new].map(|name| ObjectName::new(ObjectKind::User, name).key());
+        let rename = "UPDATE remembered SET object = $2 WHERE object = $1";
+        transaction.execute(rename, &[&before, &after]).await?;
+    }
+    Ok(())
+}
+
+/// Whether somebody else made the same tables in the same moment.
+fn is_collision(error: &tokio_postgres::Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            &SqlState::UNIQUE_VIOLATION
+                | &SqlState::DUPLICATE_TABLE
+                | &SqlState::DUPLICATE_OBJECT
+                | &SqlState::T_R_SERIALIZATION_FAILURE
+                | &SqlState::T_R_DEADLOCK_DETECTED
+        )
+    )
+}

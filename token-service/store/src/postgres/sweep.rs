@@ -1,0 +1,124 @@
+//! Removing what has expired, in small batches; see the sweep of the redb store for what is kept for how long.
+
+use deadpool_postgres::{GenericClient, Pool};
+
+use super::fault::Fault;
+use super::operation::{Operation, execute, query, statement};
+use super::value::{rows, seconds};
+use crate::{StoreError, Swept};
+use domain::GrantId;
+use domain::clock::Timestamp;
+
+/// What has an index by its expiry. A bounded subquery, because DELETE has no LIMIT.
+const EXPIRING: [&str; 6] = [
+    "DELETE FROM codes WHERE code IN
+        (SELECT code FROM codes WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
+    "DELETE FROM assertion_ids WHERE digest IN
+        (SELECT digest FROM assertion_ids WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
+    "DELETE FROM failures WHERE key IN
+        (SELECT key FROM failures WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
+    "DELETE FROM sessions WHERE id IN
+        (SELECT id FROM sessions WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
+    "DELETE FROM revocations WHERE sequence IN
+        (SELECT sequence FROM revocations WHERE expires_at < $1 LIMIT $2)",
+    "DELETE FROM audit_log WHERE sequence IN
+        (SELECT sequence FROM audit_log WHERE expires_at < $1 LIMIT $2)",
+];
+
+/// Grants that one batch looks at for each row that it may remove. Grants have no index by expiry, which every
+/// rotation would have to move an entry of; instead the sweep walks them, this many at a time.
+const LOOKED_AT_PER_REMOVED: usize = 4;
+
+/// Where the walk over the grants goes on.
+pub(super) type Cursor = Option<GrantId>;
+
+/// Removes up to `limit` rows, and says where the walk goes on.
+pub(super) async fn sweep(
+    pool: &Pool,
+    cursor: Cursor,
+    now: Timestamp,
+    limit: usize,
+) -> Result<(Swept, Cursor), StoreError> {
+    let mut removed = 0;
+    for sql in EXPIRING {
+        let limit = limit.saturating_sub(removed);
+        if limit > 0 {
+            removed += statement(pool, &Expired { sql, now, limit }).await?;
+        }
+    }
+    let limit_of_grants = limit.saturating_sub(removed);
+    if limit_of_grants == 0 {
+        let more = true;
+        return Ok((Swept { removed, more }, cursor));
+    }
+    let walk = Walk {
+        after: cursor,
+        now,
+        limit: limit_of_grants,
+    };
+    let (removed_grants, cursor) = statement(pool, &walk).await?;
+    removed += removed_grants;
+    let more = false;
+    Ok((Swept { removed, more }, cursor))
+}
+
+struct Expired {
+    sql: &'static str,
+    now: Timestamp,
+    limit: usize,
+}
+
+impl Operation for Expired {
+    type Outcome = usize;
+
+    async fn run(&self, client: &impl GenericClient) -> Result<usize, Fault> {
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
+            [&seconds(self.now), &rows(self.limit)];
+        let removed = execute(client, self.sql, &parameters).await?;
+        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
+    }
+}
+
+/// A step of the walk over the grants: [`Grant::is_over`](domain::Grant::is_over) in the words of the database.
+struct Walk {
+    after: Cursor,
+    now: Timestamp,
+    limit: usize,
+}
+
+const OVER: &str = "(revoked_at IS NOT NULL OR refresh_over_at < $2) AND access_over_at < $2";
+
+impl Operation for Walk {
+    type Outcome = (usize, Cursor);
+
+    async fn run(&self, client: &impl GenericClient) -> Result<(usize, Cursor), Fault> {
+        let looked_at = self.limit.saturating_mul(LOOKED_AT_PER_REMOVED);
+        let sql = format!(
+            "SELECT grant_id, {OVER} FROM grants WHERE grant_id > $1 ORDER BY grant_id LIMIT $3"
+        );
+        let after: &[u8] = self.after.as_ref().map_or(&[], |id| id.as_bytes());
+        let now = seconds(self.now);
+        let seen = query(client, &sql, &[&after, &now, &rows(looked_at)]).await?;
+        let mut over: Vec<&[u8]> = Vec::new();
+        let mut reached = None;
+        for row in &seen {
+            if over.len() >= self.limit {
+                break;
+            }
+            let id: &[u8] = row.try_get(0)?;
+            reached = <[u8; 16]>::try_from(id).map(GrantId::from_bytes).ok();
+            if row.try_get(1)? {
+                over.push(id);
+            }
+        }
+        let at_the_end = seen.len() < looked_at && over.len() < self.limit;
+        if over.is_empty() {
+            return Ok((0, reached.filter(|_| !at_the_end)));
+        }
+        // Once more with the condition: a grant may have been refreshed in between.
+        let sql = format!("DELETE FROM grants WHERE grant_id = ANY($1) AND {OVER}");
+        let removed = execute(client, &sql, &[&over, &now]).await?;
+        let removed = usize::try_from(removed).unwrap_or(usize::MAX);
+        Ok((removed, reached.filter(|_| !at_the_end)))
+    }
+}

@@ -1,0 +1,289 @@
+//! The conformance suite on a real server, and what only a server can suffer.
+
+mod server;
+
+use std::sync::Arc;
+
+use self::server::{Server, fresh_database, settings};
+use super::*;
+use crate::conformance::{
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
+    session, start, use_of,
+};
+use domain::TokenId;
+
+struct Database {
+    url: String,
+    store: Arc<PostgresStore>,
+    restarts: bool,
+}
+
+async fn open(url: &str) -> Arc<PostgresStore> {
+    Arc::new(PostgresStore::open(&settings(url), ACCESS).await.unwrap())
+}
+
+impl Database {
+    async fn new(restarts: bool) -> Self {
+        let url = fresh_database().await;
+        let store = open(&url).await;
+        Self {
+            url,
+            store,
+            restarts,
+        }
+    }
+}
+
+impl Subject for Database {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as _
+    }
+
+    /// Goes on with another store on the same database, as behind a gateway with several replicas.
+    async fn restart(&mut self) {
+        if self.restarts {
+            self.store = open(&self.url).await;
+        }
+    }
+}
+
+mod one_replica {
+    use super::*;
+    conformance!(Database::new(false).await);
+}
+
+mod another_replica_at_every_step {
+    use super::*;
+    conformance!(Database::new(true).await);
+}
+
+/// An operation may hit the moment of the crash; the first one after it may not be refused for ever.
+async fn eventually(store: &PostgresStore) {
+    while store.ready().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_crashes_is_an_error_and_then_goes_on() {
+    let mut server = Server::start(&[]);
+    let store = open(&server.url("postgres")).await;
+    let grant = grant_of(&*store, code()).await;
+    let rotation = use_of(&grant, grant.current.refresh_id, at(5));
+    server.command("crash");
+    let error = store.rotate_refresh(rotation.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Failed(_)), "{error}");
+    assert!(store.ready().await.is_err());
+    server.command("start");
+    eventually(&store).await;
+    let outcome = store.rotate_refresh(rotation).await.unwrap();
+    assert!(matches!(outcome, Rotation::Rotated(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn without_a_free_connection_callers_are_told_to_come_back() {
+    let database = Database::new(false).await;
+    let mut held = Vec::new();
+    for _ in 0..database.store.pool.status().max_size {
+        held.push(database.store.pool.get().await.unwrap());
+    }
+    let outcome = database.store.feed_state().await;
+    assert_eq!(outcome, Err(StoreError::Overloaded));
+    held.clear();
+    assert_eq!(database.store.feed_state().await.unwrap().last, 0);
+}
+
+#[tokio::test]
+async fn tables_of_a_later_version_are_refused_and_kept() {
+    let database = Database::new(false).await;
+    let set = async |version: i64| {
+        let client = database.store.pool.get().await.unwrap();
+        let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
+        client.execute(sql, &[&version]).await.unwrap();
+    };
+    set(schema::VERSION + 1).await;
+    let refused = PostgresStore::open(&settings(&database.url), ACCESS).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("later version"), "{error}");
+    set(schema::VERSION).await;
+    open(&database.url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_start_together_make_the_tables_once() {
+    let url = fresh_database().await;
+    let mut replicas = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        replicas.spawn(async move { open(&url).await });
+    }
+    for store in replicas.join_all().await {
+        assert_eq!(store.feed_state().await.unwrap().last, 0);
+    }
+}
+
+/// Revocations by many writers on several replicas, while somebody follows the feed: nobody may see an entry and only
+/// then an earlier one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_of_the_feed_misses_nothing() {
+    const REVOCATIONS: usize = 300;
+    let url = fresh_database().await;
+    let replicas = [open(&url).await, open(&url).await];
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..REVOCATIONS {
+        let store = Arc::clone(&replicas[number % 2]);
+        writers.spawn(async move {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&number.to_be_bytes());
+            let token = TokenId::from_bytes(bytes);
+            let revoked = Revoked::Token(token);
+            let extent = Extent::of(at(0), ACCESS);
+            while store.announce(revoked.clone(), extent).await.is_err() {}
+        });
+    }
+    let mut followed = Vec::new();
+    while followed.len() < REVOCATIONS {
+        let since = followed.len() as u64;
+        // The writers may have all connections.
+        let Ok(page) = replicas[0].revocations_since(since, 7).await else {
+            continue;
+        };
+        followed.extend(page.into_iter().map(|entry| entry.sequence));
+        let gapless: Vec<u64> = (1..=followed.len() as u64).collect();
+        assert_eq!(followed, gapless);
+    }
+    writers.join_all().await;
+}
+
+/// The server is believed only with a certificate that leads to the configured one and names its host.
+#[tokio::test]
+async fn the_connection_is_encrypted_and_the_server_verified() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let certificate = |name: &str, host: &str| {
+        let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+        std::fs::write(at(name), made.cert.pem()).unwrap();
+        made.signing_key.serialize_pem()
+    };
+    certificate("other.pem", "127.0.0.1");
+    std::fs::write(at("key.pem"), certificate("server.pem", "127.0.0.1")).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
+    let text = |name: &str| at(name).display().to_string();
+    let _server = Server::start(&[&port.to_string(), &text("server.pem"), &text("key.pem")]);
+    let open = async |host: &str, ca_file: Option<&str>| {
+        let url = format!("postgres://postgres@{host}:{port}/postgres?sslmode=verify-full");
+        let settings = PostgresSettings {
+            url: PostgresUrl::parse(&url).unwrap(),
+            ca_file: ca_file.map(at),
+        };
+        PostgresStore::open(&settings, ACCESS).await
+    };
+    let store = open("127.0.0.1", Some("server.pem")).await.unwrap();
+    let client = store.pool.get().await.unwrap();
+    let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let encrypted: bool = client.query_one(sql, &[]).await.unwrap().get(0);
+    assert!(encrypted);
+    for (host, ca_file) in [
+        ("127.0.0.1", Some("other.pem")),
+        ("127.0.0.1", None),
+        ("localhost", Some("server.pem")),
+        ("127.0.0.1", Some("key.pem")),
+    ] {
+        let refused = open(host, ca_file).await;
+        assert!(refused.is_err(), "{host} {ca_file:?}");
+    }
+}
+
+/// What clients hold is in the database as its digest only.
+#[tokio::test]
+async fn no_table_holds_what_a_client_presents() {
+    let database = Database::new(false).await;
+    let store = &database.store;
+    let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
+    issue(&**store, code_text, code()).await;
+    let session = session("ada", at(100));
+    start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
+    let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));
+    claimed.await.unwrap();
+    let client = store.pool.get().await.unwrap();
+    let sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'";
+    let mut dump = String::new();
+    for table in client.query(sql, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        // As bytes and as text: rows print their bytes in hexadecimal.
+        for row in client
+            .query(&format!("SELECT t::TEXT FROM {table} AS t"), &[])
+            .await
+            .unwrap()
+        {
+            dump.push_str(row.get(0));
+        }
+    }
+    let hex = |text: &str| data_encoding::HEXLOWER.encode(text.as_bytes());
+    assert!(
+        dump.contains(&hex("app.example.com")),
+        "the record itself is there"
+    );
+    for secret in [code_text, session_id, jti] {
+        assert!(
+            !dump.contains(secret) && !dump.contains(&hex(secret)),
+            "{secret}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tables_of_version_1_get_an_identity_of_the_feed() {
+    let database = Database::new(false).await;
+    let client = database.store.pool.get().await.unwrap();
+    let back = "DROP TABLE feed;
+        DELETE FROM counters WHERE name IN ('token_lifetime', 'token_lifetime_until');
+        UPDATE counters SET value = 1 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let state = open(&database.url).await.feed_state().await.unwrap();
+    let again = open(&database.url).await.feed_state().await.unwrap();
+    assert_eq!(state, again);
+}
+
+/// Before D-33 names were stored as they were typed.
+#[tokio::test]
+async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
+    let database = Database::new(false).await;
+    let composed = Username::parse("Zo\u{eb}").unwrap();
+    registered(&*database.store, &composed).await;
+    let client = database.store.pool.get().await.unwrap();
+    let back = "UPDATE users SET username = 'Zoe\u{308}';
+        UPDATE totp_steps SET username = 'Zoe\u{308}';
+        UPDATE counters SET value = 3 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let store = open(&database.url).await;
+    assert_registered(&*store, &composed).await;
+    let client = store.pool.get().await.unwrap();
+    let row = client
+        .query_one("SELECT username FROM users", &[])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, &str>(0), composed.as_str());
+}
+
+#[tokio::test]
+async fn a_shorter_lifetime_brings_no_revoked_token_back() {
+    let url = fresh_database().await;
+    let longer = PostgresStore::open(&settings(&url), ACCESS * 2).await;
+    drop(longer.unwrap());
+    let store = open(&url).await;
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
+    store.sweep(at(5), 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let margin = crate::token_lifetime::LIFETIME_MARGIN;
+    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS);
+}

@@ -1,0 +1,180 @@
+//! The audit log. Entries that come together share a row, which is compressed: a row each would cost more than many of the
+//! requests that they tell of, and most of an entry stands in its neighbours too.
+
+use redb::{ReadTransaction, ReadableTable as _};
+use serde::Serialize;
+
+use super::fault::{Fault, readable};
+use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables, decode, encode};
+use crate::Swept;
+use domain::clock::Timestamp;
+use domain::{AuditEvent, AuditRange, AuditRecord};
+
+/// Entries of one row at most: what a reader of one entry has to decode.
+const ENTRIES_IN_A_ROW: usize = 64;
+
+/// The fastest level: what entries have in common is found by any.
+const COMPRESSION: i32 = 1;
+
+/// What a row is called where it cannot be read.
+const ROW: &str = "audit entries";
+
+/// Entries in the form of the store.
+pub(super) struct Row {
+    entries: u64,
+    bytes: Vec<u8>,
+}
+
+/// The rows of these entries.
+pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
+    let row = |together: &[AuditEvent]| {
+        Ok(Row {
+            entries: together.len() as u64,
+            bytes: compressed(&together)?,
+        })
+    };
+    events.chunks(ENTRIES_IN_A_ROW).map(row).collect()
+}
+
+fn compressed(entries: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    zstd::bulk::compress(&encode(entries)?, COMPRESSION)
+        .map_err(|error| Fault::Row(error.to_string()))
+}
+
+/// Appends rows behind the last one.
+pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    let mut last = meta
+        .get(LAST_AUDIT_KEY)?
+        .map_or(0, |sequence| sequence.value());
+    for row in rows {
+        let table = tables.audit.open()?;
+        table.insert(last + 1, row.bytes.as_slice())?;
+        last += row.entries;
+    }
+    tables.meta.open()?.insert(LAST_AUDIT_KEY, last)?;
+    Ok(())
+}
+
+/// The entries of the row that begins with `first`.
+fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
+    let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
+    let events: Vec<AuditEvent> = decode(&row)?;
+    Ok((first..)
+        .zip(events)
+        .map(|(sequence, event)| AuditRecord { sequence, event })
+        .collect())
+}
+
+/// A part of the log.
+pub(super) fn list(
+    transaction: &ReadTransaction,
+    range: AuditRange,
+    limit: usize,
+) -> Result<Vec<AuditRecord>, Fault> {
+    let table = transaction.open_table(AUDIT)?;
+    let mut found = Vec::new();
+    match range {
+        AuditRange::After(after) => {
+            let wanted = after.saturating_add(1);
+            // Its row may begin before it.
+            let row = table.range(..=wanted)?.next_back().transpose()?;
+            let start = row.map_or(wanted, |(first, _)| first.value());
+            for row in table.range(start..)? {
+                if found.len() >= limit {
+                    break;
+                }
+                let (first, row) = row?;
+                let records = readable(ROW, records(first.value(), row.value()))?;
+                let records = records.into_iter().flatten();
+                found.extend(records.filter(|entry| entry.sequence > after));
+            }
+        }
+        AuditRange::Before(before) => {
+            let before = before.unwrap_or(u64::MAX);
+            for row in table.range(..before)?.rev() {
+                if found.len() >= limit {
+                    break;
+                }
+                let (first, row) = row?;
+                let records = readable(ROW, records(first.value(), row.value()))?;
+                let newest_first = records.unwrap_or_default().into_iter().rev();
+                found.extend(newest_first.filter(|entry| entry.sequence < before));
+            }
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// How many entries there are: they are removed from the oldest on, so that no sequence between two of them is missing.
+pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
+    let table = transaction.open_table(AUDIT)?;
+    let (Some((first, _)), Some((last, row))) = (table.first()?, table.last()?) else {
+        return Ok(0);
+    };
+    let last_row = readable(ROW, records(last.value(), row.value()))?;
+    let in_last_row = last_row.map_or(1, |records| records.len()) as u64;
+    Ok(last.value() - first.value() + in_last_row)
+}
+
+/// Removes up to `limit` of the oldest entries that are kept no longer.
+pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
+    remove_oldest(tables, limit, |entry| entry.event.expires_at < now)
+}
+
+/// Removes up to `limit` entries up to the sequence `last`.
+pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result<Swept, Fault> {
+    let removed = remove_oldest(tables, limit, |entry| entry.sequence <= last)?;
+    Ok(Swept {
+        removed,
+        more: removed == limit,
+    })
+}
+
+/// Removes entries from the oldest on, up to the first that stays.
+fn remove_oldest(
+    tables: &mut Tables<'_>,
+    limit: usize,
+    goes: impl Fn(&AuditRecord) -> bool,
+) -> Result<usize, Fault> {
+    let table = tables.audit.open()?;
+    let mut removed = 0;
+    while removed < limit {
+        let Some((first, entries)) = table
+            .first()?
+            .map(|(first, row)| {
+                let records = readable(ROW, records(first.value(), row.value()))?;
+                Ok::<_, Fault>((first.value(), records))
+            })
+            .transpose()?
+        else {
+            break;
+        };
+        let Some(entries) = entries else {
+            // It would keep all that comes after it.
+            table.remove(first)?;
+            removed += 1;
+            continue;
+        };
+        let gone = entries
+            .iter()
+            .take(limit - removed)
+            .take_while(|entry| goes(entry))
+            .count();
+        if gone == 0 {
+            break;
+        }
+        table.remove(first)?;
+        let rest: Vec<&AuditEvent> = entries
+            .iter()
+            .skip(gone)
+            .map(|entry| &entry.event)
+            .collect();
+        if !rest.is_empty() {
+            table.insert(first + gone as u64, compressed(&rest)?.as_slice())?;
+        }
+        removed += gone;
+    }
+    Ok(removed)
+}

@@ -1,0 +1,94 @@
+//! Copies of the file: taken while it serves, and put in place before it does.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::{Database, ReadableDatabase as _};
+
+use super::fault::Fault;
+use super::open::{self, OpenError};
+use super::tables::copy_all;
+use crate::BackupError;
+
+impl From<Fault> for BackupError {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.to_string())
+    }
+}
+
+/// Why a copy was not put in place. The target is untouched.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A store is never written over.
+    #[error(
+        "{0} exists already: a copy is restored to a new place only; move the old store away first"
+    )]
+    TargetExists(PathBuf),
+    /// The copy is no store.
+    #[error(transparent)]
+    Unusable(#[from] OpenError),
+    /// The copy is not whole.
+    #[error("{0} is damaged: its checksums do not match")]
+    Damaged(PathBuf),
+    /// Reading the copy or writing the target failed.
+    #[error("{path}: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Writes what `database` holds now to a new file at `to`.
+pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
+    let failed = |error: &dyn std::fmt::Display| BackupError::Failed(error.to_string());
+    let snapshot = database.begin_read().map_err(Fault::from)?;
+    let file = open::owners_alone(File::options().create_new(true), to)
+        .map_err(|error| failed(&format!("{}: {error}", to.display())))?;
+    let copy = open::builder()
+        .create_file(file)
+        .map_err(|error| failed(&error))?;
+    let transaction = copy.begin_write().map_err(Fault::from)?;
+    copy_all(&snapshot, &transaction)?;
+    transaction.commit().map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Checks the copy at `from` and puts it at `to`, where nothing may be. The revocation feed gets another identity.
+///
+/// # Errors
+/// A [`RestoreError`].
+pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
+    let file_error = |path: &Path| {
+        let path = path.to_owned();
+        move |error| RestoreError::File { path, error }
+    };
+    if to.exists() {
+        return Err(RestoreError::TargetExists(to.to_owned()));
+    }
+    let folder = to
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    // Checked on a copy beside the target: the backup itself is only read.
+    let copy = tempfile::NamedTempFile::new_in(folder).map_err(file_error(folder))?;
+    std::fs::copy(from, copy.path()).map_err(file_error(from))?;
+    let mut database = open::existing(copy.path())?;
+    match database.check_integrity() {
+        Ok(true) => {}
+        Ok(false) | Err(_) => return Err(RestoreError::Damaged(from.to_owned())),
+    }
+    // What was revoked since the copy has positions that are given out once more.
+    open::renew_feed(copy.path(), &database)?;
+    drop(database);
+    copy.as_file().sync_all().map_err(file_error(copy.path()))?;
+    copy.persist_noclobber(to)
+        .map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => RestoreError::TargetExists(to.to_owned()),
+            _ => file_error(to)(error.error),
+        })?;
+    Ok(())
+}

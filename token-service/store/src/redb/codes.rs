@@ -1,0 +1,103 @@
+//! Authorization codes: kept, exchanged once, remembered.
+
+use std::time::Duration;
+
+use redb::ReadableTable as _;
+
+use super::fault::Fault;
+use super::tables::{Expiring, Tables, decode, encode};
+use super::{credentials, grants};
+use crate::Begin;
+use crate::used_code;
+use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::{CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep};
+
+/// Keeps a fresh code.
+pub(super) fn issue(
+    tables: &mut Tables<'_>,
+    code: &Digest,
+    record: &CodeRecord,
+) -> Result<Begin, Fault> {
+    let user = credentials::user(tables, &record.username)?;
+    if !record.rests_on(user.as_ref()) {
+        return Ok(Begin::CredentialsChanged);
+    }
+    let row = encode(record)?;
+    tables
+        .codes
+        .open()?
+        .insert(code.as_bytes(), row.as_slice())?;
+    tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
+    Ok(Begin::Begun)
+}
+
+/// A redemption in the making.
+pub(super) struct Attempt {
+    pub(super) code: Digest,
+    pub(super) presented: PresentedCode,
+    pub(super) grant_id: GrantId,
+    pub(super) first: RefreshStep,
+    pub(super) now: Timestamp,
+}
+
+/// Exchanges a code for a grant (D-2).
+pub(super) fn redeem(
+    tables: &mut Tables<'_>,
+    attempt: Attempt,
+    access_token_lifetime: Duration,
+) -> Result<Redemption, Fault> {
+    let Attempt {
+        code,
+        presented,
+        grant_id,
+        first,
+        now,
+    } = attempt;
+    let key = code.as_bytes();
+    let stored: Option<CodeRecord> = match tables.codes.open()?.get(key)? {
+        Some(row) => Some(decode(row.value())?),
+        None => None,
+    };
+    let Some(record) = stored else {
+        return replay(tables, key, &presented, now, access_token_lifetime);
+    };
+    if let Err(mismatch) = record.check(&presented, &first.scope, now) {
+        return Ok(Redemption::Mismatch(mismatch));
+    }
+    let user = credentials::user(tables, &record.username)?;
+    if !record.rests_on(user.as_ref()) {
+        return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
+    }
+    let used = encode(&UsedCode::of(&record, grant_id))?;
+    let forgotten_at = now + USED_CODE_RETENTION;
+    tables.codes.open()?.remove(key)?;
+    tables.keep(Expiring::Code, key, record.expires_at)?;
+    tables.used_codes.open()?.insert(key, used.as_slice())?;
+    tables.expire(Expiring::UsedCode, key, forgotten_at)?;
+    let grant = Grant::from_code(record, grant_id, first);
+    grants::insert(tables, &grant)?;
+    Ok(Redemption::Redeemed(Box::new(grant)))
+}
+
+/// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
+fn replay(
+    tables: &mut Tables<'_>,
+    key: &[u8; 32],
+    presented: &PresentedCode,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<Redemption, Fault> {
+    let judged = match tables.used_codes.open()?.get(key)? {
+        Some(row) => used_code::judge(row.value(), presented)?,
+        None => return Ok(Redemption::Unknown),
+    };
+    match judged {
+        Ok(grant_id) => {
+            grants::revoke(tables, grant_id, now, access_token_lifetime)?;
+            Ok(Redemption::Replayed(grant_id))
+        }
+        Err(mismatch) => Ok(Redemption::Mismatch(mismatch)),
+    }
+}

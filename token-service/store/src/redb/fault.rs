@@ -1,0 +1,57 @@
+//! What can go wrong with the file.
+
+use crate::StoreError;
+use crate::row::{self, RowError};
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// The file could not be read or written. The transaction is lost and the file must be opened anew.
+    #[error(transparent)]
+    Storage(#[from] Box<redb::Error>),
+    /// One row is not what this version writes. Only operations on that row fail.
+    #[error("a row of the store cannot be read: {0}")]
+    Row(String),
+}
+
+/// A row that is read; `None` for one that cannot be read and is passed over.
+pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match row {
+        Ok(row) => Ok(Some(row)),
+        Err(Fault::Row(reason)) => {
+            row::pass_over(what, &reason);
+            Ok(None)
+        }
+        Err(fault @ Fault::Storage(_)) => Err(fault),
+    }
+}
+
+impl From<RowError> for Fault {
+    fn from(error: RowError) -> Self {
+        Self::Row(error.0)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.to_string())
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::Storage(Box::new(error.into()))
+            }
+        })*
+    };
+}
+
+from_redb!(
+    redb::Error,
+    redb::StorageError,
+    redb::TableError,
+    redb::TransactionError,
+    redb::CommitError
+);

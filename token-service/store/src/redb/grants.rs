@@ -1,0 +1,211 @@
+//! Grants, their rotation and their end.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use redb::{ReadTransaction, ReadableTable as _};
+
+use super::credentials;
+use super::fault::{Fault, readable};
+use super::revocations::announce;
+use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
+use domain::clock::Timestamp;
+use domain::grant::RotationDecision;
+use domain::{
+    Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
+};
+
+/// Keeps a new grant.
+pub(super) fn insert(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let id = grant.grant_id.as_bytes();
+    put(tables, grant)?;
+    tables
+        .grants_by_client
+        .open()?
+        .insert((grant.client_id.as_str(), id), ())?;
+    tables
+        .grants_by_user
+        .open()?
+        .insert((grant.username.as_str(), id), ())?;
+    Ok(())
+}
+
+/// Forgets a grant.
+pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let id = grant.grant_id.as_bytes();
+    tables.grants.open()?.remove(id)?;
+    tables
+        .grants_by_client
+        .open()?
+        .remove((grant.client_id.as_str(), id))?;
+    tables
+        .grants_by_user
+        .open()?
+        .remove((grant.username.as_str(), id))?;
+    Ok(())
+}
+
+/// The grant with this id.
+pub(super) fn get(tables: &mut Tables<'_>, id: GrantId) -> Result<Option<Grant>, Fault> {
+    match tables.grants.open()?.get(id.as_bytes())? {
+        Some(row) => decode(row.value()).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    let row = encode(grant)?;
+    tables
+        .grants
+        .open()?
+        .insert(grant.grant_id.as_bytes(), row.as_slice())?;
+    Ok(())
+}
+
+/// One use of a refresh token.
+pub(super) fn rotate(
+    tables: &mut Tables<'_>,
+    rotation: &RefreshRotation,
+    access_token_lifetime: Duration,
+) -> Result<Rotation, Fault> {
+    let Some(mut grant) = get(tables, rotation.grant_id)? else {
+        return Ok(Rotation::Refused(RotationRefusal::Unknown));
+    };
+    if grant.client_id == rotation.client_id
+        && !credentials::are_current(tables, &grant.username, grant.credentials_version)?
+    {
+        revoke(tables, grant.grant_id, rotation.now, access_token_lifetime)?;
+        return Ok(Rotation::Refused(RotationRefusal::Revoked));
+    }
+    match grant.rotate(rotation) {
+        RotationDecision::Rotate => {
+            put(tables, &grant)?;
+            Ok(Rotation::Rotated(Box::new(grant)))
+        }
+        RotationDecision::Repeat(step) => Ok(Rotation::Repeated {
+            grant: Box::new(grant),
+            step,
+        }),
+        RotationDecision::Revoke => {
+            put(tables, &grant)?;
+            let revoked = Revoked::Grant(grant.grant_id);
+            let extent = Extent::of(rotation.now, access_token_lifetime);
+            announce(tables, revoked, extent)?;
+            Ok(Rotation::Reused(grant.grant_id))
+        }
+        RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
+    }
+}
+
+/// Ends a grant and tells the edge. `false` when there is no such live grant.
+pub(super) fn revoke(
+    tables: &mut Tables<'_>,
+    id: GrantId,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<bool, Fault> {
+    let ended = end(tables, id, now)?;
+    if ended {
+        let extent = Extent::of(now, access_token_lifetime);
+        announce(tables, Revoked::Grant(id), extent)?;
+    }
+    Ok(ended)
+}
+
+/// Ends a grant whose tokens the edge is told of otherwise. `false` when there is no such live grant.
+pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
+    // What cannot be read cannot be refreshed either.
+    let Some(mut grant) = readable("grant", get(tables, id))?.flatten() else {
+        return Ok(false);
+    };
+    let ended = grant.revoke(now);
+    if ended {
+        put(tables, &grant)?;
+    }
+    Ok(ended)
+}
+
+/// Grants behind `after`.
+pub(super) fn list(
+    transaction: &ReadTransaction,
+    filter: &GrantFilter,
+    after: Option<GrantId>,
+    limit: usize,
+) -> Result<Vec<Grant>, Fault> {
+    let table = transaction.open_table(GRANTS)?;
+    let after = after.map(|id| *id.as_bytes());
+    // The user's index first: a person has fewer grants than a client.
+    let (index, name) = match (&filter.username, &filter.client_id) {
+        (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
+        (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
+        (None, None) => {
+            let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            return table
+                .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+                .filter_map(|entry| match entry {
+                    Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
+                    Err(error) => Some(Err(error.into())),
+                })
+                .take(limit)
+                .collect();
+        }
+    };
+    let lower = match &after {
+        Some(after) => Bound::Excluded((name, after)),
+        None => Bound::Included((name, &FIRST)),
+    };
+    let mut found = Vec::new();
+    for entry in transaction
+        .open_table(index)?
+        .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
+    {
+        if found.len() >= limit {
+            break;
+        }
+        let (key, _) = entry?;
+        let Some(row) = table.get(key.value().1)? else {
+            continue;
+        };
+        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
+            continue;
+        };
+        if filter
+            .client_id
+            .as_ref()
+            .is_none_or(|client_id| *client_id == grant.client_id)
+        {
+            found.push(grant);
+        }
+    }
+    Ok(found)
+}
+
+/// The grants of a client.
+pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
+    ids(tables
+        .grants_by_client
+        .open()?
+        .range((client_id, &FIRST)..=(client_id, &LAST))?)
+}
+
+/// The grants of a user.
+pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
+    ids(tables
+        .grants_by_user
+        .open()?
+        .range((username, &FIRST)..=(username, &LAST))?)
+}
+
+const FIRST: [u8; 16] = [0; 16];
+const LAST: [u8; 16] = [0xff; 16];
+
+fn ids(
+    range: redb::Range<'_, (&'static str, &'static [u8; 16]), ()>,
+) -> Result<Vec<GrantId>, Fault> {
+    range
+        .map(|entry| {
+            let (key, ()) = entry.map(|(key, value)| (key, value.value()))?;
+            Ok(GrantId::from_bytes(*key.value().1))
+        })
+        .collect()
+}

@@ -1,0 +1,248 @@
+//! Opening the file: one clear message for each way in which it can be unusable.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError};
+
+use super::fault::Fault;
+use super::revocations;
+use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
+use super::usernames;
+use crate::token_lifetime::TokenLifetime;
+use domain::FeedId;
+use domain::random::{OsRandom, RandomError};
+
+/// Memory for cached pages, in bytes. Rotations touch few of them: what is hot fits well.
+const CACHE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Why the store cannot be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder or file cannot be created or opened.
+    #[error("the store {path} cannot be opened: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Another process holds the file.
+    #[error(
+        "the store {path} is in use by another process: one token service serves one file; stop the other one or choose another store.url"
+    )]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file was written by a later version.
+    #[error(
+        "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u64,
+    },
+    /// The file is damaged, or not a store at all.
+    #[error(
+        "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system has no thread for the writer.
+    #[error("the store's writer cannot be started: {0}")]
+    Thread(io::Error),
+    /// No randomness for the identity of the revocation feed.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+}
+
+/// Opens or creates the file at `path` with all its tables.
+pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
+    let file_error = |error| OpenError::File {
+        path: path.to_owned(),
+        error,
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(file_error)?;
+    }
+    let file =
+        owners_alone(OpenOptions::new().create(true).truncate(false), path).map_err(file_error)?;
+    guarded(path, || {
+        let database = builder()
+            .create_file(file)
+            .map_err(|error| database_error(path, error))?;
+        prepare(path, &database)?;
+        Ok(database)
+    })
+}
+
+/// redb takes pages as it finds them, and panics at those that make no sense.
+fn guarded(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, OpenError>,
+) -> Result<Database, OpenError> {
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
+        Err(damaged(
+            path,
+            &Fault::Row("its pages do not fit together".into()),
+        ))
+    })
+}
+
+/// Opens or creates a store on `backend`; `path` stands for it in messages.
+pub(super) fn open_on(
+    path: &Path,
+    backend: io::Result<impl StorageBackend>,
+) -> Result<Database, OpenError> {
+    let backend = backend.map_err(|error| OpenError::File {
+        path: path.to_owned(),
+        error,
+    })?;
+    let database = builder()
+        .create_with_backend(backend)
+        .map_err(|error| database_error(path, error))?;
+    prepare(path, &database)?;
+    Ok(database)
+}
+
+/// Opens a store that must be there, such as a copy.
+pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
+    guarded(path, || {
+        let database = builder()
+            .open(path)
+            .map_err(|error| database_error(path, error))?;
+        match schema_version(&database).map_err(|fault| damaged(path, &fault))? {
+            Some(_) => prepare(path, &database)?,
+            None => return Err(damaged(path, &Fault::Row("it is empty".into()))),
+        }
+        Ok(database)
+    })
+}
+
+/// Opens a file for reading and writing. Grants tell who works with what: nobody else on the machine reads them.
+pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options.read(true).write(true).open(path)
+}
+
+/// How every file is opened, whatever lies beneath it.
+pub(super) fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// Checks the schema version and creates the tables that are missing: a file may come from before one was added, which
+/// older versions of the program do not mind.
+pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
+    if let Some(found) = schema_version(database).map_err(|fault| damaged(path, &fault))? {
+        if found > SCHEMA_VERSION {
+            return Err(OpenError::Newer {
+                path: path.to_owned(),
+                found,
+            });
+        }
+        // There is no older layout than the first: a lower number was not written by us.
+        if found < OLDEST_SCHEMA_VERSION {
+            return Err(damaged(
+                path,
+                &Fault::Row(format!("schema version {found}")),
+            ));
+        }
+    }
+    let fresh = FeedId::generate(&OsRandom)?;
+    create(database, fresh).map_err(|fault| damaged(path, &fault))
+}
+
+/// Gives the revocation feed another identity: its positions mean something else from now on.
+pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenError> {
+    let fresh = FeedId::generate(&OsRandom)?;
+    let renew = || -> Result<(), Fault> {
+        let transaction = database.begin_write()?;
+        revocations::set_feed(&mut Tables::new(&transaction), fresh)?;
+        Ok(transaction.commit()?)
+    };
+    renew().map_err(|fault| damaged(path, &fault))
+}
+
+/// Remembers that tokens of `configured` seconds are issued.
+pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<TokenLifetime, Fault> {
+    let transaction = database.begin_write()?;
+    let lifetime = {
+        let mut tables = Tables::new(&transaction);
+        let lifetime = revocations::token_lifetime(&mut tables)?.opened(configured);
+        revocations::set_token_lifetime(&mut tables, lifetime)?;
+        lifetime
+    };
+    transaction.commit()?;
+    Ok(lifetime)
+}
+
+/// The file's version; `None` for an empty file.
+fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
+    let transaction = database.begin_read()?;
+    if transaction.list_tables()?.next().is_none() {
+        return Ok(None);
+    }
+    let version = transaction.open_table(META)?.get(SCHEMA_VERSION_KEY)?;
+    version.map_or_else(
+        || Err(Fault::Row("it has no schema version".into())),
+        |version| Ok(Some(version.value())),
+    )
+}
+
+fn create(database: &Database, fresh: FeedId) -> Result<(), Fault> {
+    let transaction = database.begin_write()?;
+    {
+        let mut tables = Tables::new(&transaction);
+        tables.create_all()?;
+        tables
+            .meta
+            .open()?
+            .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
+        usernames::normalize(&mut tables)?;
+        revocations::ensure_feed(&mut tables, fresh)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+pub(super) fn damaged(path: &Path, fault: &Fault) -> OpenError {
+    OpenError::Damaged {
+        path: path.to_owned(),
+        reason: fault.to_string(),
+    }
+}
+
+pub(super) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path },
+        // redb reports a file that does not start as one of its own as invalid data.
+        DatabaseError::Storage(StorageError::Io(error))
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            OpenError::File { path, error }
+        }
+        other => OpenError::Damaged {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}

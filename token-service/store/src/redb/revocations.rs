@@ -1,0 +1,160 @@
+//! The feed of revocations to the gateways, and the same by what is revoked.
+
+use redb::{ReadTransaction, ReadableTable as _};
+
+use super::fault::Fault;
+use super::tables::{
+    FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOKED, TOKEN_LIFETIME_KEY,
+    TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode,
+};
+use crate::token_lifetime::TokenLifetime;
+use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+
+/// Adds an entry behind the last one, in the place of the one before for the same thing. It lives as long as the tokens
+/// that it concerns. `false` if the one before says as much already.
+pub(super) fn announce(
+    tables: &mut Tables<'_>,
+    revoked: Revoked,
+    extent: Extent,
+) -> Result<bool, Fault> {
+    let key = revoked.key();
+    let latest = tables.revoked.open()?.get(key.as_slice())?;
+    let latest = latest.map(|row| row.value().1);
+    let before: Option<Revocation> = match latest {
+        Some(sequence) => match tables.revocations.open()?.get(sequence)? {
+            Some(row) => Some(decode(row.value())?),
+            None => None,
+        },
+        None => None,
+    };
+    let existing = before.as_ref().map(|before| Extent {
+        at: before.at,
+        expires_at: before.expires_at,
+    });
+    let Some(extent) = extent.after(existing, &revoked) else {
+        return Ok(false);
+    };
+    let meta = tables.meta.open()?;
+    let last = meta
+        .get(LAST_REVOCATION_KEY)?
+        .map_or(0, |sequence| sequence.value());
+    let sequence = last + 1;
+    let row = encode(&Revocation {
+        sequence,
+        revoked,
+        at: extent.at,
+        expires_at: extent.expires_at,
+    })?;
+    meta.insert(LAST_REVOCATION_KEY, sequence)?;
+    let revocations = tables.revocations.open()?;
+    if let Some(before) = before {
+        revocations.remove(before.sequence)?;
+    }
+    revocations.insert(sequence, row.as_slice())?;
+    tables
+        .revoked
+        .open()?
+        .insert(key.as_slice(), (extent.at.seconds(), sequence))?;
+    Ok(true)
+}
+
+/// Removes an entry that concerns no living token any more.
+pub(super) fn forget(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), Fault> {
+    let key = entry.revoked.key();
+    let revoked = tables.revoked.open()?;
+    let latest = revoked.get(key.as_slice())?.map(|row| row.value().1);
+    if latest == Some(entry.sequence) {
+        revoked.remove(key.as_slice())?;
+    }
+    tables.revocations.open()?.remove(entry.sequence)?;
+    Ok(())
+}
+
+/// Whether anything that `token` depends on is revoked.
+pub(super) fn is_revoked(
+    transaction: &ReadTransaction,
+    token: &TokenReference,
+) -> Result<bool, Fault> {
+    let table = transaction.open_table(REVOKED)?;
+    let revoked_at = |revoked: &Revoked| -> Result<Option<u64>, Fault> {
+        let row = table.get(revoked.key().as_slice())?;
+        Ok(row.map(|row| row.value().0))
+    };
+    for revoked in token.ended_by() {
+        if revoked_at(&revoked)?.is_some() {
+            return Ok(true);
+        }
+    }
+    for revoked in token.ended_up_to_a_time_by() {
+        if revoked_at(&revoked)?.is_some_and(|at| token.issued_at.seconds() <= at) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Identity and position of the feed.
+pub(super) fn state(transaction: &ReadTransaction) -> Result<FeedState, Fault> {
+    let meta = transaction.open_table(META)?;
+    let half = |key| -> Result<[u8; 8], Fault> {
+        let half = meta.get(key)?.map(|half| half.value().to_be_bytes());
+        half.ok_or_else(|| Fault::Row("the feed has no identity".into()))
+    };
+    let mut bytes = [0; 16];
+    let (high, low) = (half(FEED_HIGH_KEY)?, half(FEED_LOW_KEY)?);
+    for (to, from) in bytes.iter_mut().zip(high.iter().chain(&low)) {
+        *to = *from;
+    }
+    let last = meta.get(LAST_REVOCATION_KEY)?;
+    Ok(FeedState {
+        feed: FeedId::from_bytes(bytes),
+        last: last.map_or(0, |sequence| sequence.value()),
+    })
+}
+
+/// Gives the feed an identity.
+pub(super) fn set_feed(tables: &mut Tables<'_>, feed: FeedId) -> Result<(), Fault> {
+    let bits = u128::from_be_bytes(*feed.as_bytes());
+    let meta = tables.meta.open()?;
+    let halves = [(FEED_HIGH_KEY, bits >> 64), (FEED_LOW_KEY, bits)];
+    for (key, half) in halves {
+        // The lower 64 bits.
+        let half = u64::try_from(half & u128::from(u64::MAX)).unwrap_or_default();
+        meta.insert(key, half)?;
+    }
+    // A change of the feed, for those who wait for one.
+    tables.revocations.open()?;
+    Ok(())
+}
+
+/// Gives the feed `fresh` as its identity, unless it has one: a file may come from before there was any.
+pub(super) fn ensure_feed(tables: &mut Tables<'_>, fresh: FeedId) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    let has_identity = meta.get(FEED_HIGH_KEY)?.is_some();
+    if has_identity {
+        return Ok(());
+    }
+    set_feed(tables, fresh)
+}
+
+/// What the file remembers of the lifetimes of tokens.
+pub(super) fn token_lifetime(tables: &mut Tables<'_>) -> Result<TokenLifetime, Fault> {
+    let meta = tables.meta.open()?;
+    let number =
+        |key| -> Result<u64, Fault> { Ok(meta.get(key)?.map_or(0, |number| number.value())) };
+    Ok(TokenLifetime {
+        longest: number(TOKEN_LIFETIME_KEY)?,
+        until: number(TOKEN_LIFETIME_UNTIL_KEY)?,
+    })
+}
+
+/// Remembers the lifetimes of tokens.
+pub(super) fn set_token_lifetime(
+    tables: &mut Tables<'_>,
+    lifetime: TokenLifetime,
+) -> Result<(), Fault> {
+    let meta = tables.meta.open()?;
+    meta.insert(TOKEN_LIFETIME_KEY, lifetime.longest)?;
+    meta.insert(TOKEN_LIFETIME_UNTIL_KEY, lifetime.until)?;
+    Ok(())
+}

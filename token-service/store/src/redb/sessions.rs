@@ -1,0 +1,84 @@
+//! Sign-in sessions.
+
+use redb::ReadableTable as _;
+
+use super::credentials;
+use super::fault::{Fault, readable};
+use super::tables::{Expiring, Tables, decode, encode};
+use crate::Begin;
+use domain::Session;
+use domain::clock::Timestamp;
+
+/// Starts a session and ends the one that it replaces.
+pub(super) fn start(
+    tables: &mut Tables<'_>,
+    id: &[u8; 32],
+    session: &Session,
+    replaces: Option<&[u8; 32]>,
+) -> Result<Begin, Fault> {
+    if !credentials::are_current(tables, &session.username, session.credentials_version)? {
+        return Ok(Begin::CredentialsChanged);
+    }
+    let row = encode(session)?;
+    if let Some(replaced) = replaces {
+        end(tables, replaced)?;
+    }
+    tables.sessions.open()?.insert(id, row.as_slice())?;
+    tables
+        .sessions_by_user
+        .open()?
+        .insert((session.username.as_str(), id), ())?;
+    tables.expire(Expiring::Session, id, session.expires_at)?;
+    Ok(Begin::Begun)
+}
+
+/// Moves the expiry of a live session.
+pub(super) fn extend(
+    tables: &mut Tables<'_>,
+    id: &[u8; 32],
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let before: Session = match tables.sessions.open()?.get(id)? {
+        Some(row) => decode(row.value())?,
+        None => return Ok(()),
+    };
+    if before.expires_at <= now {
+        return Ok(());
+    }
+    tables.keep(Expiring::Session, id, before.expires_at)?;
+    let row = encode(&Session {
+        expires_at,
+        ..before
+    })?;
+    tables.sessions.open()?.insert(id, row.as_slice())?;
+    tables.expire(Expiring::Session, id, expires_at)
+}
+
+/// Ends a session, if there is one.
+pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
+    let session: Option<Session> = match tables.sessions.open()?.get(id)? {
+        Some(row) => readable("session", decode(row.value()))?,
+        None => return Ok(()),
+    };
+    tables.sessions.open()?.remove(id)?;
+    let Some(session) = session else {
+        return Ok(());
+    };
+    tables
+        .sessions_by_user
+        .open()?
+        .remove((session.username.as_str(), id))?;
+    tables.keep(Expiring::Session, id, session.expires_at)
+}
+
+/// Ends every session of a user.
+pub(super) fn end_all(tables: &mut Tables<'_>, username: &str) -> Result<(), Fault> {
+    let ids = tables
+        .sessions_by_user
+        .open()?
+        .range((username, &[0; 32])..=(username, &[0xff; 32]))?
+        .map(|entry| Ok(*entry?.0.value().1))
+        .collect::<Result<Vec<[u8; 32]>, Fault>>()?;
+    ids.iter().try_for_each(|id| end(tables, id))
+}

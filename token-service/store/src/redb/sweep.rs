@@ -1,0 +1,139 @@
+//! Removing what has expired, in small batches.
+//!
+//! Codes are forgotten when they expire, used ones after [`USED_CODE_RETENTION`], assertion ids, sessions
+//! and failures when they expire, revocations when the last token that they concern has expired, grants when their refresh
+//! token has expired or, revoked, when their last access token has, entries of the audit log when they are kept no
+//! longer.
+//!
+//! [`USED_CODE_RETENTION`]: domain::authorization_code::USED_CODE_RETENTION
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use redb::ReadableTable as _;
+
+use super::fault::{Fault, readable};
+use super::revocations::forget;
+use super::tables::{Expiring, Tables, decode};
+use super::{audit, grants};
+use crate::Swept;
+use domain::clock::Timestamp;
+use domain::{Grant, GrantId, Revocation};
+
+/// Grants that one batch looks at for each row that it may remove. Grants have no index by expiry, which would
+/// cost every rotation two writes; instead the sweep walks them, this many at a time.
+const LOOKED_AT_PER_REMOVED: usize = 4;
+
+/// Where the walk over the grants goes on.
+pub(super) type Cursor = Option<GrantId>;
+
+/// Removes up to `limit` rows, and moves `cursor` on.
+pub(super) fn sweep(
+    tables: &mut Tables<'_>,
+    cursor: &mut Cursor,
+    now: Timestamp,
+    limit: usize,
+    access_token_lifetime: Duration,
+) -> Result<Swept, Fault> {
+    let mut removed = expired_rows(tables, now, limit)?;
+    removed += revocations(tables, now, limit - removed)?;
+    removed += audit::sweep(tables, now, limit - removed)?;
+    let more = removed >= limit;
+    removed += expired_grants(tables, cursor, now, limit - removed, access_token_lifetime)?;
+    Ok(Swept { removed, more })
+}
+
+fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
+    let expired = tables
+        .expiry
+        .open()?
+        .range(..(now.seconds(), 0, &[0; 32]))?
+        .take(limit)
+        .map(|entry| {
+            let entry = entry?.0;
+            let (at, kind, key) = entry.value();
+            Ok((at, kind, *key))
+        })
+        .collect::<Result<Vec<(u64, u8, [u8; 32])>, Fault>>()?;
+    for (at, number, key) in &expired {
+        match Expiring::from_number(*number) {
+            Some(Expiring::Code) => drop(tables.codes.open()?.remove(key)?),
+            Some(Expiring::UsedCode) => drop(tables.used_codes.open()?.remove(key)?),
+            Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
+            Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),
+            Some(Expiring::Session) => super::sessions::end(tables, key)?,
+            None => {}
+        }
+        tables.expiry.open()?.remove((*at, *number, key))?;
+    }
+    Ok(expired.len())
+}
+
+/// Entries lie in the order of their times and live about as long: the expired ones come first. One of a single
+/// token may expire before its forerunners, and then waits for them.
+fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
+    let mut expired: Vec<Revocation> = Vec::new();
+    for entry in tables.revocations.open()?.range::<u64>(..)?.take(limit) {
+        let Some(entry) = readable::<Revocation>("revocation", decode(entry?.1.value()))? else {
+            continue;
+        };
+        if entry.expires_at >= now {
+            break;
+        }
+        expired.push(entry);
+    }
+    for entry in &expired {
+        forget(tables, entry)?;
+    }
+    Ok(expired.len())
+}
+
+fn expired_grants(
+    tables: &mut Tables<'_>,
+    cursor: &mut Cursor,
+    now: Timestamp,
+    limit: usize,
+    access_token_lifetime: Duration,
+) -> Result<usize, Fault> {
+    let first = cursor.map(|id| *id.as_bytes()).unwrap_or_default();
+    let lower = if cursor.is_some() {
+        Bound::Excluded(&first)
+    } else {
+        Bound::Included(&first)
+    };
+    let mut expired = Vec::new();
+    let mut reached = None;
+    let mut looked_at = 0;
+    for entry in tables
+        .grants
+        .open()?
+        .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+        .take(limit.saturating_mul(LOOKED_AT_PER_REMOVED))
+    {
+        looked_at += 1;
+        let (id, row) = entry?;
+        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
+            reached = Some(GrantId::from_bytes(*id.value()));
+            continue;
+        };
+        if grant.is_over(now, access_token_lifetime) {
+            expired.push(grant);
+            if expired.len() >= limit {
+                break;
+            }
+        } else {
+            reached = Some(grant.grant_id);
+        }
+    }
+    let at_the_end =
+        looked_at < limit.saturating_mul(LOOKED_AT_PER_REMOVED) && expired.len() < limit;
+    *cursor = if at_the_end {
+        None
+    } else {
+        reached.or(*cursor)
+    };
+    for grant in &expired {
+        grants::remove(tables, grant)?;
+    }
+    Ok(expired.len())
+}

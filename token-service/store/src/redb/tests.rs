@@ -1,0 +1,620 @@
+//! The conformance suite on real files, and what only a file can suffer.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
+use tempfile::TempDir;
+
+use super::open::{builder, database_error, prepare};
+use super::*;
+use crate::Claim;
+use crate::conformance::{
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
+    session, start, use_of,
+};
+use domain::Redemption;
+
+struct File {
+    folder: TempDir,
+    store: Option<Arc<RedbStore>>,
+    restarts: bool,
+}
+
+impl File {
+    fn new(restarts: bool) -> Self {
+        let mut file = Self {
+            folder: TempDir::new().unwrap(),
+            store: None,
+            restarts,
+        };
+        file.open();
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("data/store.redb")
+    }
+
+    fn open(&mut self) {
+        self.store = Some(Arc::new(RedbStore::open(&self.path(), ACCESS).unwrap()));
+    }
+}
+
+impl Subject for File {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().unwrap()
+    }
+
+    async fn restart(&mut self) {
+        if self.restarts {
+            // The file is locked while anybody still holds the store: opening would fail.
+            self.store = None;
+            self.open();
+        }
+    }
+}
+
+mod staying_open {
+    use super::*;
+    conformance!(File::new(false));
+}
+
+mod restarting {
+    use super::*;
+    conformance!(File::new(true));
+}
+
+#[test]
+fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = File::new(false);
+    let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_file_in_use_is_refused() {
+    let file = File::new(false);
+    let error = RedbStore::open(&file.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_kept() {
+    let mut file = File::new(false);
+    file.store = None;
+    let set = |version: u64| {
+        let database = Database::create(file.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction
+            .open_table(tables::META)
+            .unwrap()
+            .insert(tables::SCHEMA_VERSION_KEY, version)
+            .unwrap();
+        transaction.commit().unwrap();
+    };
+    set(tables::SCHEMA_VERSION + 1);
+    let error = RedbStore::open(&file.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found, .. } if found == tables::SCHEMA_VERSION + 1));
+    set(tables::SCHEMA_VERSION);
+    RedbStore::open(&file.path(), ACCESS).unwrap();
+}
+
+#[test]
+fn what_is_not_a_store_is_refused_and_kept() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.redb");
+    let text = b"not a store ".repeat(1000);
+    std::fs::write(&path, &text).unwrap();
+    let error = RedbStore::open(&path, ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+
+    let other = folder.path().join("other.redb");
+    let database = Database::create(&other).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(tables::USERS).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let error = RedbStore::open(&other, ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn a_file_from_before_a_table_was_added_gets_it() {
+    let mut file = File::new(false);
+    file.store = None;
+    let has_it = || {
+        let database = Database::create(file.path()).unwrap();
+        let transaction = database.begin_read().unwrap();
+        transaction.open_table(tables::SECOND_FACTORS).is_ok()
+    };
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.delete_table(tables::SECOND_FACTORS).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(!has_it());
+    drop(RedbStore::open(&file.path(), ACCESS).unwrap());
+    assert!(has_it());
+}
+
+/// A message; never a crash.
+#[tokio::test]
+async fn a_torn_file_is_refused() {
+    let mut file = File::new(false);
+    for _ in 0..50 {
+        grant_of(&*file.store(), code()).await;
+    }
+    file.store = None;
+    let whole = std::fs::read(file.path()).unwrap();
+    let folder = TempDir::new().unwrap();
+    let torn = folder.path().join("torn.redb");
+    let (mut refused, mut opened) = (0, 0);
+    let parts = (1..16).map(|part| whole.len() * part / 16);
+    let cut = parts.map(|length| whole.get(..length).unwrap().to_vec());
+    // Blocks of zeros, as a file system leaves them after a crash.
+    let holes = (0..32).map(|hole| {
+        let mut holed = whole.clone();
+        let start = whole.len() * hole / 32;
+        holed.get_mut(start..start + 512).unwrap().fill(0);
+        holed
+    });
+    for bytes in cut.chain(holes) {
+        std::fs::write(&torn, &bytes).unwrap();
+        match RedbStore::open(&torn, ACCESS) {
+            // What is torn is nothing that was in use, or a row: that is its operation's matter.
+            Ok(_) => opened += 1,
+            Err(OpenError::Damaged { reason, .. }) => {
+                refused += 1;
+                assert!(!reason.is_empty());
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(
+        refused > 0 && opened > 0,
+        "{refused} refused, {opened} opened"
+    );
+}
+
+#[test]
+fn a_path_that_cannot_be_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let error = RedbStore::open(folder.path(), ACCESS).unwrap_err();
+    assert!(matches!(error, OpenError::File { .. }), "{error}");
+}
+
+/// Design section 6: codes, refresh tokens, secrets and sessions are not in the file.
+#[tokio::test]
+async fn no_code_and_no_session_id_is_in_the_file() {
+    let mut file = File::new(false);
+    let (code_text, session_id, jti) = ("a-secret-code", "a-secret-session", "a-jti");
+    let store = file.store();
+    issue(&*store, code_text, code()).await;
+    let session = session("ada", at(10));
+    start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
+    store
+        .claim_jti(code().client_id, jti.into(), at(10), at(0))
+        .await
+        .unwrap();
+    drop(store);
+    file.store = None;
+    let bytes = std::fs::read(file.path()).unwrap();
+    let contains = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
+    assert!(contains("app.example.com"), "the record itself is there");
+    for secret in [code_text, session_id, jti] {
+        assert!(!contains(secret), "{secret}");
+    }
+}
+
+/// A disk that fails every write and sync once its allowance is spent, and keeps what it holds.
+#[derive(Clone)]
+struct FailingDisk {
+    disk: Arc<InMemoryBackend>,
+    writes_left: Arc<AtomicI64>,
+}
+
+impl fmt::Debug for FailingDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FailingDisk")
+    }
+}
+
+impl FailingDisk {
+    fn new() -> Self {
+        Self {
+            disk: Arc::new(InMemoryBackend::new()),
+            writes_left: Arc::new(AtomicI64::new(i64::MAX)),
+        }
+    }
+
+    fn fail_after(&self, writes: i64) {
+        self.writes_left.store(writes, Ordering::SeqCst);
+    }
+
+    fn repair(&self) {
+        self.fail_after(i64::MAX);
+    }
+
+    fn spend(&self) -> io::Result<()> {
+        if self.writes_left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+    }
+
+    fn opener(&self) -> Opener {
+        let disk = self.clone();
+        Box::new(move || {
+            let path = std::path::Path::new("failing disk");
+            let database = builder()
+                .create_with_backend(disk.clone())
+                .map_err(|error| database_error(path, error))?;
+            prepare(path, &database)?;
+            Ok(database)
+        })
+    }
+}
+
+impl StorageBackend for FailingDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.spend()?;
+        self.disk.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.spend()?;
+        self.disk.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.spend()?;
+        self.disk.write(offset, data)
+    }
+}
+
+async fn until_ready(store: &RedbStore) {
+    while store.ready().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The disk fails at every possible write of a rotation. Whatever happened, the client that was answered with a
+/// new token can go on from it, and one that was answered with an error loses nothing by repeating its request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
+    let disk = FailingDisk::new();
+    let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
+    let grant = grant_of(&store, code()).await;
+    let mut live = grant.current.refresh_id;
+    let mut failures = 0;
+    for writes in 0..12 {
+        disk.fail_after(writes);
+        let rotation = use_of(&grant, live, at(10));
+        let outcome = store.rotate_refresh(rotation.clone()).await;
+        disk.repair();
+        until_ready(&store).await;
+        live = match outcome {
+            Ok(Rotation::Rotated(rotated)) => rotated.current.refresh_id,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                failures += 1;
+                assert!(matches!(error, StoreError::Failed(_)), "{error}");
+                match store.rotate_refresh(rotation).await.unwrap() {
+                    Rotation::Rotated(rotated) => rotated.current.refresh_id,
+                    Rotation::Repeated { step, .. } => step.refresh_id,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+    }
+    assert!(failures > 0, "the disk never failed");
+}
+
+/// A claim that was refused by the disk is not a success, and can be made when the disk is well again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_and_recovers() {
+    let disk = FailingDisk::new();
+    let store = RedbStore::open_with(disk.opener(), ACCESS).unwrap();
+    let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
+    disk.fail_after(0);
+    assert!(matches!(claim().await, Err(StoreError::Failed(_))));
+    assert!(store.ready().await.is_err());
+    assert!(
+        matches!(claim().await, Err(StoreError::Failed(_))),
+        "a closed store answers at once"
+    );
+    disk.repair();
+    until_ready(&store).await;
+    assert_eq!(claim().await.unwrap(), Claim::Claimed);
+    assert_eq!(claim().await.unwrap(), Claim::AlreadyClaimed);
+}
+
+/// Rows of a damaged store fail alone: others in the same transaction are not touched by them.
+#[tokio::test]
+async fn an_unreadable_row_fails_its_own_operation() {
+    let mut file = File::new(false);
+    let grant = grant_of(&*file.store(), code()).await;
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction
+        .open_table(GRANTS)
+        .unwrap()
+        .insert(grant.grant_id.as_bytes(), [0xff; 3].as_slice())
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    let store = file.store();
+    let broken = store.rotate_refresh(use_of(&grant, grant.current.refresh_id, at(1)));
+    let (broken, ()) = tokio::join!(broken, issue(&*store, "c", code()));
+    assert!(matches!(broken, Err(StoreError::Failed(_))));
+    store.ready().await.unwrap();
+    let presented = PresentedCode {
+        client_id: code().client_id,
+        redirect_uri: code().redirect_uri,
+        verifier_digest: code().code_challenge,
+        client_authenticated: false,
+    };
+    let first = grant.current.clone();
+    let redeemed = store
+        .redeem_code(
+            Digest::of(b"c"),
+            presented,
+            GrantId::from_bytes([1; 16]),
+            first,
+            at(1),
+        )
+        .await;
+    assert!(matches!(redeemed, Ok(Redemption::Redeemed(_))));
+}
+
+/// Rows that cannot be read: everything else is swept, listed, revoked and registered all the same.
+#[tokio::test]
+async fn an_unreadable_row_stops_nothing_else() {
+    let mut file = File::new(false);
+    let bad = grant_of(&*file.store(), code()).await;
+    let good = grant_of(&*file.store(), code()).await;
+    let revoked = grant_of(&*file.store(), code()).await;
+    let store = file.store();
+    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    let id = Digest::of(b"session");
+    start(&*store, id, session("ada", at(10)), None).await;
+    drop(store);
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let garbage = [0xff; 3].as_slice();
+    let mut tables = Tables::new(&transaction);
+    let grants = tables.grants.open().unwrap();
+    grants.insert(bad.grant_id.as_bytes(), garbage).unwrap();
+    let revocations = tables.revocations.open().unwrap();
+    revocations.insert(0, garbage).unwrap();
+    let sessions = tables.sessions.open().unwrap();
+    sessions.insert(id.as_bytes(), garbage).unwrap();
+    tables.users.open().unwrap().insert("bad", garbage).unwrap();
+    tables.audit.open().unwrap().insert(0, garbage).unwrap();
+    drop(tables);
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    let store = file.store();
+    let before = crate::unreadable_rows().get();
+    let (_, users) = store.registry().await.unwrap();
+    assert_eq!(users.len(), 1);
+    let listed = store.grants(GrantFilter::default(), None, 100).await;
+    assert_eq!(listed.unwrap().len(), 2);
+    // Its sessions and grants end, as far as they can be read.
+    let disabled = RegistryChange {
+        put_users: users
+            .into_iter()
+            .map(|user| User {
+                enabled: false,
+                ..user
+            })
+            .collect(),
+        ..RegistryChange::default()
+    };
+    store.change_registry(disabled, at(1)).await.unwrap();
+    let ended = store.grant(good.grant_id).await.unwrap().unwrap();
+    assert!(ended.revoked_at.is_some());
+    let late = at(1_000_000);
+    let events = [crate::conformance::audit_event(1)];
+    store.append_audit(events.into()).await.unwrap();
+    store.sweep(late, 100).await.unwrap();
+    let counts = store.counts().await.unwrap();
+    let left = crate::Counts {
+        grants: 1,
+        sessions: 0,
+        revocations: 1,
+        audit_entries: 0,
+    };
+    assert_eq!(counts, left, "those that cannot be read");
+    assert!(crate::unreadable_rows().get() > before);
+}
+
+/// More operations than the queue holds are turned away at once, and those that were taken all complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_turns_operations_away() {
+    let file = File::new(false);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20_000 {
+        let store = file.store();
+        tasks.spawn(async move {
+            store
+                .claim_jti(code().client_id, number.to_string(), at(60), at(0))
+                .await
+        });
+    }
+    let outcomes = tasks.join_all().await;
+    let taken = outcomes
+        .iter()
+        .filter(|outcome| **outcome == Ok(Claim::Claimed))
+        .count();
+    let turned_away = outcomes
+        .iter()
+        .filter(|outcome| **outcome == Err(StoreError::Overloaded))
+        .count();
+    assert_eq!(taken + turned_away, 20_000);
+    assert!(taken > 0);
+}
+
+/// Makes a file what version 1 of the layout wrote: a feed without identity, with one entry more for every revocation of the
+/// same thing.
+fn turn_back_to_version_1(path: &Path, grant: GrantId) {
+    let database = builder().open(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut tables = Tables::new(&transaction);
+        let meta = tables.meta.open().unwrap();
+        for key in [
+            tables::FEED_HIGH_KEY,
+            tables::FEED_LOW_KEY,
+            tables::TOKEN_LIFETIME_KEY,
+            tables::TOKEN_LIFETIME_UNTIL_KEY,
+        ] {
+            meta.remove(key).unwrap();
+        }
+        meta.insert(tables::SCHEMA_VERSION_KEY, 1).unwrap();
+        meta.insert(tables::LAST_REVOCATION_KEY, 2).unwrap();
+        // Kind and id as version 1 wrote them: the number of the kind, and a length before the bytes.
+        let mut revoked = vec![0, 16];
+        revoked.extend(grant.as_bytes());
+        for sequence in [1, 2] {
+            let mut row = vec![sequence];
+            row.extend(&revoked);
+            for time in [at(0), at(0) + ACCESS] {
+                row.extend(tables::encode(&time.seconds()).unwrap());
+            }
+            let revocations = tables.revocations.open().unwrap();
+            revocations
+                .insert(u64::from(sequence), row.as_slice())
+                .unwrap();
+        }
+        let key = Revoked::Grant(grant).key();
+        let index = tables.revoked.open().unwrap();
+        index.insert(key.as_slice(), (at(0).seconds(), 2)).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_opens_and_goes_on() {
+    let mut file = File::new(true);
+    let grant = GrantId::generate(&domain::random::OsRandom, at(0)).unwrap();
+    file.store = None;
+    turn_back_to_version_1(&file.path(), grant);
+    file.open();
+    let state = file.store().feed_state().await.unwrap();
+    assert_eq!(state.last, 2);
+    file.restart().await;
+    let store = file.store();
+    assert_eq!(store.feed_state().await.unwrap(), state);
+    let sequences = async || -> Vec<u64> {
+        let entries = store.revocations_since(0, 10).await.unwrap();
+        assert!(
+            entries
+                .iter()
+                .all(|entry| entry.revoked == Revoked::Grant(grant))
+        );
+        entries.iter().map(|entry| entry.sequence).collect()
+    };
+    assert_eq!(sequences().await, [1, 2]);
+    let again = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS / 2));
+    assert_eq!(again.await, Ok(false));
+    let longer = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS));
+    assert_eq!(longer.await, Ok(true));
+    assert_eq!(sequences().await, [1, 3]);
+    store.sweep(at(2) + ACCESS, 10).await.unwrap();
+    assert_eq!(sequences().await, [0; 0]);
+}
+
+/// Before D-33 names were stored as they were typed.
+#[tokio::test]
+async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
+    let mut file = File::new(true);
+    let composed = Username::parse("Zo\u{eb}").unwrap();
+    let decomposed = "Zoe\u{308}";
+    registered(&*file.store(), &composed).await;
+    file.store = None;
+    {
+        let database = builder().open(file.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        {
+            let mut tables = Tables::new(&transaction);
+            let rename = |row: &[u8]| {
+                let text = String::from_utf8(row.to_vec()).unwrap();
+                text.replace(composed.as_str(), decomposed).into_bytes()
+            };
+            let users = tables.users.open().unwrap();
+            let row = rename(users.remove(composed.as_str()).unwrap().unwrap().value());
+            users.insert(decomposed, row.as_slice()).unwrap();
+            let steps = tables.totp_steps.open().unwrap();
+            let step = steps.remove(composed.as_str()).unwrap().unwrap().value();
+            steps.insert(decomposed, step).unwrap();
+            let index = tables.sessions_by_user.open().unwrap();
+            let id = [0; 32];
+            index.insert((decomposed, &id), ()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    file.open();
+    assert_registered(&*file.store(), &composed).await;
+    let read = file.store.as_ref().unwrap().read(|transaction| {
+        let index = transaction.open_table(tables::SESSIONS_BY_USER)?;
+        Ok(index.get((composed.as_str(), &[0; 32]))?.is_some())
+    });
+    assert_eq!(read, Ok(true));
+}
+
+/// Positions that were given out after the copy are given out once more.
+#[tokio::test]
+async fn a_restored_copy_has_a_feed_of_its_own() {
+    let file = File::new(false);
+    let before = file.store().feed_state().await.unwrap();
+    let [copy, restored] = ["copy", "restored"].map(|name| file.folder.path().join(name));
+    file.store().backup(&copy).await.unwrap();
+    restore(&copy, &restored).unwrap();
+    let restored = RedbStore::open(&restored, ACCESS).unwrap();
+    let after = restored.feed_state().await.unwrap();
+    assert_ne!(after.feed, before.feed);
+    assert_eq!(after.last, before.last);
+}
+
+#[tokio::test]
+async fn a_shorter_lifetime_brings_no_revoked_token_back() {
+    let mut file = File::new(true);
+    file.store = None;
+    drop(RedbStore::open(&file.path(), ACCESS * 2).unwrap());
+    file.open();
+    let store = file.store();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
+    store.sweep(at(5), 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS * 2);
+    let margin = crate::token_lifetime::LIFETIME_MARGIN;
+    store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
+    assert_eq!(store.longest_token(), ACCESS);
+    drop(store);
+    file.restart().await;
+    assert_eq!(file.store().longest_token(), ACCESS);
+}

@@ -1,0 +1,33 @@
+//! Rows of codes that were redeemed.
+
+use domain::authorization_code::UsedCode;
+use domain::{ClientId, CodeMismatch, GrantId, PresentedCode};
+use serde::Deserialize;
+
+use crate::row::{RowError, decode};
+
+/// A [`UsedCode`] as earlier versions wrote it.
+#[derive(Debug, Deserialize)]
+struct ShortUsedCode {
+    client_id: ClientId,
+    grant_id: GrantId,
+}
+
+/// Reads a row, and decides as [`UsedCode::replayed_by`].
+///
+/// # Errors
+/// [`RowError`] if the row is neither of the two.
+pub(crate) fn judge(
+    row: &[u8],
+    presented: &PresentedCode,
+) -> Result<Result<GrantId, CodeMismatch>, RowError> {
+    if let Ok(used) = decode::<UsedCode>(row) {
+        return Ok(used.replayed_by(presented));
+    }
+    let used: ShortUsedCode = decode(row)?;
+    Ok(UsedCode::judge_short(
+        &used.client_id,
+        used.grant_id,
+        presented,
+    ))
+}
