@@ -5,15 +5,15 @@
 
 pub mod admin;
 pub mod admin_tokens;
-pub mod audit;
+pub mod audit_log;
 pub mod command;
 pub mod config;
+pub mod event_view;
 pub mod feed;
 pub mod http;
 pub mod key_file;
 pub mod limits;
 pub mod metrics;
 pub mod output;
-pub mod secret_guesses;
 pub mod service;
 pub mod upkeep;

@@ -12,9 +12,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::feed::FeedMetrics;
 use crate::output;
-use crate::service::Service;
 use domain::AuditAction;
 use domain::clock::Timestamp;
+use protocol::Context;
 use protocol::oauth::grants::GrantType;
 use protocol::token::rotation::{Policy, Signers};
 use store::Counts;
@@ -286,13 +286,13 @@ impl Metrics {
         self.events.get_or_create(&Event { action }).inc();
     }
 
-    /// The counters as OpenMetrics text, with what `service` is like now.
+    /// The counters as OpenMetrics text, with what the service is like at the moment of `context`.
     ///
     /// # Errors
     /// When they cannot be written.
     pub fn text(
         &self,
-        service: &Service,
+        context: &Context<'_>,
         counts: Counts,
         passwords_waiting: usize,
     ) -> Result<String, std::fmt::Error> {
@@ -304,11 +304,11 @@ impl Metrics {
         gauge(&self.revocations, counts.revocations);
         gauge(&self.audit_entries, counts.audit_entries);
         gauge(&self.passwords_waiting, passwords_waiting as u64);
-        let registry = service.registry();
+        let registry = context.registry;
         gauge(&self.clients, registry.clients().count() as u64);
         gauge(&self.users, registry.users().count() as u64);
-        let now = service.clock.now();
-        self.keys(service, now);
+        let now = context.now;
+        self.keys(context);
         self.certificate_expiry.clear();
         for client in registry.clients() {
             for certificate in client.certificates() {
@@ -326,11 +326,11 @@ impl Metrics {
         Ok(text)
     }
 
-    fn keys(&self, service: &Service, now: Timestamp) {
-        let keys = service.keys();
+    fn keys(&self, context: &Context<'_>) {
+        let (keys, now) = (context.keys, context.now);
         let signers = Signers::at(
             keys.sealed(),
-            &Policy::of(&service.config.protocol, &service.registry()),
+            &Policy::of(context.settings, context.registry),
             now,
         );
         self.key_age.clear();

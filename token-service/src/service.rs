@@ -9,16 +9,16 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::AdminTokens;
-use crate::audit::{AuditLog, Entry, Origin, StandardOutput};
+use crate::audit_log::{AuditLog, Entry, Origin, StandardOutput};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
-use crate::secret_guesses::Suspects;
 use domain::Registry;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use protocol::Context;
+use protocol::oauth::secret_guesses::Suspects;
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -340,6 +340,14 @@ impl StoredRegistry {
             version,
             registry,
         })
+    }
+
+    /// Whether the store still has the same.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be asked.
+    pub async fn is_current(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        Ok(store.registry_version().await? == self.version)
     }
 }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::admin::views::rfc3339;
-use crate::audit::MOST_ENTRIES;
+use crate::audit_log::MOST_ENTRIES;
 use crate::service::Service;
 use domain::AuditRange;
 use domain::certificate::CertificateState;
@@ -86,7 +85,7 @@ async fn warn_of_certificates(service: &Service) {
                     tracing::warn!(
                         client_id = %client.client_id,
                         alias = certificate.alias,
-                        not_after = rfc3339(certificate.not_after),
+                        not_after = certificate.not_after.rfc3339(),
                         state = state.name(),
                         "a certificate needs a successor"
                     );

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::grant::{Grant, GrantId};
+use crate::grant::{Grant, GrantId, RefreshStep};
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
@@ -95,6 +95,33 @@ impl CodeMismatch {
 }
 
 impl CodeRecord {
+    /// The grant that redeeming the code creates, at its first step; that step has the scope of the code unless it has its
+    /// own.
+    #[must_use]
+    pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
+        Grant {
+            grant_id,
+            client_id: self.client_id,
+            username: self.username,
+            account: self.account,
+            current: RefreshStep {
+                // Without a scope of its own the first access token has all that was authorized.
+                scope: if first.scope.is_empty() {
+                    self.scope.clone()
+                } else {
+                    first.scope
+                },
+                ..first
+            },
+            scope: self.scope,
+            amr: self.amr,
+            authenticated_at: self.authenticated_at,
+            spent: Vec::new(),
+            revoked_at: None,
+            credentials_version: self.credentials_version,
+        }
+    }
+
     /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself. An empty
     /// `scope` asks for all that was authorized.
     ///

@@ -8,7 +8,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::authorization_code::CodeRecord;
 use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
 use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
@@ -275,32 +274,6 @@ pub enum RotationDecision {
 }
 
 impl Grant {
-    /// The grant that redeeming `code` creates, at its first step; that step has the scope of the code.
-    #[must_use]
-    pub fn from_code(code: CodeRecord, grant_id: GrantId, first: RefreshStep) -> Self {
-        Self {
-            grant_id,
-            client_id: code.client_id,
-            username: code.username,
-            account: code.account,
-            current: RefreshStep {
-                // Without a scope of its own the first access token has all that was authorized.
-                scope: if first.scope.is_empty() {
-                    code.scope.clone()
-                } else {
-                    first.scope
-                },
-                ..first
-            },
-            scope: code.scope,
-            amr: code.amr,
-            authenticated_at: code.authenticated_at,
-            spent: Vec::new(),
-            revoked_at: None,
-            credentials_version: code.credentials_version,
-        }
-    }
-
     /// Decides one use of a refresh token (D-3) and changes the grant accordingly.
     ///
     /// The current token rotates. A spent one within its grace gets the same answer as its first use. Any

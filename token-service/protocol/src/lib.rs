@@ -2,6 +2,7 @@
 //! HTTP server and no configuration file.
 
 pub mod context;
+pub mod issued_token;
 pub mod legacy;
 pub mod oauth;
 pub mod sealing;

@@ -14,13 +14,13 @@ use domain::clock::Timestamp;
 use domain::grant::RotationDecision;
 use domain::{Client, Grant, IntegrationType, RefreshRotation, Registry, RotationRefusal};
 use protocol::Context;
+use protocol::issued_token::IssuedToken;
 use protocol::legacy::access_token as legacy;
 use protocol::legacy::refresh_token::LegacyRefreshToken;
 use protocol::legacy::token_endpoint::REUSE_GRACE;
 use protocol::oauth::account_selection;
 use protocol::oauth::assertion::{self, AssertionError};
 use protocol::oauth::grants::{jwt_bearer, refresh_token};
-use protocol::oauth::issued_token::IssuedToken;
 use store::StoreError;
 
 /// What was found out about a token.

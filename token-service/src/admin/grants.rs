@@ -2,7 +2,7 @@
 
 use super::views::{GrantView, Page, RevokedGrants};
 use super::{AdminError, Administration, MAX_PAGE, PageRequest};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use domain::{AuditAction, ClientId, Extent, Grant, GrantFilter, GrantId, Revoked, Username};
 
 impl Administration<'_> {

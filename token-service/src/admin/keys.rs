@@ -2,7 +2,7 @@
 
 use super::views::KeyView;
 use super::{AdminError, Administration};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use domain::AuditAction;
 use protocol::legacy::access_token;
 use protocol::token::rotation::{KeyState, Policy, Signers};

@@ -18,7 +18,7 @@ pub mod views;
 pub use error::AdminError;
 use serde_json::{Map, Value};
 
-use crate::audit::Origin;
+use crate::audit_log::Origin;
 use crate::service::Service;
 use document::Place;
 use domain::Registry;

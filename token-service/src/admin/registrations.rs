@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use document::Place;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{AuditAction, ClientId, Registry, RegistryOutcome, Remembered};

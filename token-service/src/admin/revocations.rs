@@ -2,9 +2,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use super::views::{CutOffView, FeedView, rfc3339};
+use super::views::{CutOffView, FeedView};
 use super::{AdminError, Administration};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::{AuditAction, Extent, FeedId, Revoked};
 use protocol::legacy::access_token;
@@ -31,7 +31,7 @@ impl Administration<'_> {
                     AdminError::Malformed(message)
                 })?;
                 if now < before {
-                    let message = format!("before: {text} lies ahead; it is {}", rfc3339(now));
+                    let message = format!("before: {text} lies ahead; it is {}", now.rfc3339());
                     return Err(AdminError::Malformed(message));
                 }
                 Timestamp::from_seconds(before.seconds().saturating_sub(1))
@@ -50,11 +50,11 @@ impl Administration<'_> {
         let store = &self.service.store;
         let extent = Extent::of(at, store.longest_token());
         if extent.expires_at <= self.service.clock.now() {
-            let message = format!("every token issued up to {} has expired", rfc3339(at));
+            let message = format!("every token issued up to {} has expired", at.rfc3339());
             return Err(AdminError::Malformed(message));
         }
         let revoked = Revoked::Issuer(issuer.clone());
-        let issued_up_to = rfc3339(at);
+        let issued_up_to = at.rfc3339();
         if store.announce(revoked, extent).await? {
             let detail = format!("{issuer}, issued up to {issued_up_to}");
             let entry = Entry::new(AuditAction::TokensCutOff).by_administrator();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::{AdminError, Administration};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use crate::config::StoreUrl;
 use domain::AuditAction;
 

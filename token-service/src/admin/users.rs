@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::views::{AccountView, Page, UserView};
 use super::{AdminError, Administration, Object, PageRequest, merge_patch, page, read_entry};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use domain::{AuditAction, Registry, User, Username};
 use registration::apply::Plan;
 use registration::registrations::Registrations;

@@ -1,20 +1,14 @@
 //! What the administration shows: no secret, no hash.
 
-use std::fmt;
+use crate::event_view::EventView;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use domain::clock::Timestamp;
-use domain::{AuditAction, AuditEvent, AuditRecord, IntegrationType};
+use domain::{AuditRecord, IntegrationType};
 use protocol::token::rotation::{KeyState, Signers};
-
-/// A moment as RFC 3339 writes it, in UTC.
-#[must_use]
-pub fn rfc3339(at: Timestamp) -> String {
-    at.rfc3339()
-}
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -131,8 +125,8 @@ impl CertificateView {
         Self {
             alias: certificate.alias.clone(),
             x5t: certificate.x5t(),
-            not_before: rfc3339(certificate.not_before),
-            not_after: rfc3339(certificate.not_after),
+            not_before: certificate.not_before.rfc3339(),
+            not_after: certificate.not_after.rfc3339(),
             state: certificate.state(now).name().to_owned(),
         }
     }
@@ -239,10 +233,10 @@ impl From<&domain::Grant> for GrantView {
             username: grant.username.to_string(),
             account: AccountView::from(&grant.account),
             scope: grant.scope.to_string(),
-            authenticated_at: rfc3339(grant.authenticated_at),
-            last_issued_at: rfc3339(grant.current.issued_at),
-            expires_at: rfc3339(grant.current.refresh_expires_at),
-            revoked_at: grant.revoked_at.map(rfc3339),
+            authenticated_at: grant.authenticated_at.rfc3339(),
+            last_issued_at: grant.current.issued_at.rfc3339(),
+            expires_at: grant.current.refresh_expires_at.rfc3339(),
+            revoked_at: grant.revoked_at.map(Timestamp::rfc3339),
         }
     }
 }
@@ -309,10 +303,10 @@ impl KeyView {
             kid: key.kid.clone(),
             algorithm: key.algorithm.name().to_owned(),
             state: state.to_owned(),
-            created_at: rfc3339(key.created_at),
-            signs_from: rfc3339(key.signs_from),
-            retired_at: key.retired_at.map(rfc3339),
-            forgotten_at: key.retired_at.map(|at| rfc3339(at + longest_token)),
+            created_at: key.created_at.rfc3339(),
+            signs_from: key.signs_from.rfc3339(),
+            retired_at: key.retired_at.map(Timestamp::rfc3339),
+            forgotten_at: key.retired_at.map(|at| (at + longest_token).rfc3339()),
         }
     }
 }
@@ -348,97 +342,11 @@ pub struct AuditView {
     pub event: EventView,
 }
 
-pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
-    utoipa::openapi::ObjectBuilder::new()
-        .schema_type(utoipa::openapi::schema::Type::String)
-        .enum_values(Some(AuditAction::ALL.map(AuditAction::name)))
-        .build()
-}
-
-/// Something that happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EventView {
-    /// When, RFC 3339.
-    pub at: String,
-    /// What.
-    #[schema(schema_with = audit_actions)]
-    pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
-    /// file that a start applied, or `configuration`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<String>,
-    /// The client that it concerns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<String>,
-    /// The user that it concerns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// The authorization that it concerns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant_id: Option<String>,
-    /// More, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// The client's address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// The request's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<String>,
-}
-
-/// One line for people. What others chose, such as a claimed Client ID, cannot steer a terminal.
-impl fmt::Display for EventView {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.at, self.action.name())?;
-        let named = [
-            ("by", &self.actor),
-            ("client", &self.client_id),
-            ("user", &self.username),
-            ("grant", &self.grant_id),
-            ("from", &self.address),
-            ("request", &self.request_id),
-            ("detail", &self.detail),
-        ];
-        for (name, value) in named {
-            if let Some(value) = value {
-                let printable: String = value.chars().map(printable).collect();
-                write!(formatter, " {name}={printable}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn printable(character: char) -> char {
-    if character.is_control() {
-        char::REPLACEMENT_CHARACTER
-    } else {
-        character
-    }
-}
-
 impl From<AuditRecord> for AuditView {
     fn from(record: AuditRecord) -> Self {
         Self {
             sequence: record.sequence,
             event: EventView::from(record.event),
-        }
-    }
-}
-
-impl From<AuditEvent> for EventView {
-    fn from(event: AuditEvent) -> Self {
-        Self {
-            at: rfc3339(event.at),
-            action: event.action,
-            actor: event.actor,
-            client_id: event.client_id,
-            username: event.username,
-            grant_id: event.grant_id,
-            detail: event.detail,
-            address: event.address,
-            request_id: event.request_id,
         }
     }
 }

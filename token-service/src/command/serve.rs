@@ -8,7 +8,7 @@ use super::ConfigFile;
 use super::telemetry::Telemetry;
 use crate::admin::registrations::{self, MOST_PLANS};
 use crate::admin_tokens::AdminTokens;
-use crate::audit::{Entry, Origin};
+use crate::audit_log::{Entry, Origin};
 use crate::config::{Config, StoreUrl};
 use crate::http::Application;
 use crate::key_file;
@@ -141,6 +141,10 @@ async fn register(
         let plan = plan(config, &found.registry, &remembered, encryption_key)?;
         tell(config, &plan);
         if plan.is_empty() {
+            // What is remembered was read later than the registry, and may be of a later version.
+            if !found.is_current(store).await? {
+                continue;
+            }
             tracing::info!("registrations are up to date");
             return Ok((found, Vec::new()));
         }

@@ -7,9 +7,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::endpoint_request::{authorization, endpoint_request};
 use super::token::{refused, too_soon};
 use super::{body, error, origin, paths};
-use crate::secret_guesses::Guess;
 use crate::service::Service;
-use protocol::oauth::introspection;
+use protocol::issued_token::introspection;
+use protocol::oauth::secret_guesses::Guess;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
@@ -32,7 +32,7 @@ async fn introspect(
     let moment = service.moment();
     let context = moment.context();
     let address = origin::address(&request);
-    let guess = match Guess::begin(&service, &authorization, address).await {
+    let guess = match Guess::begin(&context, &service.suspects, &authorization, address).await {
         Ok(guess) => guess,
         Err(error) => return too_soon(&service, &error),
     };

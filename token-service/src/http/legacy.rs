@@ -9,14 +9,13 @@ use serde_json::json;
 use super::endpoint_request::authorization;
 use super::token::{refused_client, too_soon};
 use super::{body, error, host, lost, origin, paths, tokens};
-use crate::audit::{Entry, Origin};
-use crate::secret_guesses::Guess;
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::AuditAction;
 use protocol::legacy::error::LegacyTokenError;
 use protocol::legacy::token_endpoint::{self, LegacyTokenRequest, LegacyTokenResponse};
 use protocol::oauth::client_authentication;
-use protocol::oauth::error::TokenError;
+use protocol::oauth::secret_guesses::Guess;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -61,15 +60,10 @@ async fn token(
     };
     let authorization = authorization(&request);
     let address = origin::address(&request);
-    let guess = match Guess::begin(&service, &authorization, address).await {
-        Ok(guess) => guess,
-        Err(error) => return too_soon(&service, &error),
-    };
     let claimed = client_authentication::claimed(&authorization, &body);
     let moment = match service.issuing_moment() {
         Ok(moment) => moment,
         Err(error) => {
-            guess.end(Some(&TokenError::from(error.clone()))).await;
             let answer = Err(LegacyTokenError::Store(error));
             let origin = origin::of(&request);
             report(&service, &origin, &first.hostname, claimed, &answer);
@@ -77,6 +71,10 @@ async fn token(
         }
     };
     let context = moment.context();
+    let guess = match Guess::begin(&context, &service.suspects, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
     let legacy_request = LegacyTokenRequest {
         authorization: &authorization,
         query: request.query_string(),

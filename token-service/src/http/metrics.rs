@@ -25,7 +25,11 @@ async fn metrics(service: Data<Service>) -> HttpResponse {
         Ok(counts) => counts,
         Err(error) => return error::token_error(&error.into()),
     };
-    match service.metrics.text(&service, counts, password::waiting()) {
+    let moment = service.moment();
+    match service
+        .metrics
+        .text(&moment.context(), counts, password::waiting())
+    {
         Ok(text) => HttpResponse::Ok()
             .insert_header((header::CONTENT_TYPE, OPEN_METRICS))
             .body(text),

@@ -7,7 +7,7 @@ use actix_web::web::Data;
 use actix_web::{HttpMessage as _, HttpRequest};
 use ipnet::IpNet;
 
-use crate::audit::Origin;
+use crate::audit_log::Origin;
 use crate::service::Service;
 
 /// Carries the request's id from gateway to service, and back to the client.

@@ -8,12 +8,12 @@ use serde_json::json;
 use super::endpoint_request::{authorization, endpoint_request};
 use super::token::{refused, too_soon};
 use super::{body, cors, error, origin, paths};
-use crate::audit::{Entry, Origin};
-use crate::secret_guesses::Guess;
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::AuditAction;
+use protocol::issued_token::revocation;
 use protocol::oauth::error::TokenError;
-use protocol::oauth::revocation;
+use protocol::oauth::secret_guesses::Guess;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
     routes.service(
@@ -37,7 +37,7 @@ async fn revoke(
     let moment = service.moment();
     let context = moment.context();
     let address = origin::address(&request);
-    let guess = match Guess::begin(&service, &authorization, address).await {
+    let guess = match Guess::begin(&context, &service.suspects, &authorization, address).await {
         Ok(guess) => guess,
         Err(error) => return too_soon(&service, &error),
     };

@@ -5,12 +5,12 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::endpoint_request::{authorization, endpoint_request};
 use super::{body, cors, error, origin, paths, tokens};
-use crate::audit::{Entry, Origin};
-use crate::secret_guesses::Guess;
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditAction, ClientId};
 use protocol::oauth::error::{ErrorCode, TokenError};
 use protocol::oauth::grants::GrantType;
+use protocol::oauth::secret_guesses::Guess;
 use protocol::oauth::token_endpoint::{self, Trace};
 use protocol::oauth::token_response::TokenResponse;
 
@@ -34,21 +34,20 @@ async fn token(
     };
     let authorization = authorization(&request);
     let address = origin::address(&request);
-    let guess = match Guess::begin(&service, &authorization, address).await {
-        Ok(guess) => guess,
-        Err(error) => return too_soon(&service, &error),
-    };
     let mut trace = Trace::default();
     let moment = match service.issuing_moment() {
         Ok(moment) => moment,
         Err(error) => {
             let answer = Err(TokenError::from(error));
-            guess.end(answer.as_ref().err()).await;
             report(&service, &origin::of(&request), &trace, &answer);
             return tokens_or_error(answer);
         }
     };
     let context = moment.context();
+    let guess = match Guess::begin(&context, &service.suspects, &authorization, address).await {
+        Ok(guess) => guess,
+        Err(error) => return too_soon(&service, &error),
+    };
     let answer = token_endpoint::answer(
         &context,
         endpoint_request(&request, &authorization, &body),

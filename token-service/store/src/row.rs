@@ -74,7 +74,7 @@ mod tests {
             issued_at: at(0),
             refresh_expires_at: at(1),
         };
-        let grant = Grant::from_code(code(), GrantId::from_bytes([3; 16]), first);
+        let grant = code().into_grant(GrantId::from_bytes([3; 16]), first);
         assert_eq!(earlier::<Grant>(&grant), grant);
     }
 }

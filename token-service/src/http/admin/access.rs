@@ -11,7 +11,7 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 
 use super::super::{error, origin};
 use crate::admin::Administration;
-use crate::audit::{Entry, Origin};
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::AuditAction;
 

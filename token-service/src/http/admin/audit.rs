@@ -38,7 +38,7 @@ struct Query {
     /// Only those of this user.
     username: Option<String>,
     /// Only those of this action.
-    #[param(schema_with = crate::admin::views::audit_actions)]
+    #[param(schema_with = crate::event_view::audit_actions)]
     action: Option<AuditAction>,
 }
 

@@ -13,7 +13,7 @@ use super::failure::PageFailure;
 use super::templates::{AuthenticatorPage, Problem, RecoveryCodesPage};
 use super::texts::Texts;
 use super::{form, response};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use crate::service::Service;
 use domain::AuditAction;
 use protocol::sign_in::Place;

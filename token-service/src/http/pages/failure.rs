@@ -10,7 +10,6 @@ use super::journey::Journey;
 use super::templates::ErrorPage;
 use super::texts::Texts;
 use super::{form, response};
-use crate::admin::views::rfc3339;
 use crate::http::body::BodyError;
 use crate::http::origin::RequestId;
 use crate::http::{host, lost, paths};
@@ -154,7 +153,7 @@ pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service)
         advice: failure.advice(texts),
         details: failure.details(),
         request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
-        time: rfc3339(service.clock.now()),
+        time: service.clock.now().rfc3339(),
         client: match &journey {
             Some(journey) => Some(journey.client().name.clone()),
             None => named(),

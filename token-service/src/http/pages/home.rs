@@ -11,7 +11,7 @@ use super::failure::PageFailure;
 use super::templates::{HomePage, Person};
 use super::texts::Texts;
 use super::{form, response};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use crate::service::Service;
 use domain::AuditAction;
 use protocol::oauth::authorize::SignedIn;

@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::failure::PageFailure;
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use crate::http::{host, origin, paths};
 use crate::service::Service;
 use domain::clock::Timestamp;

@@ -12,7 +12,7 @@ use super::failure::PageFailure;
 use super::journey::Journey;
 use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
 use super::{confirm, form, response};
-use crate::audit::Entry;
+use crate::audit_log::Entry;
 use crate::service::Service;
 use domain::{AuditAction, SessionStage, Username};
 use protocol::sign_in::device::DeviceCookie;

@@ -15,9 +15,7 @@ use crate::used_code;
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{
-    ClientId, CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep,
-};
+use domain::{ClientId, CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
 
 /// Keeps a fresh code.
 pub(super) struct Issue {
@@ -84,7 +82,7 @@ impl Operation for Redeem {
         let grant_id = self.grant_id.as_bytes().as_slice();
         let forgotten_at = seconds(self.now + USED_CODE_RETENTION);
         execute(client, sql, &[&code, &grant_id, &forgotten_at, &used]).await?;
-        let grant = Grant::from_code(record, self.grant_id, self.first.clone());
+        let grant = record.into_grant(self.grant_id, self.first.clone());
         grants::insert(client, &grant, self.access_token_lifetime).await?;
         Ok(Redemption::Redeemed(Box::new(grant)))
     }

@@ -12,7 +12,7 @@ use crate::used_code;
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CodeMismatch, CodeRecord, Grant, GrantId, PresentedCode, Redemption, RefreshStep};
+use domain::{CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
 
 /// Keeps a fresh code.
 pub(super) fn issue(
@@ -76,7 +76,7 @@ pub(super) fn redeem(
     tables.keep(Expiring::Code, key, record.expires_at)?;
     tables.used_codes.open()?.insert(key, used.as_slice())?;
     tables.expire(Expiring::UsedCode, key, forgotten_at)?;
-    let grant = Grant::from_code(record, grant_id, first);
+    let grant = record.into_grant(grant_id, first);
     grants::insert(tables, &grant)?;
     Ok(Redemption::Redeemed(Box::new(grant)))
 }

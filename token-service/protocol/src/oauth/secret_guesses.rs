@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::service::Service;
+use super::client_authentication;
+use super::error::{ErrorCode, TokenError};
+use crate::Context;
+use crate::sign_in::network;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Admission, Pace, PacedKey};
-use protocol::oauth::client_authentication;
-use protocol::oauth::error::{ErrorCode, TokenError};
-use protocol::sign_in::network;
 use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -71,7 +71,8 @@ impl Suspects {
 #[must_use]
 #[derive(Debug)]
 pub struct Guess<'a> {
-    service: &'a Service,
+    context: Context<'a>,
+    suspects: &'a Suspects,
     /// `None` if the request presents no secret.
     key: Option<Digest>,
     /// Whether the store counts it as a failure until it is forgiven.
@@ -84,7 +85,8 @@ impl<'a> Guess<'a> {
     /// # Errors
     /// [`TokenError::TooManyGuesses`], or the store's.
     pub async fn begin(
-        service: &'a Service,
+        context: &Context<'a>,
+        suspects: &'a Suspects,
         authorization: &[&[u8]],
         address: Option<IpAddr>,
     ) -> Result<Self, TokenError> {
@@ -93,17 +95,17 @@ impl<'a> Guess<'a> {
             _ => client_authentication::claimed(authorization, &[]),
         };
         let key = client_id.map(|client_id| {
-            let network = network(address, &service.encryption_key);
+            let network = network(address, context.encryption_key);
             let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];
-            Digest::from_bytes(service.encryption_key.tag(&parts))
+            Digest::from_bytes(context.encryption_key.tag(&parts))
         });
         let mut guess = Self {
-            service,
+            context: *context,
+            suspects,
             key,
             counted: false,
         };
-        let now = service.clock.now();
-        let suspects = &service.suspects;
+        let now = context.now;
         if suspects.any.load(Ordering::Relaxed)
             && guess.key.is_some_and(|key| suspects.contain(&key, now))
         {
@@ -120,10 +122,10 @@ impl<'a> Guess<'a> {
         let Some(key) = self.key else {
             return;
         };
-        let now = self.service.clock.now();
+        let now = self.context.now;
         let kept = match refusal {
             Some(TokenError::WrongSecret) => {
-                self.service.suspects.add(key, now);
+                self.suspects.add(key, now);
                 if self.counted {
                     return;
                 }
@@ -132,7 +134,7 @@ impl<'a> Guess<'a> {
             // Of those with a wrong secret before, nothing else is forgiven: an attacker behind the same address is not
             // freed by somebody else's success.
             refusal if self.counted && refusal.is_none_or(is_behind_the_secret) => {
-                self.service.store.forgive_attempt(None, vec![key]).await
+                self.context.store.forgive_attempt(None, vec![key]).await
             }
             _ => Ok(()),
         };
@@ -146,7 +148,7 @@ impl<'a> Guess<'a> {
             return Ok(Admission::Admitted);
         };
         let paced = PacedKey { key, pace: PACE };
-        self.service.store.admit_attempt(vec![paced], now).await
+        self.context.store.admit_attempt(vec![paced], now).await
     }
 }
 

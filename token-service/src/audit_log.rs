@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::admin::views::{EventView, rfc3339};
 use crate::config::LogFormat;
+use crate::event_view::EventView;
 use crate::output;
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditEvent};
@@ -279,7 +279,7 @@ impl AuditLog {
                 detail: Some(format!(
                     "{} more since {}, not kept one by one",
                     std::mem::take(&mut quota.left_out),
-                    rfc3339(quota.left_out_since)
+                    quota.left_out_since.rfc3339()
                 )),
                 address: None,
                 request_id: None,
@@ -415,7 +415,7 @@ mod tests {
         log.tell_of_left_out(NOW);
         let refused = details(&log, AuditAction::TokenRequestRefused);
         let told: Vec<_> = refused.iter().flatten().collect();
-        let expected = format!("500 more since {}, not kept one by one", rfc3339(NOW));
+        let expected = format!("500 more since {}, not kept one by one", NOW.rfc3339());
         assert_eq!(told, [&expected]);
     }
 

@@ -4,11 +4,11 @@
 
 use serde::Serialize;
 
-use super::client_authentication::PresentedClient;
-use super::endpoint_request::EndpointRequest;
-use super::error::TokenError;
-use super::issued_token::{IssuedToken, LegacyRefresh};
+use super::{IssuedToken, LegacyRefresh};
 use crate::Context;
+use crate::oauth::client_authentication::PresentedClient;
+use crate::oauth::endpoint_request::EndpointRequest;
+use crate::oauth::error::TokenError;
 use domain::{TokenSubject, Username};
 
 /// The answer. An inactive token has `active` alone: RFC 7662 §2.2, "SHOULD NOT include any additional

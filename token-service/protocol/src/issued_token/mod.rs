@@ -1,5 +1,8 @@
 //! A token of ours that comes back to us, for revocation and introspection.
 
+pub mod introspection;
+pub mod revocation;
+
 use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
 use claims::{AccessTokenClaims, RefreshTokenClaims};
 use serde::Deserialize;

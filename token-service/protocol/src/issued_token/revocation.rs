@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::endpoint_request::EndpointRequest;
-use super::error::TokenError;
-use super::issued_token::{IssuedToken, LegacyRefresh};
+use super::{IssuedToken, LegacyRefresh};
 use crate::Context;
+use crate::oauth::endpoint_request::EndpointRequest;
+use crate::oauth::error::TokenError;
 use domain::clock::Timestamp;
 use domain::{ClientId, Extent, GrantId, TokenSubject, Username};
 
