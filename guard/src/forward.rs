@@ -4,8 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use crate::config::Config;
-
 /// A header that carries a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardedHeader {
@@ -30,16 +28,20 @@ pub enum ListForm {
 /// A header ready to be set.
 pub type Header = (String, String);
 
-/// The headers that carry these claims. A claim that is absent or null has no header.
+/// The headers that carry these claims, and `payload` with all of them. A claim that is absent or null has no header.
 #[must_use]
-pub fn headers(config: &Config, claims: &Map<String, Value>) -> Vec<Header> {
-    let claim_headers = config.forward.iter().filter_map(|header| {
+pub fn headers(
+    forward: &[ForwardedHeader],
+    payload: Option<&str>,
+    claims: &Map<String, Value>,
+) -> Vec<Header> {
+    let claim_headers = forward.iter().filter_map(|header| {
         let value = first_present(&header.claims, claims)?;
         Some((header.name.clone(), text(value, header.lists)?))
     });
-    let payload = config.forward_payload.iter().filter_map(|name| {
+    let payload = payload.into_iter().filter_map(|name| {
         let json = serde_json::to_vec(claims).ok()?;
-        Some((name.clone(), URL_SAFE_NO_PAD.encode(json)))
+        Some((name.to_owned(), URL_SAFE_NO_PAD.encode(json)))
     });
     claim_headers.chain(payload).collect()
 }
@@ -112,11 +114,11 @@ pub(crate) fn ascii_json(value: &Value) -> String {
 pub struct Stripped(Vec<String>);
 
 impl Stripped {
-    /// The headers that this configuration may set.
+    /// The headers that are set: those of claims, and that of the payload.
     #[must_use]
-    pub fn new(config: &Config) -> Self {
-        let names = config.forward.iter().map(|header| &header.name);
-        Self(names.chain(&config.forward_payload).cloned().collect())
+    pub fn new(forward: &[ForwardedHeader], payload: Option<&str>) -> Self {
+        let names = forward.iter().map(|header| header.name.as_str());
+        Self(names.chain(payload).map(str::to_owned).collect())
     }
 
     /// Whether a request header is one of them, in any case, and with `_` for `-`: many servers make both the

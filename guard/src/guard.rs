@@ -254,7 +254,7 @@ impl Guard {
         }
         Self {
             by_name,
-            stripped: Stripped::new(&config),
+            stripped: Stripped::new(&config.forward, config.forward_payload.as_deref()),
             issuers,
             feeds,
             time: Time::default(),
@@ -518,7 +518,12 @@ impl Guard {
                     reference: verified.reference,
                     not_revoked_at,
                     scopes: verify::scopes(&verified.claims),
-                    headers: forward::headers(&self.config, &verified.claims).into(),
+                    headers: forward::headers(
+                        &self.config.forward,
+                        self.config.forward_payload.as_deref(),
+                        &verified.claims,
+                    )
+                    .into(),
                 };
                 let headers = Rc::clone(&cached.headers);
                 let token_reference = Rc::clone(&cached.reference);

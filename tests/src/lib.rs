@@ -6,6 +6,8 @@ mod artifacts;
 mod chromedriver;
 mod envoy;
 pub mod flood;
+#[cfg(test)]
+mod layers;
 mod pair;
 mod ports;
 mod postgres;

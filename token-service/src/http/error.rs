@@ -7,8 +7,9 @@ use actix_web::{HttpRequest, HttpResponse, Route};
 use serde::Serialize;
 
 use super::body::BodyError;
-use super::observe;
-use protocol::oauth::error::{ErrorCode, TokenError, printable};
+use super::method;
+use protocol::oauth::error::{ErrorCode, TokenError};
+use protocol::oauth::message::printable;
 
 /// The body of every error that is not a page.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -92,7 +93,7 @@ fn method_not_allowed(request: &HttpRequest, allow: &'static str) -> HttpRespons
         "{} takes {}; this request is {}",
         printable(request.path()),
         takes.join(" and "),
-        observe::method(request.method()),
+        method::name(request.method()),
     );
     let mut response = json(
         StatusCode::METHOD_NOT_ALLOWED,

@@ -11,6 +11,7 @@ mod host;
 mod introspection;
 mod legacy;
 mod lost;
+mod method;
 mod metrics;
 mod observe;
 mod origin;

@@ -11,6 +11,7 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 
+use super::method;
 use super::origin::{self, REQUEST_ID, RequestId};
 use super::pages;
 use crate::metrics::Route;
@@ -39,7 +40,7 @@ pub(super) async fn observe(
         method = %request.method(),
         path = request.path(),
     );
-    let method = method(request.method());
+    let name = method::name(request.method());
     if request.method() == Method::HEAD {
         request.head_mut().method = Method::GET;
     }
@@ -50,7 +51,7 @@ pub(super) async fn observe(
             .request()
             .match_pattern()
             .unwrap_or_else(|| "unknown".to_owned()),
-        method,
+        method: name,
     };
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::debug!(status, ?took, "answered"));
@@ -76,18 +77,4 @@ fn request_id(request: &ServiceRequest, service: &Service) -> String {
     origin::given_id(peer, request.headers(), &service.config.trusted_proxies)
         .or_else(|| random::text::<16>(&*service.random).ok())
         .unwrap_or_default()
-}
-
-/// The method's name. Clients may invent methods; metrics and answers do not repeat them.
-pub(super) fn method(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::HEAD => "HEAD",
-        Method::OPTIONS => "OPTIONS",
-        _ => "OTHER",
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::oauth::error::{OUTDATED_CODE, TokenError, repeated};
+use crate::oauth::error::{OUTDATED_CODE, TokenError};
+use crate::oauth::message::repeated;
 use crate::oauth::parameters::ParameterError;
 use crate::token::KeyError;
 use domain::random::RandomError;

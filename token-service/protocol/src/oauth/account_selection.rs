@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::error::ErrorCode;
+use super::error_code::ErrorCode;
 use domain::LinkedAccount;
 
 /// The `user_id` and `user_site` of a request or an assertion.

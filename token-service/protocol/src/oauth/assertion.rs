@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::{Map, Value};
 
 use super::account_selection::NamedAccount;
-use super::error::printable;
+use super::message::printable;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{Certificate, ClientId};

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::account_selection::AccountError;
 use super::assertion::AssertionError;
+pub use super::error_code::ErrorCode;
+use super::message::repeated;
 use super::parameters::ParameterError;
 use crate::token::KeyError;
 use domain::random::RandomError;
@@ -13,49 +15,6 @@ use store::StoreError;
 
 /// Seconds after which a client may try again when the service is busy.
 const RETRY_AFTER_SECONDS: u64 = 1;
-
-/// The error codes of spec §7.1, and the two that say that the fault is ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorCode {
-    /// The client could not be authenticated: HTTP 401.
-    InvalidClient,
-    /// The grant, its code, token or assertion is not valid: HTTP 400.
-    InvalidGrant,
-    /// The request is not formed correctly: HTTP 400.
-    InvalidRequest,
-    /// The service cannot answer for a moment: HTTP 503.
-    TemporarilyUnavailable,
-    /// The client asks too often: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that asks for another try.
-    TooManyRequests,
-    /// The service failed: HTTP 500.
-    ServerError,
-}
-
-impl ErrorCode {
-    /// The value of `error`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidClient => "invalid_client",
-            Self::InvalidGrant => "invalid_grant",
-            Self::InvalidRequest => "invalid_request",
-            Self::TemporarilyUnavailable | Self::TooManyRequests => "temporarily_unavailable",
-            Self::ServerError => "server_error",
-        }
-    }
-
-    /// The HTTP status (D-4).
-    #[must_use]
-    pub const fn status(self) -> u16 {
-        match self {
-            Self::InvalidClient => 401,
-            Self::InvalidGrant | Self::InvalidRequest => 400,
-            Self::TemporarilyUnavailable => 503,
-            Self::TooManyRequests => 429,
-            Self::ServerError => 500,
-        }
-    }
-}
 
 /// Why the token endpoint issues nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -354,31 +313,6 @@ impl TokenError {
 /// For a code whose user has changed password or second factor since, or has lost the account (D-35).
 pub const OUTDATED_CODE: &str =
     "The sign-in behind the code has ended: its password, second factor or account has changed";
-
-/// The longest text of a request that a description repeats, in characters.
-const MAX_REPEATED_CHARACTERS: usize = 200;
-
-/// Text of a request as a description may repeat it: at most 200 characters, and those that RFC 6749 §5.2 forbids as `?`.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let legal =
-        |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
-    let mut printable: String = text
-        .chars()
-        .take(MAX_REPEATED_CHARACTERS)
-        .map(|character| if legal(character) { character } else { '?' })
-        .collect();
-    if text.chars().nth(MAX_REPEATED_CHARACTERS).is_some() {
-        printable.push_str("...");
-    }
-    printable
-}
-
-/// The description of a parameter that occurs more than once.
-#[must_use]
-pub fn repeated(name: &str) -> String {
-    format!("The parameter {} is repeated", printable(name))
-}
 
 const fn missing(name: &'static str) -> &'static str {
     match name.as_bytes() {

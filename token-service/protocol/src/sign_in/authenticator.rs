@@ -193,7 +193,7 @@ pub async fn accept(
         .collect::<Result<Vec<_>, _>>()?;
     let digests = recovery_codes
         .iter()
-        .filter_map(|code| recovery::digest(&context.encryption_key, &username, code));
+        .filter_map(|code| recovery::digest(context.encryption_key, &username, code));
     let second_factor = SecondFactor {
         totp_secret_sealed: context
             .encryption_key

@@ -41,7 +41,7 @@ fn open(
     username: &Username,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, SignInError> {
-    totp::open_secret(&context.encryption_key, username, sealed)
+    totp::open_secret(context.encryption_key, username, sealed)
         .map_err(|error| SignInError::SecretSealed(username.clone(), error))
 }
 
@@ -109,7 +109,7 @@ pub async fn with_second_factor(
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SecondFactorOutcome::Wait(username.clone(), wait)),
     };
-    let recovery_code = recovery::digest(&context.encryption_key, username, code);
+    let recovery_code = recovery::digest(context.encryption_key, username, code);
     let (verdict, method) = match recovery_code {
         Some(digest) => {
             let claim = context

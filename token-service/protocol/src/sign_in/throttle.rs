@@ -147,7 +147,7 @@ impl<'a> Attempt<'a> {
         device: Option<&KnownDevice>,
     ) -> Result<Result<Self, Duration>, StoreError> {
         let now = context.now;
-        let Keys { shared, own, last } = guess.keys(address, device, &context.encryption_key);
+        let Keys { shared, own, last } = guess.keys(address, device, context.encryption_key);
         let others = shared.iter().chain(&last).map(|paced| paced.key).collect();
         let attempt = Self {
             context,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use claims::token::{IDENTITY_TOKEN_TYPE, IdentityTokenClaims};
 
+use super::jwt::sign;
 use super::key::{KeyError, SigningKey};
-use super::mint::sign;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{Client, ClientId, TokenId, User, Username};

@@ -1,12 +1,14 @@
 //! Claims to signed tokens, and the keys that sign them.
 
 mod identity;
+mod jwt;
 mod key;
 mod key_ring;
 mod mint;
 pub mod rotation;
 
 pub use identity::IdentityTokens;
+pub use jwt::{header, sign};
 pub use key::{KeyError, SigningKey};
 pub use key_ring::{KeyRing, KeyRingError, carry_out};
-pub use mint::{AccessToken, Mint, Subject, header, sign};
+pub use mint::{AccessToken, Mint, Subject};

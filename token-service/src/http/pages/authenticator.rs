@@ -7,8 +7,8 @@ use fast_qr::convert::svg::SvgBuilder;
 use fast_qr::qr::QRBuilder;
 
 use super::super::{origin, paths};
+use super::browser_token::BrowserToken;
 use super::cookies::{Cookies, with_cookie};
-use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::templates::{AuthenticatorPage, Problem, RecoveryCodesPage};
 use super::texts::Texts;

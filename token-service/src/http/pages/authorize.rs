@@ -4,9 +4,9 @@ use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
+use super::browser_token::BrowserToken;
 use super::confirm;
 use super::cookies::Cookies;
-use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::journey::{Journey, found};
 use super::response;

@@ -5,10 +5,6 @@
 //! neither read the cookie, nor set it on https (`__Host-`), nor have it sent along with a form post of its
 //! own (`SameSite=Lax`).
 
-use actix_web::{HttpRequest, HttpResponse};
-
-use super::cookies::{Cookies, with_cookie};
-use crate::service::Service;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 
@@ -32,43 +28,6 @@ impl CsrfToken {
     /// Whether a form carried this token, in constant time.
     pub(super) fn is_carried_as(&self, sent: &str) -> bool {
         Digest::of(self.0.as_bytes()) == Digest::of(sent.as_bytes())
-    }
-}
-
-/// The token of one browser. It is made on the first page and stays, so that forms in other tabs go on working.
-pub(super) struct BrowserToken {
-    token: CsrfToken,
-    cookies: Cookies,
-    is_new: bool,
-}
-
-impl BrowserToken {
-    /// The token that the browser has, or a new one.
-    pub(super) fn of(http: &HttpRequest, service: &Service) -> Result<Self, RandomError> {
-        let cookies = Cookies::of(&service.config.protocol.issuer);
-        let (token, is_new) = match cookies.csrf(http) {
-            Some(token) => (token, false),
-            None => (CsrfToken::generate(&*service.random)?, true),
-        };
-        Ok(Self {
-            token,
-            cookies,
-            is_new,
-        })
-    }
-
-    /// For the hidden field.
-    pub(super) fn text(&self) -> String {
-        self.token.as_str().to_owned()
-    }
-
-    /// Gives the browser a new token with this response.
-    pub(super) fn keep(&self, response: HttpResponse) -> HttpResponse {
-        if self.is_new {
-            with_cookie(response, &self.cookies.set_csrf(&self.token))
-        } else {
-            response
-        }
     }
 }
 

@@ -3,23 +3,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use actix_web::http::{ConnectionType, StatusCode, header};
-use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
+use actix_web::http::StatusCode;
+use actix_web::{HttpResponse, ResponseError};
 
-use super::journey::Journey;
-use super::templates::ErrorPage;
 use super::texts::Texts;
-use super::{form, response};
 use crate::http::body::BodyError;
-use crate::http::origin::RequestId;
-use crate::http::{host, lost, paths};
-use crate::service::Service;
 use domain::random::RandomError;
 use protocol::legacy::logon::LogonRefusal;
 use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
-use protocol::oauth::error::printable;
-use protocol::oauth::parameters::{ParameterError, Parameters};
+use protocol::oauth::parameters::ParameterError;
 use protocol::sign_in::SignInError;
 use protocol::sign_in::password::PasswordError;
 use store::StoreError;
@@ -60,7 +53,7 @@ pub(super) enum PageFailure {
 }
 
 impl PageFailure {
-    const fn status(&self) -> StatusCode {
+    pub(super) const fn status(&self) -> StatusCode {
         match self {
             Self::Request(_)
             | Self::Logon(_)
@@ -81,7 +74,7 @@ impl PageFailure {
     }
 
     /// What happened, in the words of the page.
-    const fn problem(&self, texts: &'static Texts) -> &'static str {
+    pub(super) const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::Request(reason) => texts.unsafe_request(reason),
             Self::ErrorAtClient(..) => texts.sent_back,
@@ -101,7 +94,7 @@ impl PageFailure {
     }
 
     /// What the person can do.
-    const fn advice(&self, texts: &'static Texts) -> &'static str {
+    pub(super) const fn advice(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::Forgery => texts.allow_cookies,
             Self::Unavailable(_) => texts.wait_and_retry,
@@ -111,66 +104,18 @@ impl PageFailure {
     }
 
     /// For the application's developers, in English as the rest of the protocol.
-    fn details(&self) -> Option<Cow<'static, str>> {
+    pub(super) fn details(&self) -> Option<Cow<'static, str>> {
         Some(match self {
             Self::Request(reason) => reason.remedy().into(),
             Self::Logon(refusal) => legacy_message(refusal).into(),
             Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
             Self::TooLarge => "Forms have up to 64 KiB.".into(),
             Self::Form(ParameterError::Repeated(name)) => {
-                format!("{}.", oauth::error::repeated(name)).into()
+                format!("{}.", oauth::message::repeated(name)).into()
             }
             _ => return None,
         })
     }
-}
-
-/// The page, or the redirect, that answers `failure`.
-pub(super) fn page(failure: &PageFailure, http: &HttpRequest, service: &Service) -> HttpResponse {
-    let status = failure.status();
-    let registry = service.registry();
-    match failure {
-        PageFailure::ErrorAtClient(_, location) | PageFailure::SignInEnded(location) => {
-            return response::redirect(status, location);
-        }
-        PageFailure::UnknownHost => {
-            return lost::wrong_legacy_host(paths::LOGON, host::of(http), &registry);
-        }
-        _ => {}
-    }
-    let carried = form::carried(http);
-    let journey = Journey::carried(&carried, http, service, &registry).ok();
-    let named = || {
-        let (_, query) = carried.split_once('?')?;
-        let (parameters, _) = Parameters::parse_unrepeated(query.as_bytes()).ok()?;
-        Some(printable(parameters.get("client_id")?))
-    };
-    let texts = Texts::of(http);
-    let page = ErrorPage {
-        texts,
-        service: &service.config.protocol.name,
-        problem: failure.problem(texts),
-        advice: failure.advice(texts),
-        details: failure.details(),
-        request_id: http.extensions().get::<RequestId>().map(|id| id.0.clone()),
-        time: service.clock.now().rfc3339(),
-        client: match &journey {
-            Some(journey) => Some(journey.client().name.clone()),
-            None => named(),
-        },
-        back: journey.map(|journey| journey.cancel(&service.config.protocol.issuer)),
-    };
-    let mut response = response::page(status, &page, None);
-    if status == StatusCode::REQUEST_TIMEOUT {
-        let head = response.head_mut();
-        head.set_connection_type(ConnectionType::Close);
-    }
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
-    }
-    response
 }
 
 impl fmt::Display for PageFailure {
@@ -184,7 +129,7 @@ impl ResponseError for PageFailure {
         self.status()
     }
 
-    /// The status alone: [`page`] makes the page, where the request is known.
+    /// The status alone: [`page`](super::error_page::page) makes the page, where the request is known.
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Unavailable(reason) | Self::Internal(reason) => {

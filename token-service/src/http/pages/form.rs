@@ -3,6 +3,7 @@
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpMessage as _, HttpRequest};
 
+use super::carried;
 use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::journey::Journey;
@@ -26,18 +27,6 @@ pub(super) async fn read(http: &HttpRequest, payload: Payload) -> Result<Bytes, 
     Ok(body::read(payload).await?)
 }
 
-/// The path and query that a form carries on, for the page that says what is wrong with the form.
-#[derive(Clone)]
-struct Carried(String);
-
-/// The request that `http` is a step of, as path and query, unchecked.
-pub(super) fn carried(http: &HttpRequest) -> String {
-    match http.extensions().get::<Carried>() {
-        Some(Carried(text)) => text.clone(),
-        None => format!("{}?{}", http.path(), http.query_string()),
-    }
-}
-
 /// The fields of a form that comes from one of our own pages in this browser.
 pub(super) fn fields<'a>(
     body: &'a [u8],
@@ -46,7 +35,7 @@ pub(super) fn fields<'a>(
 ) -> Result<Parameters<'a>, PageFailure> {
     let fields = Parameters::parse(body)?;
     if let Some(request) = fields.get(REQUEST) {
-        http.extensions_mut().insert(Carried(request.to_owned()));
+        carried::keep(http, request);
     }
     let token = cookies.csrf(http).ok_or(PageFailure::Forgery)?;
     let sent = fields.get(CSRF).ok_or(PageFailure::Forgery)?;

@@ -5,8 +5,8 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::super::{origin, paths};
+use super::browser_token::BrowserToken;
 use super::cookies::{Cookies, with_cookie};
-use super::csrf::BrowserToken;
 use super::failure::PageFailure;
 use super::templates::{HomePage, Person};
 use super::texts::Texts;

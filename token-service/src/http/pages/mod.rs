@@ -6,9 +6,12 @@
 
 mod authenticator;
 mod authorize;
+mod browser_token;
+mod carried;
 mod confirm;
 mod cookies;
 mod csrf;
+mod error_page;
 mod failure;
 mod form;
 mod home;
@@ -62,7 +65,7 @@ fn only_post(path: &str) -> Resource {
 fn other_methods(allow: &'static str) -> Route {
     web::to(
         move |http: HttpRequest, service: Data<Service>| async move {
-            let mut response = failure::page(&PageFailure::Method, &http, &service);
+            let mut response = error_page::page(&PageFailure::Method, &http, &service);
             response
                 .headers_mut()
                 .insert(header::ALLOW, header::HeaderValue::from_static(allow));
@@ -77,7 +80,7 @@ pub(super) fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<Box
     let failure = response.response().error().and_then(Error::as_error);
     let service = response.request().app_data::<Data<Service>>();
     let page = match (failure, service) {
-        (Some(failure), Some(service)) => failure::page(failure, response.request(), service),
+        (Some(failure), Some(service)) => error_page::page(failure, response.request(), service),
         _ => return response,
     };
     response.into_response(page)

@@ -1,15 +1,9 @@
 //! What users sign in with, and what ends when it changes (D-35).
 
-use std::time::Duration;
-
 use redb::{ReadTransaction, ReadableTable as _};
 
 use super::fault::Fault;
-use super::tables::{
-    CREDENTIALS_KEY, SECOND_FACTORS, Tables, USERS, decode, decode_json, encode_json,
-};
-use super::{grants, sessions};
-use domain::clock::Timestamp;
+use super::tables::{CREDENTIALS_KEY, SECOND_FACTORS, Tables, USERS, decode, decode_json};
 use domain::{Credentials, CredentialsVersion, User, Username};
 
 /// What this user signs in with.
@@ -51,26 +45,4 @@ pub(super) fn next_version(tables: &mut Tables<'_>) -> Result<CredentialsVersion
     let last = meta.get(CREDENTIALS_KEY)?.map_or(0, |last| last.value());
     meta.insert(CREDENTIALS_KEY, last + 1)?;
     Ok(CredentialsVersion::new(last + 1))
-}
-
-/// Gives `user` other credentials than before, and ends what rests on those: sessions and grants.
-pub(super) fn renew(
-    tables: &mut Tables<'_>,
-    user: User,
-    now: Timestamp,
-    access_token_lifetime: Duration,
-) -> Result<CredentialsVersion, Fault> {
-    let key = user.username.as_str();
-    let grants = grants::of_user(tables, key)?;
-    sessions::end_all(tables, key)?;
-    for grant_id in grants {
-        grants::revoke(tables, grant_id, now, access_token_lifetime)?;
-    }
-    let version = next_version(tables)?;
-    let row = encode_json(&User {
-        credentials_version: version,
-        ..user.clone()
-    })?;
-    tables.users.open()?.insert(key, row.as_slice())?;
-    Ok(version)
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redb::ReadableTable as _;
 
-use super::credentials;
 use super::fault::Fault;
-use super::tables::{Tables, decode, encode};
+use super::tables::{Tables, decode, encode, encode_json};
+use super::{credentials, grants, sessions};
 use crate::Claim;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CredentialsVersion, SecondFactor, Username};
+use domain::{CredentialsVersion, SecondFactor, User, Username};
 
 /// Sets up a second factor, or removes it, and ends what rests on the credentials before.
 pub(super) fn set(
@@ -26,7 +26,7 @@ pub(super) fn set(
     else {
         return Ok(None);
     };
-    let version = credentials::renew(tables, user, now, access_token_lifetime)?;
+    let version = renew(tables, user, now, access_token_lifetime)?;
     match second_factor {
         Some(second_factor) => put(tables, username.as_str(), second_factor)?,
         None => remove(tables, username.as_str())?,
@@ -64,4 +64,26 @@ fn put(tables: &mut Tables<'_>, username: &str, second_factor: &SecondFactor) ->
         .open()?
         .insert(username, row.as_slice())?;
     Ok(())
+}
+
+/// Gives `user` other credentials than before, and ends what rests on those: sessions and grants.
+fn renew(
+    tables: &mut Tables<'_>,
+    user: User,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<CredentialsVersion, Fault> {
+    let key = user.username.as_str();
+    let grants = grants::of_user(tables, key)?;
+    sessions::end_all(tables, key)?;
+    for grant_id in grants {
+        grants::revoke(tables, grant_id, now, access_token_lifetime)?;
+    }
+    let version = credentials::next_version(tables)?;
+    let row = encode_json(&User {
+        credentials_version: version,
+        ..user.clone()
+    })?;
+    tables.users.open()?.insert(key, row.as_slice())?;
+    Ok(version)
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Prompt;
-use super::error::{RedirectError, UnsafeRequest};
+use super::error::UnsafeRequest;
+use super::redirect_error::RedirectError;
 use crate::oauth::parameters::{Parameters, Repeated};
 use domain::digest::Digest;
 use domain::{Client, IntegrationType, RedirectUri, Registry, Scope};

@@ -1,6 +1,6 @@
 //! Where an authorization response goes.
 
-use super::error::RedirectError;
+use super::redirect_error::RedirectError;
 use domain::RedirectUri;
 
 /// A known client's registered redirect URI, with the `state` to echo. It comes out of a validated request

@@ -8,6 +8,7 @@ mod checks;
 mod destination;
 mod error;
 mod issue;
+mod redirect_error;
 mod step;
 
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use domain::digest::Digest;
 use domain::{Client, Registry, Scope, Session};
 
 pub use destination::Destination;
-pub use error::{AuthorizeError, RedirectError, UnsafeRequest};
+pub use error::{AuthorizeError, UnsafeRequest};
 pub use issue::{IssueError, code_record, issue_code};
+pub use redirect_error::RedirectError;
 pub use step::{Confirmation, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1), as far as it changes anything here. `consent` and

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Prompt;
-use super::error::RedirectError;
+use super::redirect_error::RedirectError;
 use domain::{LinkedAccount, Registry, Session, SessionStage, User};
 
 /// A completed sign-in of a user who is still enabled: what it takes to be issued a code.

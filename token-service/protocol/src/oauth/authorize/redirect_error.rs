@@ -1,0 +1,103 @@
+//! Errors that the client is told of at its redirect URI (RFC 6749 §4.1.2.1).
+
+use std::borrow::Cow;
+
+use crate::oauth::message::repeated;
+
+/// Why the client gets an error at its redirect URI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedirectError {
+    /// A parameter other than `client_id` and `redirect_uri` more than once (D-17).
+    ParameterRepeated(String),
+    /// No `response_type`.
+    ResponseTypeMissing,
+    /// Another `response_type` than `code`.
+    ResponseTypeUnsupported,
+    /// An Installed Application sent no `code_challenge` (spec §4.1).
+    ChallengeRequired,
+    /// `code_challenge` is not 43 characters of base64url (RFC 7636 §4.2).
+    ChallengeMalformed,
+    /// `code_challenge` without `code_challenge_method`, which would mean `plain` (RFC 7636 §4.3).
+    ChallengeMethodMissing,
+    /// Another `code_challenge_method` than `S256` (RFC 7636 §4.4.1).
+    ChallengeMethodUnsupported,
+    /// `code_challenge_method` without `code_challenge`.
+    ChallengeMissingForMethod,
+    /// `scope` is malformed or exceeds the registration (D-9).
+    ScopeNotPermitted,
+    /// `prompt` has an unknown value, or `none` with others.
+    PromptUnsupported,
+    /// `max_age` is no number of seconds.
+    MaxAgeMalformed,
+    /// `prompt=none` without a complete sign-in (OpenID Connect Core §3.1.2.6).
+    LoginRequired,
+    /// `prompt=none` with several linked accounts (OpenID Connect Core §3.1.2.6).
+    AccountSelectionRequired,
+    /// `prompt=none`, and the person has to say that the client may go on (D-34, OpenID Connect Core §3.1.2.6).
+    InteractionRequired,
+    /// The user has no linked account (D-7).
+    NoLinkedAccount,
+    /// The person pressed cancel.
+    Cancelled,
+}
+
+impl RedirectError {
+    /// The value of `error` (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::ParameterRepeated(_)
+            | Self::ResponseTypeMissing
+            | Self::ChallengeRequired
+            | Self::ChallengeMalformed
+            | Self::ChallengeMethodMissing
+            | Self::ChallengeMethodUnsupported
+            | Self::ChallengeMissingForMethod
+            | Self::PromptUnsupported
+            | Self::MaxAgeMalformed => "invalid_request",
+            Self::ResponseTypeUnsupported => "unsupported_response_type",
+            Self::ScopeNotPermitted => "invalid_scope",
+            Self::LoginRequired => "login_required",
+            Self::AccountSelectionRequired => "account_selection_required",
+            Self::InteractionRequired => "interaction_required",
+            Self::NoLinkedAccount | Self::Cancelled => "access_denied",
+        }
+    }
+
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Of the request it
+    /// repeats names of parameters alone.
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::ParameterRepeated(name) => return repeated(name).into(),
+            Self::ResponseTypeMissing => "response_type is missing; it must be code",
+            Self::ResponseTypeUnsupported => "response_type must be code",
+            Self::ChallengeRequired => {
+                "An Installed Application must send code_challenge and code_challenge_method"
+            }
+            Self::ChallengeMalformed => {
+                "code_challenge must be the SHA-256 of the code verifier in base64url without padding: \
+                 43 characters"
+            }
+            Self::ChallengeMethodMissing => "code_challenge_method is missing; it must be S256",
+            Self::ChallengeMethodUnsupported => "code_challenge_method must be S256",
+            Self::ChallengeMissingForMethod => {
+                "code_challenge_method was sent without code_challenge"
+            }
+            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
+            Self::PromptUnsupported => {
+                "prompt must be none, or a list of login, consent and select_account"
+            }
+            Self::MaxAgeMalformed => "max_age must be a whole number of seconds",
+            Self::LoginRequired => "prompt=none was requested, but the user must sign in",
+            Self::AccountSelectionRequired => {
+                "prompt=none was requested, but the user must choose a linked account"
+            }
+            Self::InteractionRequired => {
+                "prompt=none was requested, but the user must confirm: any app on a device can claim this redirect_uri"
+            }
+            Self::NoLinkedAccount => "The user has no linked account",
+            Self::Cancelled => "The user cancelled the sign-in",
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Error codes, and their HTTP statuses.
+
+/// The error codes of spec §7.1, and the two that say that the fault is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The client could not be authenticated: HTTP 401.
+    InvalidClient,
+    /// The grant, its code, token or assertion is not valid: HTTP 400.
+    InvalidGrant,
+    /// The request is not formed correctly: HTTP 400.
+    InvalidRequest,
+    /// The service cannot answer for a moment: HTTP 503.
+    TemporarilyUnavailable,
+    /// The client asks too often: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that asks for another try.
+    TooManyRequests,
+    /// The service failed: HTTP 500.
+    ServerError,
+}
+
+impl ErrorCode {
+    /// The value of `error`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidClient => "invalid_client",
+            Self::InvalidGrant => "invalid_grant",
+            Self::InvalidRequest => "invalid_request",
+            Self::TemporarilyUnavailable | Self::TooManyRequests => "temporarily_unavailable",
+            Self::ServerError => "server_error",
+        }
+    }
+
+    /// The HTTP status (D-4).
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidClient => 401,
+            Self::InvalidGrant | Self::InvalidRequest => 400,
+            Self::TemporarilyUnavailable => 503,
+            Self::TooManyRequests => 429,
+            Self::ServerError => 500,
+        }
+    }
+}

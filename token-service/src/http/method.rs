@@ -1,0 +1,17 @@
+//! Methods as they are told.
+
+use actix_web::http::Method;
+
+/// The method's name. Clients may invent methods; metrics and answers do not repeat them.
+pub(super) fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "OTHER",
+    }
+}
