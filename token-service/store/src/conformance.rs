@@ -100,11 +100,11 @@ pub(super) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_seconds(1_800_000_000 + seconds)
 }
 
-fn client_id(text: &str) -> ClientId {
+pub(super) fn client_id(text: &str) -> ClientId {
     ClientId::parse(text).unwrap()
 }
 
-fn username(text: &str) -> Username {
+pub(super) fn username(text: &str) -> Username {
     Username::parse(text).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn account(user_id: &str) -> LinkedAccount {
     }
 }
 
-fn client(id: &str) -> Client {
+pub(super) fn client(id: &str) -> Client {
     Client {
         client_id: client_id(id),
         name: "A client".into(),
@@ -128,7 +128,7 @@ fn client(id: &str) -> Client {
     }
 }
 
-fn legacy_instance(hostname: &str) -> LegacyInstance {
+pub(super) fn legacy_instance(hostname: &str) -> LegacyInstance {
     LegacyInstance {
         hostname: hostname.into(),
         auth_server_hostname: format!("sso-{hostname}"),
@@ -136,7 +136,7 @@ fn legacy_instance(hostname: &str) -> LegacyInstance {
     }
 }
 
-fn user(name: &str) -> User {
+pub(super) fn user(name: &str) -> User {
     User {
         username: username(name),
         email: None,
@@ -217,7 +217,7 @@ pub(super) async fn start(
     session
 }
 
-fn fitting() -> PresentedCode {
+pub(super) fn fitting() -> PresentedCode {
     PresentedCode {
         client_id: client_id("web"),
         redirect_uri: "https://app.example.com/callback".into(),
@@ -309,7 +309,7 @@ async fn feed(store: &dyn Store) -> Vec<Revoked> {
         .collect()
 }
 
-fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
+pub(super) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     RegistryChange {
         put_clients: clients,
         put_users: users,
@@ -346,8 +346,8 @@ pub(super) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_
     );
 }
 
-pub(super) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
-    let remembered = |name: &str, value: &str| Remembered {
+pub(super) fn remembered(name: &str, value: &str) -> Remembered {
+    Remembered {
         object: ObjectName::new(ObjectKind::Client, name),
         last: Said::from([(
             "name".to_owned(),
@@ -365,7 +365,10 @@ pub(super) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
             },
         )]
         .into(),
-    };
+    }
+}
+
+pub(super) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
     let remember = |remember| RegistryChange {
         remember,
         ..RegistryChange::default()
@@ -807,7 +810,7 @@ pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut imp
     assert!(!is_revoked(&*subject.store(), &kept).await);
 }
 
-fn signing_key(kid: &str, algorithm: Algorithm, created_at: Timestamp) -> SealedSigningKey {
+pub(super) fn signing_key(kid: &str, algorithm: Algorithm, created_at: Timestamp) -> SealedSigningKey {
     SealedSigningKey {
         kid: kid.into(),
         algorithm,
@@ -1697,7 +1700,7 @@ pub(super) async fn parallel_claims_have_one_winner(subject: &mut impl Subject) 
     }
 }
 
-fn second_factor(codes: &[&str]) -> SecondFactor {
+pub(super) fn second_factor(codes: &[&str]) -> SecondFactor {
     SecondFactor {
         totp_secret_sealed: b"sealed".to_vec(),
         recovery_codes: codes

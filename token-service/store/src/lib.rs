@@ -7,6 +7,8 @@
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod earlier;
 pub mod postgres;
 pub mod redb;
 mod row;

@@ -17,6 +17,7 @@ use crate::conformance::{
     ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
     session, start, use_of,
 };
+use crate::earlier::{assert_filled, fill};
 use domain::Redemption;
 
 struct File {
@@ -617,4 +618,25 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     drop(store);
     file.restart().await;
     assert_eq!(file.store().longest_token(), ACCESS);
+}
+
+/// A file that schema version 2 left.
+#[tokio::test]
+async fn a_file_of_an_earlier_version_is_read_whole() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.redb");
+    let left = include_bytes!("../testdata/schema-2.redb.zst");
+    std::fs::write(&path, zstd::decode_all(&left[..]).unwrap()).unwrap();
+    for _ in 0..2 {
+        drop(RedbStore::open(&path, ACCESS).unwrap());
+    }
+    assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_file_of_this_version_is_read_whole() {
+    let mut file = File::new(true);
+    fill(&*file.store()).await;
+    file.restart().await;
+    assert_filled(&*file.store()).await;
 }

@@ -10,6 +10,7 @@ use crate::conformance::{
     ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
     session, start, use_of,
 };
+use crate::earlier::{assert_filled, fill};
 use domain::TokenId;
 
 struct Database {
@@ -286,4 +287,28 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let margin = crate::token_lifetime::LIFETIME_MARGIN;
     store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
     assert_eq!(store.longest_token(), ACCESS);
+}
+
+/// A database that schema version 4 left.
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_read_whole() {
+    let url = fresh_database().await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let left = include_str!("../../testdata/schema-4.sql");
+    client.batch_execute(left).await.unwrap();
+    drop(client);
+    connection.await.unwrap().unwrap();
+    drop(open(&url).await);
+    assert_filled(&*open(&url).await).await;
+}
+
+#[tokio::test]
+async fn a_database_of_this_version_is_read_whole() {
+    let mut database = Database::new(true).await;
+    fill(&*database.store()).await;
+    database.restart().await;
+    assert_filled(&*database.store()).await;
 }

@@ -1,0 +1,159 @@
+//! Stores as earlier versions of the program left them: one row of every kind, which later versions must find.
+
+use claims::Algorithm;
+
+use super::conformance::{
+    at, audit_event, client, code, fitting, legacy_instance, put, remembered, second_factor,
+    session, signing_key, start, user, username, version_of,
+};
+use super::*;
+use domain::{Admission, Pace, Redemption, Rotation, TokenId};
+
+fn digest(text: &str) -> Digest {
+    Digest::of(text.as_bytes())
+}
+
+fn grant_id(number: u8) -> GrantId {
+    GrantId::from_bytes([number; 16])
+}
+
+fn token_id(number: u8) -> TokenId {
+    TokenId::from_bytes([number; 16])
+}
+
+const FAILURES: Pace = Pace {
+    free: 1,
+    longest: Duration::from_secs(600),
+    forget_one_after: Duration::from_secs(600),
+};
+
+/// Writes what [`assert_filled`] looks for. The stores in `testdata` were filled by it in the versions that their names
+/// tell.
+pub(super) async fn fill(store: &dyn Store) {
+    let mut change = put(vec![client("web")], vec![user("ada"), user("grace")]);
+    change.put_legacy_instances = vec![legacy_instance("us1.example")];
+    change.remember = vec![remembered("web", "A client")];
+    store.change_registry(change, at(0)).await.unwrap();
+    let weak = store.rehash_password(username("grace"), "hash".into(), "stronger".into());
+    weak.await.unwrap();
+    let key = signing_key("key", Algorithm::EdDsa, at(0));
+    store.add_signing_key(key, None).await.unwrap();
+    let own = second_factor(&["recovery"]);
+    store
+        .set_second_factor(username("ada"), Some(own), None, at(0))
+        .await
+        .unwrap();
+    let credentials_version = version_of(store, &username("ada")).await;
+    for (number, text) in [(1, "used"), (2, "revoked"), (3, "unused")] {
+        let record = CodeRecord {
+            credentials_version,
+            ..code()
+        };
+        let _ = store.issue_code(digest(text), record).await.unwrap();
+        if text == "unused" {
+            break;
+        }
+        let first = RefreshStep {
+            refresh_id: token_id(number),
+            access_id: token_id(number + 10),
+            scope: domain::Scope::default(),
+            issued_at: at(0),
+            refresh_expires_at: at(1_000_000),
+        };
+        let redeemed = store
+            .redeem_code(digest(text), fitting(), grant_id(number), first, at(0))
+            .await;
+        assert!(matches!(redeemed.unwrap(), Redemption::Redeemed(_)));
+    }
+    let rotated = store.rotate_refresh(rotation(1, 4)).await.unwrap();
+    assert!(matches!(rotated, Rotation::Rotated(_)));
+    store.revoke_grant(grant_id(2), at(5)).await.unwrap();
+    store
+        .claim_jti(code().client_id, "jti".into(), at(300), at(0))
+        .await
+        .unwrap();
+    store.claim_totp_step(username("ada"), 7).await.unwrap();
+    let failed = PacedKey {
+        key: digest("failed"),
+        pace: FAILURES,
+    };
+    let _ = store.admit_attempt(vec![failed], at(0)).await.unwrap();
+    start(store, digest("session"), session("ada", at(600)), None).await;
+    let events: Vec<AuditEvent> = (1..=3).map(audit_event).collect();
+    store.append_audit(events.into()).await.unwrap();
+}
+
+fn rotation(from: u8, to: u8) -> RefreshRotation {
+    RefreshRotation {
+        grant_id: grant_id(1),
+        refresh_id: token_id(from),
+        client_id: code().client_id,
+        scope: None,
+        next_refresh_id: token_id(to),
+        next_access_id: token_id(to + 10),
+        now: at(5),
+        lifetime: Duration::from_secs(1_000_000),
+        grace: Duration::from_secs(10),
+    }
+}
+
+/// Asserts that `store` has everything of [`fill`], and goes on with it.
+pub(super) async fn assert_filled(store: &dyn Store) {
+    let (clients, users) = store.registry().await.unwrap();
+    assert_eq!(clients, [client("web")]);
+    let names: Vec<&str> = users.iter().map(|user| user.username.as_str()).collect();
+    assert_eq!(names, ["ada", "grace"]);
+    assert_eq!(users[1].password_hash.as_deref(), Some("stronger"));
+    assert_eq!(
+        store.legacy_instances().await.unwrap(),
+        [legacy_instance("us1.example")]
+    );
+    assert_eq!(
+        store.remembered().await.unwrap(),
+        [remembered("web", "A client")]
+    );
+    assert_eq!(
+        store.signing_keys().await.unwrap(),
+        [signing_key("key", Algorithm::EdDsa, at(0))]
+    );
+    let credentials = store.credentials(username("ada")).await.unwrap().unwrap();
+    assert_eq!(credentials.totp_secret_sealed.as_deref(), Some(&b"sealed"[..]));
+    let grant = store.grant(grant_id(1)).await.unwrap().unwrap();
+    assert_eq!(grant.current.refresh_id, token_id(4));
+    assert_eq!(grant.spent[0].refresh_id, token_id(1));
+    let revoked = store.grant(grant_id(2)).await.unwrap().unwrap();
+    assert_eq!(revoked.revoked_at, Some(at(5)));
+    let entries = store.revocations_since(0, 100).await.unwrap();
+    let announced: Vec<&Revoked> = entries.iter().map(|entry| &entry.revoked).collect();
+    assert_eq!(announced, [&Revoked::Grant(grant_id(2))]);
+    let session = store.session(digest("session"), at(10)).await.unwrap();
+    assert_eq!(session.unwrap().username, username("ada"));
+    let events = store.audit(AuditRange::After(0), 10).await.unwrap();
+    let events: Vec<AuditEvent> = events.into_iter().map(|record| record.event).collect();
+    assert_eq!(events, [1, 2, 3].map(audit_event));
+
+    let repeated = store.rotate_refresh(rotation(1, 5)).await.unwrap();
+    assert!(matches!(repeated, Rotation::Repeated { .. }));
+    let rotated = store.rotate_refresh(rotation(4, 5)).await.unwrap();
+    assert!(matches!(rotated, Rotation::Rotated(_)));
+    let first = grant.current.clone();
+    let unused = store.redeem_code(digest("unused"), fitting(), grant_id(3), first.clone(), at(9));
+    assert!(matches!(unused.await.unwrap(), Redemption::Redeemed(_)));
+    let used = store.redeem_code(digest("used"), fitting(), grant_id(4), first, at(9));
+    assert_eq!(used.await.unwrap(), Redemption::Replayed(grant_id(1)));
+    let claimed = store.claim_jti(code().client_id, "jti".into(), at(300), at(9));
+    assert_eq!(claimed.await.unwrap(), Claim::AlreadyClaimed);
+    let claimed = store.claim_totp_step(username("ada"), 7).await;
+    assert_eq!(claimed.unwrap(), Claim::AlreadyClaimed);
+    let claimed = store.claim_recovery_code(username("ada"), digest("recovery"));
+    assert_eq!(claimed.await.unwrap(), Claim::Claimed);
+    let failed = PacedKey {
+        key: digest("failed"),
+        pace: FAILURES,
+    };
+    let admit = async || store.admit_attempt(vec![failed], at(0)).await.unwrap();
+    assert_eq!(admit().await, Admission::Admitted);
+    assert!(matches!(admit().await, Admission::Wait(_)));
+    store.end_session(digest("session")).await.unwrap();
+    assert_eq!(store.session(digest("session"), at(10)).await.unwrap(), None);
+}
