@@ -89,6 +89,11 @@ impl ManualClock {
         Self(std::sync::atomic::AtomicU64::new(now.0))
     }
 
+    /// Sets the clock, forward or back.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
+    }
+
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.0

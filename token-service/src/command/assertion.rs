@@ -127,7 +127,7 @@ fn read_key(path: &Path) -> anyhow::Result<RS256KeyPair> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::Parser;
 
     use super::*;
@@ -153,6 +153,18 @@ mod tests {
         );
         Line::try_parse_from(line.split_whitespace().chain(more.iter().copied()))
             .map(|line| line.arguments)
+    }
+
+    /// An assertion of the demo's non-interactive client that expires after `lifetime`.
+    pub(in crate::command) fn of_the_demo(now: Timestamp, lifetime: Duration) -> String {
+        let line = format!(
+            "assertion --client-id non-interactive-demo --user ada@example.com --alias demo-2020 \
+             --audience https://identity.example.com/ --lifetime {}s --key {}",
+            lifetime.as_secs(),
+            demo_key()
+        );
+        let line = Line::try_parse_from(line.split_whitespace()).unwrap();
+        sign(&line.arguments, now, &OsRandom).unwrap()
     }
 
     fn sign_with(key: &str, more: &[&str]) -> anyhow::Result<String> {

@@ -251,11 +251,22 @@ mod tests {
     use std::ffi::OsString;
     use std::path::Path;
 
+    use std::time::Duration;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::command::assertion::tests::of_the_demo;
     use crate::key_file::KeyFileError;
     use domain::User;
+    use domain::clock::{ManualClock, Timestamp};
+    use protocol::oauth::assertion::AssertionError;
+    use protocol::oauth::endpoint_request::EndpointRequest;
+    use protocol::oauth::error::TokenError;
+    use protocol::oauth::grants::GrantType;
+    use protocol::oauth::token_endpoint::{self, Trace};
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
 
@@ -345,6 +356,51 @@ mod tests {
             clock.0.store(true, std::sync::atomic::Ordering::SeqCst);
         });
         assert!(reason.starts_with("upkeep has stopped"), "{reason}");
+    }
+
+    /// Replicas whose clocks differ sweep and accept by their own.
+    #[tokio::test]
+    async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
+        let lifetime = Duration::from_secs(300);
+        let folder = TempDir::new().unwrap();
+        let config = demo(&folder);
+        let skew = config.protocol.lifetimes.clock_skew;
+        let store = RedbStore::open(&folder.path().join("store.redb"), lifetime).unwrap();
+        let issued_at = SystemClock.now();
+        let clock = Arc::new(ManualClock::new(issued_at));
+        let service = prepare_on(config, Arc::new(store), Arc::clone(&clock) as _).await;
+        let service = service.unwrap();
+        let assertion = of_the_demo(issued_at, lifetime);
+        let exchange = async || {
+            let moment = service.issuing_moment().unwrap();
+            let secret = "demo-secret-of-non-interactive-demo-not-for-real-use";
+            let basic = STANDARD.encode(format!("non-interactive-demo:{secret}"));
+            let authorization = format!("Basic {basic}");
+            let grant_type = GrantType::JwtBearer.name();
+            let body = format!("grant_type={grant_type}&assertion={assertion}");
+            let request = EndpointRequest {
+                authorization: &[authorization.as_bytes()],
+                content_type: Some(b"application/x-www-form-urlencoded"),
+                query: "",
+                body: body.as_bytes(),
+            };
+            let context = moment.context();
+            let mut trace = Trace::default();
+            let answer = token_endpoint::answer(&context, request, &mut trace).await;
+            answer.map(drop)
+        };
+        let last_second = Timestamp::from_seconds((issued_at + lifetime).seconds() - 1);
+        clock.set(last_second);
+        assert!(exchange().await.is_ok());
+        let ahead = last_second + skew;
+        while service.store.sweep(ahead, 100).await.unwrap().more {}
+        let replayed = exchange().await.unwrap_err();
+        let expected = TokenError::Assertion(AssertionError::Replayed);
+        assert_eq!(replayed.description(), expected.description());
+        clock.set(ahead + Duration::from_secs(2));
+        while service.store.sweep(clock.now(), 100).await.unwrap().removed > 0 {}
+        clock.set(last_second);
+        assert!(exchange().await.is_ok(), "it is not remembered for ever");
     }
 
     #[tokio::test]

@@ -216,8 +216,10 @@ pub struct Assertion {
     pub subject: String,
     /// The id that may be used once.
     pub jti: String,
-    /// When it expires, and its `jti` may be forgotten.
-    pub expires_at: Timestamp,
+    /// From then on its `jti` may be forgotten: `exp` and the skew of clocks. To a replica whose clock is behind, or to this
+    /// one after its clock was set back, the assertion is not expired before (RFC 7523 §3, "ensure that JWTs are not
+    /// replayed by maintaining the set of used \"jti\" values").
+    pub remembered_until: Timestamp,
     /// `user_id`, if given.
     pub user_id: Option<String>,
     /// `user_site`, if given.
@@ -268,7 +270,7 @@ pub fn verify(
     Ok(Assertion {
         subject: subject.to_owned(),
         jti: jti.to_owned(),
-        expires_at,
+        remembered_until: expires_at + settings.lifetimes.clock_skew,
         user_id: named.0.map(str::to_owned),
         user_site: named.1.map(str::to_owned),
     })
@@ -663,7 +665,8 @@ mod tests {
         let assertion = outcome(&header(), &body).unwrap();
         assert_eq!(assertion.subject, "ada@example.com");
         assert_eq!(assertion.jti, "j-1");
-        assert_eq!(assertion.expires_at, at(300));
+        let skew = Settings::default().lifetimes.clock_skew;
+        assert_eq!(assertion.remembered_until, at(300) + skew);
         let named = NamedAccount {
             user_id: Some("7"),
             user_site: Some("https://us1"),

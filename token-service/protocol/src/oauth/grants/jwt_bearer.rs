@@ -66,7 +66,7 @@ pub async fn exchange(
         .claim_jti(
             client.client_id.clone(),
             assertion.jti,
-            assertion.expires_at,
+            assertion.remembered_until,
             context.now,
         )
         .await?;
