@@ -28,6 +28,33 @@ fn actions(entries: &[Value]) -> Vec<&str> {
     actions
 }
 
+/// A client that lost an answer, or somebody else with its token: an auditor can tell it from a first use (D-3).
+#[test]
+fn a_repeated_refresh_is_told_from_a_first_use() {
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "1h")]);
+    let lobby = pair.pair.lobby_url();
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    let first = WEB.exchange(&lobby, &code, None).text("refresh_token");
+    let answers = [(); 2].map(|()| WEB.refresh(&lobby, &first).text("refresh_token"));
+    assert_eq!(answers[0], answers[1]);
+    let expected = [
+        "sign_in",
+        "code_issued",
+        "tokens_issued",
+        "tokens_refreshed",
+        "tokens_repeated",
+    ];
+    until("the log has it", || {
+        actions(&entries(&pair, &[])) == expected
+    });
+    let all = entries(&pair, &[]);
+    let of = |action: &str| all.iter().find(|entry| entry["action"] == action).unwrap();
+    let (refreshed, repeated) = (of("tokens_refreshed"), of("tokens_repeated"));
+    for field in ["actor", "client_id", "username", "grant_id", "detail"] {
+        assert_eq!(repeated[field], refreshed[field], "{field}");
+    }
+}
+
 #[test]
 fn a_flow_leaves_its_trail() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);

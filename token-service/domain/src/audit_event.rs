@@ -73,6 +73,8 @@ pub enum AuditAction {
     RegistrationKept,
     /// A password or second factor was not looked at, because too many had been wrong.
     SignInThrottled,
+    /// A used refresh token came back within its grace: its first answer was given again (D-3).
+    TokensRepeated,
 }
 
 impl AuditAction {
@@ -148,6 +150,7 @@ impl AuditAction {
             Self::RevocationFeedRenewed => "revocation_feed_renewed",
             Self::RegistrationKept => "registration_kept",
             Self::SignInThrottled => "sign_in_throttled",
+            Self::TokensRepeated => "tokens_repeated",
         }
     }
 

@@ -111,11 +111,13 @@ fn report(
         .map_or_else(|error| error.code().0, |_| "ok");
     service.metrics.legacy_token_request(outcome);
     let entry = match answer {
-        Ok(LegacyTokenResponse { authorization, .. }) => Entry::new(AuditAction::TokensIssued)
-            .by_client(Some(authorization.client_id.as_str()))
-            .user(authorization.username.as_str())
-            .grant(authorization.grant_id)
-            .detail(format!("legacy instance {hostname}")),
+        Ok(LegacyTokenResponse { authorization, .. }) => {
+            Entry::new(authorization.issuance.action())
+                .by_client(Some(authorization.client_id.as_str()))
+                .user(authorization.username.as_str())
+                .grant(authorization.grant_id)
+                .detail(format!("legacy instance {hostname}"))
+        }
         Err(LegacyTokenError::RefreshReused(grant_id)) => {
             Entry::new(AuditAction::RefreshTokenReused).grant(grant_id)
         }

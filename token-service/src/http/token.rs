@@ -9,7 +9,6 @@ use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use domain::{AuditAction, ClientId};
 use protocol::oauth::error::{ErrorCode, TokenError};
-use protocol::oauth::grants::GrantType;
 use protocol::oauth::secret_guesses::Guess;
 use protocol::oauth::token_endpoint::{self, Trace};
 use protocol::oauth::token_response::TokenResponse;
@@ -114,12 +113,8 @@ fn entry(trace: &Trace, answer: &Result<TokenResponse, TokenError>) -> Entry {
     let entry = |action| Entry::new(action).by_client(trace.client_id.as_deref());
     match answer {
         Ok(response) => {
-            let action = match trace.grant_type {
-                Some(GrantType::RefreshToken) => AuditAction::TokensRefreshed,
-                _ => AuditAction::TokensIssued,
-            };
             let authorization = &response.authorization;
-            let entry = entry(action)
+            let entry = entry(authorization.issuance.action())
                 .user(authorization.username.as_str())
                 .grant(authorization.grant_id);
             match trace.grant_type {

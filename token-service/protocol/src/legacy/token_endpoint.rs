@@ -13,7 +13,7 @@ use crate::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
 use crate::oauth::error::TokenError;
 use crate::oauth::parameters::{Merged, Parameters};
-use crate::oauth::token_response::Authorization;
+use crate::oauth::token_response::{Authorization, Issuance};
 use crate::sealing::EncryptionKey;
 use domain::{
     Client, Grant, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
@@ -213,7 +213,7 @@ impl Endpoint<'_> {
         match redeemed {
             Redemption::Redeemed(grant) => {
                 self.require_live_subject(&grant).await?;
-                self.respond(&grant, &grant.current, token)
+                self.respond(&grant, &grant.current, token, Issuance::First)
             }
             Redemption::Replayed(grant_id) => Err(LegacyTokenError::CodeReplayed(grant_id)),
             Redemption::Mismatch(mismatch) => Err(LegacyTokenError::Code(mismatch)),
@@ -244,11 +244,11 @@ impl Endpoint<'_> {
         match context.store.rotate_refresh(rotation).await? {
             Rotation::Rotated(grant) => {
                 self.require_live_subject(&grant).await?;
-                self.respond(&grant, &grant.current, next)
+                self.respond(&grant, &grant.current, next, Issuance::Refreshed)
             }
             Rotation::Repeated { grant, step } => {
                 self.require_live_subject(&grant).await?;
-                self.respond(&grant, &step, next)
+                self.respond(&grant, &step, next, Issuance::Repeated)
             }
             Rotation::Reused(grant_id) => Err(LegacyTokenError::RefreshReused(grant_id)),
             Rotation::Refused(refusal) => Err(LegacyTokenError::Refresh(refusal)),
@@ -271,6 +271,7 @@ impl Endpoint<'_> {
         grant: &Grant,
         step: &RefreshStep,
         refresh_token: LegacyRefreshToken,
+        issuance: Issuance,
     ) -> Result<LegacyTokenResponse, LegacyTokenError> {
         let lifetime = self.context.settings.lifetimes.legacy_access_token;
         let key = self
@@ -296,7 +297,7 @@ impl Endpoint<'_> {
                 step.issued_at,
                 step.issued_at + lifetime,
             )?,
-            authorization: Authorization::from(grant),
+            authorization: Authorization::of(grant, issuance),
             hostname: self.instance.hostname.clone(),
         })
     }

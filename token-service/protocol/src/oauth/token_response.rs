@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use domain::{ClientId, Grant, GrantId, Username};
+use domain::{AuditAction, ClientId, Grant, GrantId, Username};
 
 /// A successful answer, with exactly the fields of spec §2.1.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -33,14 +33,43 @@ pub struct Authorization {
     pub username: Username,
     /// The claim `grant_id` of the tokens.
     pub grant_id: GrantId,
+    /// For what the tokens were issued.
+    pub issuance: Issuance,
 }
 
-impl From<&Grant> for Authorization {
-    fn from(grant: &Grant) -> Self {
+/// For what tokens were issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Issuance {
+    /// For a code, an assertion or a client's credentials.
+    First,
+    /// For the first use of a refresh token.
+    Refreshed,
+    /// For a refresh token that was used before, within its grace: the answer of the first use once more (D-3). A client
+    /// that lost the answer asks so, and whoever stole the token might.
+    Repeated,
+}
+
+impl Issuance {
+    /// What the audit log calls it.
+    #[must_use]
+    pub const fn action(self) -> AuditAction {
+        match self {
+            Self::First => AuditAction::TokensIssued,
+            Self::Refreshed => AuditAction::TokensRefreshed,
+            Self::Repeated => AuditAction::TokensRepeated,
+        }
+    }
+}
+
+impl Authorization {
+    /// That of a grant.
+    #[must_use]
+    pub fn of(grant: &Grant, issuance: Issuance) -> Self {
         Self {
             client_id: grant.client_id.clone(),
             username: grant.username.clone(),
             grant_id: grant.grant_id,
+            issuance,
         }
     }
 }

@@ -26,7 +26,7 @@ fn user(username: &str, accounts: usize) -> User {
         username: Username::parse(username).unwrap(),
         email: None,
         password_hash: None,
-        registered_password_hash: None,
+        registered_password_digest: None,
         totp_secret_sealed: None,
         organization: None,
         single_sign_on: false,

@@ -7,7 +7,7 @@ use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::token_response::TokenResponse;
+use crate::oauth::token_response::{Issuance, TokenResponse};
 use domain::digest::Digest;
 use domain::{GrantId, IntegrationType, PresentedCode, Redemption, RefreshStep, TokenId};
 
@@ -59,7 +59,7 @@ pub async fn exchange(
     {
         Redemption::Redeemed(grant) => {
             require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &grant.current)
+            answer_step(context, &grant, &grant.current, Issuance::First)
         }
         Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
         Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::error::TokenError;
 use super::parameters::Parameters;
-use super::token_response::{Authorization, TokenResponse};
+use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
 use crate::token::{AccessToken, Subject};
 use domain::{Client, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, User};
@@ -77,13 +77,14 @@ fn answer_step(
     context: &Context<'_>,
     grant: &Grant,
     step: &RefreshStep,
+    issuance: Issuance,
 ) -> Result<TokenResponse, TokenError> {
     let mint = context.mint();
     Ok(TokenResponse::new(
         mint.access_token(Subject::from(grant), AccessToken::from(step))?,
         context.settings.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
-        Authorization::from(grant),
+        Authorization::of(grant, issuance),
     ))
 }
 
@@ -127,6 +128,7 @@ fn answer_without_refresh(
             client_id: client.client_id.clone(),
             username: user.username.clone(),
             grant_id,
+            issuance: Issuance::First,
         },
     ))
 }

@@ -10,7 +10,7 @@ use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::token_response::TokenResponse;
+use crate::oauth::token_response::{Issuance, TokenResponse};
 use domain::{Client, GrantId, IntegrationType, RefreshRotation, Rotation, TokenId};
 
 /// Exchanges a refresh token for a new pair of tokens.
@@ -48,11 +48,11 @@ pub async fn refresh(
     match context.store.rotate_refresh(rotation).await? {
         Rotation::Rotated(grant) => {
             require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &grant.current)
+            answer_step(context, &grant, &grant.current, Issuance::Refreshed)
         }
         Rotation::Repeated { grant, step } => {
             require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &step)
+            answer_step(context, &grant, &step, Issuance::Repeated)
         }
         Rotation::Reused(grant_id) => Err(TokenError::RefreshReused(grant_id)),
         Rotation::Refused(refusal) => Err(TokenError::Refresh(refusal)),
