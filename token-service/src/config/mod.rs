@@ -108,7 +108,7 @@ impl Config {
             && settings.url.is_plain_to_another_machine()
         {
             warnings.push(format!(
-                "store.url has sslmode=disable, and {} is another machine: who reads this network reads everything \
+                "store.url does not insist on TLS (sslmode), and {} is another machine: who reads this network reads everything \
                  that the service stores, and may change it. Remove sslmode, or set sslmode=verify-full",
                 settings.url.place()
             ));

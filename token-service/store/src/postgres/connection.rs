@@ -27,11 +27,15 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// After how long without an acknowledgement a peer counts as gone: a machine that vanished sends no farewell.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What the database is to give up on. The last bounds for how long a replica that vanished amid a transaction keeps
-/// the others from the rows that it locked.
+/// What the database is to give up on, and when it answers a commit. The second bounds for how long a replica that
+/// vanished amid a transaction keeps the others from the rows that it locked. With the third, what was answered outlives a
+/// crash of the server whatever the database, the role or the URL say; a setting that waits for standby servers too, or
+/// not for them, stays.
 const SESSION: &str = "
     SET statement_timeout = '10s';
     SET idle_in_transaction_session_timeout = '5s';
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit', true) = 'off';
 ";
 
 /// A pool; connections are made when they are needed.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use zeroize::Zeroizing;
 
 /// The port of a PostgreSQL server that the URL gives none for.
 const DEFAULT_PORT: u16 = 5432;
@@ -18,26 +20,34 @@ impl PostgresUrl {
     /// Reads a URL.
     ///
     /// The connection is encrypted and the server's certificate verified in full (`sslmode=verify-full`), unless the
-    /// URL has another `sslmode` or all hosts are this machine.
+    /// URL has another `sslmode` or all servers are this machine. `hostaddr` says where a server is, and `host` what its
+    /// certificate must name.
     ///
     /// # Errors
     /// What is wrong with it, without its values: they may be secret.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // There is no weaker way to verify here, so the names of the stronger ones are all the same.
-        let known = text
-            .replace("sslmode=verify-full", "sslmode=require")
-            .replace("sslmode=verify-ca", "sslmode=require");
+        let (known, has_ssl_mode) = with_known_ssl_modes(text);
         let mut config: Config = known.parse().map_err(|error| format!("{error}"))?;
-        if config.get_hosts().is_empty() {
+        let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
+        if hosts == 0 {
             return Err("the host is missing".into());
         }
-        if !known.contains("sslmode=") {
-            let local = config.get_hosts().iter().all(is_this_machine);
-            config.ssl_mode(if local {
+        if addresses > 0 && addresses != hosts {
+            return Err(format!(
+                "hostaddr has {addresses} addresses for {hosts} hosts: each host needs its own"
+            ));
+        }
+        let ports = config.get_ports().len();
+        if ports > 1 && ports != hosts {
+            return Err(format!("there are {ports} ports for {hosts} hosts"));
+        }
+        if !has_ssl_mode {
+            let mode = if is_this_machine(&config) {
                 SslMode::Disable
             } else {
                 SslMode::Require
-            });
+            };
+            config.ssl_mode(mode);
         }
         Ok(Self(config))
     }
@@ -46,15 +56,20 @@ impl PostgresUrl {
     #[must_use]
     pub fn place(&self) -> String {
         let ports = self.0.get_ports();
+        let addresses = self.0.get_hostaddrs();
         let hosts = self.0.get_hosts().iter().enumerate();
         let hosts = hosts.map(|(index, host)| {
             let port = ports.get(index).or(ports.first()).copied();
             let port = port.unwrap_or(DEFAULT_PORT);
-            match host {
+            let server = match host {
                 Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
                 Host::Tcp(name) => format!("{name}:{port}"),
                 #[cfg(unix)]
                 Host::Unix(folder) => format!("{} (port {port})", folder.display()),
+            };
+            match addresses.get(index) {
+                Some(address) => format!("{server} (at {address})"),
+                None => server,
             }
         });
         let hosts: Vec<String> = hosts.collect();
@@ -67,11 +82,10 @@ impl PostgresUrl {
         )
     }
 
-    /// True if the connection to some other machine is not encrypted.
+    /// True if the connection to some other machine is not encrypted, or (`sslmode=prefer`) need not be.
     #[must_use]
     pub fn is_plain_to_another_machine(&self) -> bool {
-        let mut hosts = self.0.get_hosts().iter();
-        self.0.get_ssl_mode() == SslMode::Disable && !hosts.all(is_this_machine)
+        self.0.get_ssl_mode() != SslMode::Require && !is_this_machine(&self.0)
     }
 
     /// The driver's form.
@@ -92,8 +106,14 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
-fn is_this_machine(host: &Host) -> bool {
-    match host {
+/// Whether all servers are this machine. An address counts before the name that goes with it: that is where the driver
+/// connects to.
+fn is_this_machine(config: &Config) -> bool {
+    let addresses = config.get_hostaddrs();
+    if !addresses.is_empty() {
+        return addresses.iter().all(IpAddr::is_loopback);
+    }
+    config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
             name == "localhost"
                 || name
@@ -102,7 +122,38 @@ fn is_this_machine(host: &Host) -> bool {
         }
         #[cfg(unix)]
         Host::Unix(_) => true,
+    })
+}
+
+/// The URL with the modes that the driver knows, and whether it has one. There is no weaker way to verify here than in
+/// full, so the names of the stronger modes are all the same. Only the parameter counts: a password may read the same.
+fn with_known_ssl_modes(text: &str) -> (Zeroizing<String>, bool) {
+    // As the driver reads it: everything up to the first "@" is user and password.
+    let credentials = text.find('@').map_or(0, |at| at + 1);
+    let Some(query) = text[credentials..].find('?') else {
+        return (Zeroizing::new(text.to_owned()), false);
+    };
+    let (before, parameters) = text.split_at(credentials + query + 1);
+    let mut known = Zeroizing::new(before.to_owned());
+    let mut has_ssl_mode = false;
+    for (index, parameter) in parameters.split('&').enumerate() {
+        if index > 0 {
+            known.push('&');
+        }
+        let is_stronger = |value: &str| {
+            ["verify-ca", "verify-full"].contains(&&*percent_decode_str(value).decode_utf8_lossy())
+        };
+        match parameter.split_once('=') {
+            Some((name, value)) if percent_decode_str(name).decode_utf8_lossy() == "sslmode" => {
+                has_ssl_mode = true;
+                let value = if is_stronger(value) { "require" } else { value };
+                known.push_str("sslmode=");
+                known.push_str(value);
+            }
+            _ => known.push_str(parameter),
+        }
     }
+    (known, has_ssl_mode)
 }
 
 /// What `[store]` says of a PostgreSQL database.
@@ -129,6 +180,14 @@ mod tests {
             "postgres://a:b@127.0.0.1,db.example.com/tokens",
             "postgres://a:b@db.example.com/tokens?sslmode=verify-full",
             "postgres://a:b@127.0.0.1/tokens?sslmode=require",
+            // What only looks like the parameter.
+            "postgres://a:sslmode=disable@db.example.com/tokens",
+            "postgres://a:b?sslmode=disable@db.example.com/tokens",
+            "postgres://sslmode=disable@db.example.com/sslmode=disable?application_name=sslmode=disable",
+            "postgres://a:b@db.example.com/tokens?%73slmode=verify%2Dfull",
+            // The name of this machine, and the address of another.
+            "postgres://a:b@localhost/tokens?hostaddr=192.0.2.1",
+            "postgres://a:b@localhost,localhost/tokens?hostaddr=127.0.0.1,192.0.2.1",
         ] {
             assert_eq!(ssl_mode(url), SslMode::Require, "{url}");
         }
@@ -137,8 +196,42 @@ mod tests {
             "postgresql://a:b@localhost/tokens",
             "postgres://a@/tokens?host=/run/postgresql",
             "postgres://a:b@db.example.com/tokens?sslmode=disable",
+            "postgres://a:b@db.example.com/tokens?hostaddr=127.0.0.1",
+            "postgres://a:sslmode=require@127.0.0.1/tokens",
         ] {
             assert_eq!(ssl_mode(url), SslMode::Disable, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_stays_what_it_is() {
+        for password in [
+            "sslmode=verify-full",
+            "sslmode=verify-ca&x",
+            "?sslmode=verify-ca",
+        ] {
+            let url = format!("postgres://a:{password}@db/tokens?sslmode=verify-full");
+            let url = PostgresUrl::parse(&url).unwrap();
+            assert_eq!(url.0.get_password(), Some(password.as_bytes()));
+            assert_eq!(url.0.get_ssl_mode(), SslMode::Require);
+        }
+    }
+
+    #[test]
+    fn hosts_addresses_and_ports_go_together() {
+        for (url, problem) in [
+            (
+                "postgres://a:b@/tokens?hostaddr=192.0.2.1",
+                "the host is missing",
+            ),
+            (
+                "postgres://a:b@one,two/tokens?hostaddr=192.0.2.1",
+                "each host needs",
+            ),
+            ("postgres://a:b@one,two/tokens?port=1", "3 ports for"),
+        ] {
+            let told = PostgresUrl::parse(url).unwrap_err();
+            assert!(told.contains(problem), "{url}: {told}");
         }
     }
 
@@ -160,6 +253,11 @@ mod tests {
                 "postgres://a@/tokens?host=/run/postgresql",
                 "/run/postgresql (port 5432), database tokens",
                 false,
+            ),
+            (
+                "postgres://a@localhost/b?hostaddr=192.0.2.1&sslmode=prefer",
+                "localhost:5432 (at 192.0.2.1), database b",
+                true,
             ),
             (
                 "postgres://a@127.0.0.1/b?sslmode=disable",
