@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
+
+use crate::digest::Digest;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control characters
 /// and without white space at its ends (D-33). Keyboards and libraries compose accents in different ways.
@@ -28,6 +30,14 @@ impl Username {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name with accents as letters of their own (normal form D), if that is another text: what many keyboards type,
+    /// and what was stored before names had a normal form.
+    #[must_use]
+    pub fn decomposed(&self) -> Option<String> {
+        let decomposed: String = self.0.nfd().collect();
+        (decomposed != self.0).then_some(decomposed)
     }
 }
 
@@ -92,9 +102,15 @@ pub struct User {
     pub email: Option<String>,
     /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
     pub password_hash: Option<String>,
-    /// The registered hash, where `password_hash` is a stronger one of the same password.
-    #[serde(default)]
-    pub registered_password_hash: Option<String>,
+    /// The SHA-256 digest of the registered hash, where `password_hash` is a stronger one of the same password: it tells
+    /// that hash when a file has it again. The hash itself is not kept, because it is the one that is guessed at quickly.
+    /// Nobody guesses at it by its digest: that covers the salt too, which is random and nowhere else in the store.
+    #[serde(
+        default,
+        alias = "registered_password_hash",
+        deserialize_with = "registered_password"
+    )]
+    pub registered_password_digest: Option<Digest>,
     /// The TOTP secret, sealed with the encryption key; `None` without a second factor.
     pub totp_secret_sealed: Option<Vec<u8>>,
     /// Organization, compared with a non-interactive client's (D-19).
@@ -111,6 +127,23 @@ pub struct User {
     pub credentials_version: CredentialsVersion,
 }
 
+/// Reads the digest, or makes it of the hash that rows of earlier versions have in its place.
+fn registered_password<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Digest>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Registered {
+        Digest(Digest),
+        Hash(String),
+    }
+    let registered: Option<Registered> = Option::deserialize(deserializer)?;
+    Ok(registered.map(|registered| match registered {
+        Registered::Digest(digest) => digest,
+        Registered::Hash(hash) => Digest::of(hash.as_bytes()),
+    }))
+}
+
 impl User {
     /// Accounts that are linked to this user and no longer to `next`, the same user after a change.
     pub fn unlinked_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a LinkedAccount> {
@@ -123,10 +156,9 @@ impl User {
         if self.password_hash.as_deref() != Some(hash) {
             return false;
         }
-        let before = self.password_hash.replace(stronger);
-        if self.registered_password_hash.is_none() {
-            self.registered_password_hash = before;
-        }
+        self.password_hash = Some(stronger);
+        let registered = &mut self.registered_password_digest;
+        registered.get_or_insert_with(|| Digest::of(hash.as_bytes()));
         true
     }
 

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::registrations::{PasswordRegistration, Registrations, UserRegistration};
 use domain::RegistryChange;
+use domain::digest::Digest;
 use domain::client::ClientId;
 use domain::legacy_instance::LegacyInstance;
 use domain::registry::Registry;
@@ -331,11 +332,11 @@ fn protect<P: Protection>(
         totp_secret,
     } = registration;
     let stored_hash = before.and_then(|before| before.password_hash.clone());
-    let registered_hash = before.and_then(|before| before.registered_password_hash.as_deref());
+    let registered = before.and_then(|before| before.registered_password_digest);
     user.password_hash = match (password, stored_hash) {
         (None, stored) => stored,
         (Some(PasswordRegistration::Hash(hash)), stored)
-            if registered_hash == Some(hash.as_str()) =>
+            if registered == Some(Digest::of(hash.as_bytes())) =>
         {
             stored
         }
@@ -350,8 +351,7 @@ fn protect<P: Protection>(
     if let Some(before) = before
         && before.password_hash == user.password_hash
     {
-        user.registered_password_hash
-            .clone_from(&before.registered_password_hash);
+        user.registered_password_digest = before.registered_password_digest;
     }
     let stored_secret = before.and_then(|before| before.totp_secret_sealed.clone());
     user.totp_secret_sealed = match (totp_secret, stored_secret) {

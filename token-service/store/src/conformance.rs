@@ -141,7 +141,7 @@ pub(super) fn user(name: &str) -> User {
         username: username(name),
         email: None,
         password_hash: Some("hash".into()),
-        registered_password_hash: None,
+        registered_password_digest: None,
         totp_secret_sealed: None,
         organization: None,
         single_sign_on: false,
@@ -786,7 +786,7 @@ pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     let (_, users) = store.registry().await.unwrap();
     let ada = users.first().unwrap();
     assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
-    assert_eq!(ada.registered_password_hash.as_deref(), Some("hash"));
+    assert_eq!(ada.registered_password_digest, Some(Digest::of(b"hash")));
     assert!(!is_revoked(&*store, &grant).await);
     let redeemed = redeem(&*store, "c", fitting(), at(1)).await;
     assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
@@ -810,7 +810,11 @@ pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut imp
     assert!(!is_revoked(&*subject.store(), &kept).await);
 }
 
-pub(super) fn signing_key(kid: &str, algorithm: Algorithm, created_at: Timestamp) -> SealedSigningKey {
+pub(super) fn signing_key(
+    kid: &str,
+    algorithm: Algorithm,
+    created_at: Timestamp,
+) -> SealedSigningKey {
     SealedSigningKey {
         kid: kid.into(),
         algorithm,

@@ -104,6 +104,8 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     let names: Vec<&str> = users.iter().map(|user| user.username.as_str()).collect();
     assert_eq!(names, ["ada", "grace"]);
     assert_eq!(users[1].password_hash.as_deref(), Some("stronger"));
+    let registered = users[1].registered_password_digest;
+    assert_eq!(registered, Some(digest("hash")));
     assert_eq!(
         store.legacy_instances().await.unwrap(),
         [legacy_instance("us1.example")]
@@ -117,7 +119,10 @@ pub(super) async fn assert_filled(store: &dyn Store) {
         [signing_key("key", Algorithm::EdDsa, at(0))]
     );
     let credentials = store.credentials(username("ada")).await.unwrap().unwrap();
-    assert_eq!(credentials.totp_secret_sealed.as_deref(), Some(&b"sealed"[..]));
+    assert_eq!(
+        credentials.totp_secret_sealed.as_deref(),
+        Some(&b"sealed"[..])
+    );
     let grant = store.grant(grant_id(1)).await.unwrap().unwrap();
     assert_eq!(grant.current.refresh_id, token_id(4));
     assert_eq!(grant.spent[0].refresh_id, token_id(1));
@@ -137,7 +142,13 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     let rotated = store.rotate_refresh(rotation(4, 5)).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated(_)));
     let first = grant.current.clone();
-    let unused = store.redeem_code(digest("unused"), fitting(), grant_id(3), first.clone(), at(9));
+    let unused = store.redeem_code(
+        digest("unused"),
+        fitting(),
+        grant_id(3),
+        first.clone(),
+        at(9),
+    );
     assert!(matches!(unused.await.unwrap(), Redemption::Redeemed(_)));
     let used = store.redeem_code(digest("used"), fitting(), grant_id(4), first, at(9));
     assert_eq!(used.await.unwrap(), Redemption::Replayed(grant_id(1)));
@@ -155,5 +166,8 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     assert_eq!(admit().await, Admission::Admitted);
     assert!(matches!(admit().await, Admission::Wait(_)));
     store.end_session(digest("session")).await.unwrap();
-    assert_eq!(store.session(digest("session"), at(10)).await.unwrap(), None);
+    assert_eq!(
+        store.session(digest("session"), at(10)).await.unwrap(),
+        None
+    );
 }

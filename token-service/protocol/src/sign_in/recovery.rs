@@ -33,20 +33,33 @@ fn in_groups(letters: &str) -> String {
     grouped
 }
 
-/// What the store knows a code of this user by; `None` when the text is no recovery code. Case, spaces and hyphens do
-/// not count.
+/// What the store knows a code of this user by; none when the text is no recovery code. Case, spaces and hyphens do not
+/// count. A code from before names had a normal form (D-33) is known by the name as it was typed then.
+pub(super) fn digests(key: &EncryptionKey, username: &Username, text: &str) -> Vec<Digest> {
+    let Some(bytes) = decode(text) else {
+        return Vec::new();
+    };
+    let names = [Some(username.as_str().to_owned()), username.decomposed()];
+    let tags = names
+        .iter()
+        .flatten()
+        .map(|name| key.tag(&[b"recovery code", name.as_bytes(), &bytes]));
+    tags.map(Digest::from_bytes).collect()
+}
+
+/// What the store is to know a new code by.
 pub(super) fn digest(key: &EncryptionKey, username: &Username, text: &str) -> Option<Digest> {
+    digests(key, username, text).into_iter().next()
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
     let letters: String = text
         .chars()
         .filter(|character| !character.is_whitespace() && *character != '-')
         .map(|character| character.to_ascii_uppercase())
         .collect();
     let bytes = BASE32_NOPAD.decode(letters.as_bytes()).ok()?;
-    if bytes.len() != BYTES {
-        return None;
-    }
-    let tag = key.tag(&[b"recovery code", username.as_str().as_bytes(), &bytes]);
-    Some(Digest::from_bytes(tag))
+    (bytes.len() == BYTES).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -75,5 +88,23 @@ mod tests {
         for nonsense in ["", "123456", "abcd-abcd-abcd", "abcd-abcd-abcd-abc1"] {
             assert_eq!(digest(&key, &ada, nonsense), None, "{nonsense}");
         }
+    }
+
+    /// D-33: codes that were made for a name as it was typed.
+    #[test]
+    fn codes_of_a_decomposed_name_go_on_to_work() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let code = generate(&OsRandom).unwrap();
+        let bytes = decode(&code).unwrap();
+        let before = key.tag(&[b"recovery code", "zoe\u{308}".as_bytes(), &bytes]);
+        let zoe = Username::parse("zoe\u{308}").unwrap();
+        let [now, earlier] = digests(&key, &zoe, &code)[..] else {
+            panic!("two names");
+        };
+        assert_eq!(earlier, Digest::from_bytes(before));
+        assert_eq!(Some(now), digest(&key, &zoe, &code));
+        assert_ne!(now, earlier);
+        let ada = Username::parse("ada").unwrap();
+        assert_eq!(digests(&key, &ada, &code).len(), 1);
     }
 }

@@ -8,6 +8,7 @@ use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
 use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, recovery, totp};
 use crate::Context;
+use domain::digest::Digest;
 use domain::{SessionStage, Username};
 use store::Claim;
 
@@ -77,6 +78,21 @@ pub(super) async fn check_totp(
     )
 }
 
+/// Uses up the recovery code that has one of these digests.
+async fn claim_recovery_code(
+    context: &Context<'_>,
+    username: &Username,
+    digests: Vec<Digest>,
+) -> Result<Verdict, SignInError> {
+    for digest in digests {
+        let claim = context.store.claim_recovery_code(username.clone(), digest);
+        if claim.await? == Claim::Claimed {
+            return Ok(Verdict::Right);
+        }
+    }
+    Ok(Verdict::Wrong)
+}
+
 /// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up
 /// whatever follows.
 ///
@@ -109,24 +125,15 @@ pub async fn with_second_factor(
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SecondFactorOutcome::Wait(username.clone(), wait)),
     };
-    let recovery_code = recovery::digest(context.encryption_key, username, code);
-    let (verdict, method) = match recovery_code {
-        Some(digest) => {
-            let claim = context
-                .store
-                .claim_recovery_code(username.clone(), digest)
-                .await?;
-            let verdict = match claim {
-                Claim::Claimed => Verdict::Right,
-                Claim::AlreadyClaimed => Verdict::Wrong,
-            };
-            (verdict, AMR_RECOVERY_CODE)
-        }
-        None => {
-            let secret = open(context, username, &sealed)?;
-            let verdict = check_totp(context, username, &secret, code).await?;
-            (verdict, AMR_TOTP)
-        }
+    let digests = recovery::digests(context.encryption_key, username, code);
+    let by_recovery_code = !digests.is_empty();
+    let (verdict, method) = if by_recovery_code {
+        let verdict = claim_recovery_code(context, username, digests).await?;
+        (verdict, AMR_RECOVERY_CODE)
+    } else {
+        let secret = open(context, username, &sealed)?;
+        let verdict = check_totp(context, username, &secret, code).await?;
+        (verdict, AMR_TOTP)
     };
     match verdict {
         Verdict::Right => {}
@@ -152,7 +159,7 @@ pub async fn with_second_factor(
     Ok(SecondFactorOutcome::SignedIn {
         id,
         username: session.username,
-        by_recovery_code: recovery_code.is_some(),
+        by_recovery_code,
         device,
     })
 }

@@ -1,7 +1,6 @@
 //! Time-based one-time codes (RFC 6238): SHA-1, 6 digits, steps of 30 seconds, one step of drift either way.
 
 use totp_rs::{Algorithm, Builder};
-use unicode_normalization::UnicodeNormalization as _;
 use zeroize::Zeroizing;
 
 use crate::sealing::{EncryptionKey, SealingError};
@@ -30,10 +29,7 @@ pub fn open_secret(
 ) -> Result<Zeroizing<Vec<u8>>, SealingError> {
     key.open(&sealing_context(username), sealed)
         .or_else(|error| {
-            let decomposed: String = username.as_str().nfd().collect();
-            if decomposed == username.as_str() {
-                return Err(error);
-            }
+            let decomposed = username.decomposed().ok_or(error)?;
             key.open(&format!("totp:{decomposed}"), sealed)
         })
 }

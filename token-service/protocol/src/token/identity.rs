@@ -184,7 +184,7 @@ mod tests {
                     username,
                     email: None,
                     password_hash: None,
-                    registered_password_hash: None,
+                    registered_password_digest: None,
                     totp_secret_sealed: None,
                     organization: None,
                     single_sign_on: false,

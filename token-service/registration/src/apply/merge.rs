@@ -326,7 +326,7 @@ impl<'a> Merger<'a> {
             username: stored.username.clone(),
             email: self.value("email", email, Clone::clone),
             password_hash: stored.password_hash.clone(),
-            registered_password_hash: stored.registered_password_hash.clone(),
+            registered_password_digest: stored.registered_password_digest,
             totp_secret_sealed: stored.totp_secret_sealed.clone(),
             organization: self.value("organization", organization, Clone::clone),
             single_sign_on: self
@@ -452,9 +452,9 @@ fn said_of_user<P: Protection>(registration: &UserRegistration, protection: &P) 
 }
 
 // A hash that was made stronger at a sign-in is still the registered password.
-fn digest_of_password(user: &(Option<String>, String)) -> Digest {
+fn digest_of_password(user: &(Option<Digest>, String)) -> Digest {
     let (registered, hash) = user;
-    Digest::of(registered.as_ref().unwrap_or(hash).as_bytes())
+    registered.unwrap_or_else(|| Digest::of(hash.as_bytes()))
 }
 
 fn digest_of_sealed(sealed: &[u8]) -> Digest {
@@ -464,7 +464,7 @@ fn digest_of_sealed(sealed: &[u8]) -> Digest {
 /// The digests of the stored forms that `user` got from the file, under the file's tags.
 fn made_of(user: &User, said: &Said) -> BTreeMap<String, Made> {
     let password = user.password_hash.clone();
-    let password = password.map(|hash| (user.registered_password_hash.clone(), hash));
+    let password = password.map(|hash| (user.registered_password_digest, hash));
     let digests = [
         (PASSWORD, password.as_ref().map(digest_of_password)),
         (
@@ -691,7 +691,7 @@ impl<'a, P: Protection> Merge<'a, P> {
         let mut made = remembered.map(|one| one.made.clone()).unwrap_or_default();
         let mut others = Vec::new();
         if let Some(password) = &registration.password {
-            let registered = stored.registered_password_hash.clone();
+            let registered = stored.registered_password_digest;
             let form = stored.password_hash.clone().map(|hash| (registered, hash));
             let hidden = Hidden {
                 field: PASSWORD,
@@ -699,10 +699,10 @@ impl<'a, P: Protection> Merge<'a, P> {
                 stored: form.as_ref(),
                 digest: digest_of_password,
             };
-            let is_files = |(registered, hash): &(Option<String>, String)| match password {
+            let is_files = |(registered, hash): &(Option<Digest>, String)| match password {
                 PasswordRegistration::Plaintext(password) => protection.is_hash_of(hash, password),
                 PasswordRegistration::Hash(file) => {
-                    Ok(file == hash || registered.as_ref() == Some(file))
+                    Ok(file == hash || *registered == Some(Digest::of(file.as_bytes())))
                 }
             };
             let make = || match password {
@@ -716,7 +716,7 @@ impl<'a, P: Protection> Merge<'a, P> {
             made.extend(settled.made.map(|made| (PASSWORD.to_owned(), made)));
             if let Some((registered, hash)) = settled.form {
                 merged.password_hash = Some(hash);
-                merged.registered_password_hash = registered;
+                merged.registered_password_digest = registered;
             }
         }
         if let Some(secret) = &registration.totp_secret {

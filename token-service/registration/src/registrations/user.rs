@@ -62,7 +62,7 @@ pub(super) fn read(
             username: username?,
             email,
             password_hash: None,
-            registered_password_hash: None,
+            registered_password_digest: None,
             totp_secret_sealed: None,
             organization: organization.map(|organization| organization.value),
             single_sign_on: single_sign_on.is_some_and(|flag| flag.value),

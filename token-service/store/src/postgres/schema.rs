@@ -6,8 +6,9 @@
 use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::error::SqlState;
 
-use super::fault::Fault;
-use domain::Username;
+use super::fault::{Fault, readable};
+use crate::row::{decode_json, encode_json};
+use domain::{User, Username};
 use domain::remembered::{ObjectKind, ObjectName};
 
 /// Brings a database from version `n` to `n + 1`.
@@ -108,6 +109,8 @@ const MIGRATIONS: &[&str] = &["
     );
 ", "
     -- Usernames get their normal form: see normalize_usernames.
+", "
+    -- Weak hashes leave the rows of users: see forget_registered_hashes.
 "];
 
 /// What every version has. The schema's version is one of the counters.
@@ -186,6 +189,7 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
     }
     if found < VERSION {
         normalize_usernames(&transaction).await?;
+        forget_registered_hashes(&transaction).await?;
         let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         transaction
@@ -230,6 +234,30 @@ async fn normalize_usernames(transaction: &Transaction<'_>) -> Result<(), Fault>
         transaction.execute(rename, &[&before, &after]).await?;
     }
     Ok(())
+}
+
+/// Up to version 4 the row of a user kept the registered hash of a password beside a stronger one. It goes, and its digest
+/// takes its place.
+async fn forget_registered_hashes(transaction: &Transaction<'_>) -> Result<(), Fault> {
+    let page = "SELECT username, body FROM users WHERE username > $1 ORDER BY username LIMIT 2000";
+    let mut after = String::new();
+    loop {
+        let stored = transaction.query(page, &[&after]).await?;
+        let Some(last) = stored.last() else {
+            return Ok(());
+        };
+        after = last.try_get(0)?;
+        for row in &stored {
+            let user = decode_json::<User>(row.try_get(1)?).map_err(Fault::from);
+            let user = readable("user", user)?;
+            let Some(user) = user.filter(|user| user.registered_password_digest.is_some()) else {
+                continue;
+            };
+            let (key, body): (&str, _) = (row.try_get(0)?, encode_json(&user)?);
+            let update = "UPDATE users SET body = $2 WHERE username = $1";
+            transaction.execute(update, &[&key, &body]).await?;
+        }
+    }
 }
 
 /// Whether somebody else made the same tables in the same moment.

@@ -21,6 +21,7 @@ mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod usernames;
 mod writer;
 mod writer_metrics;

@@ -10,7 +10,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 use super::fault::Fault;
 use super::revocations;
 use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
-use super::usernames;
+use super::{upgrade, usernames};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
 use domain::random::{OsRandom, RandomError};
@@ -148,7 +148,8 @@ pub(super) fn builder() -> redb::Builder {
 /// Checks the schema version and creates the tables that are missing: a file may come from before one was added, which
 /// older versions of the program do not mind.
 pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
-    if let Some(found) = schema_version(database).map_err(|fault| damaged(path, &fault))? {
+    let found = schema_version(database).map_err(|fault| damaged(path, &fault))?;
+    if let Some(found) = found {
         if found > SCHEMA_VERSION {
             return Err(OpenError::Newer {
                 path: path.to_owned(),
@@ -164,7 +165,7 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
         }
     }
     let fresh = FeedId::generate(&OsRandom)?;
-    create(database, fresh).map_err(|fault| damaged(path, &fault))
+    create(database, found, fresh).map_err(|fault| damaged(path, &fault))
 }
 
 /// Gives the revocation feed another identity: its positions mean something else from now on.
@@ -204,7 +205,8 @@ fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     )
 }
 
-fn create(database: &Database, fresh: FeedId) -> Result<(), Fault> {
+/// `found` is the version of the file, if it is not new.
+fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
     {
         let mut tables = Tables::new(&transaction);
@@ -214,6 +216,9 @@ fn create(database: &Database, fresh: FeedId) -> Result<(), Fault> {
             .open()?
             .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
         usernames::normalize(&mut tables)?;
+        if found.is_some_and(|found| found < 3) {
+            upgrade::forget_registered_hashes(&mut tables)?;
+        }
         revocations::ensure_feed(&mut tables, fresh)?;
     }
     transaction.commit()?;

@@ -11,8 +11,9 @@ use crate::row;
 use domain::clock::Timestamp;
 
 /// The version of this layout. A file with a higher one is refused.
-pub(super) const SCHEMA_VERSION: u64 = 2;
-/// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations.
+pub(super) const SCHEMA_VERSION: u64 = 3;
+/// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations; version 3
+/// took weak hashes out of the rows of users.
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].

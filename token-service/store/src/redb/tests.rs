@@ -14,8 +14,8 @@ use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
-    session, start, use_of,
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, put, registered,
+    session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use domain::Redemption;
@@ -627,10 +627,38 @@ async fn a_file_of_an_earlier_version_is_read_whole() {
     let path = folder.path().join("store.redb");
     let left = include_bytes!("../testdata/schema-2.redb.zst");
     std::fs::write(&path, zstd::decode_all(&left[..]).unwrap()).unwrap();
-    for _ in 0..2 {
-        drop(RedbStore::open(&path, ACCESS).unwrap());
-    }
+    let store = RedbStore::open(&path, ACCESS).unwrap();
+    // A copy has rows and nothing of what was there before.
+    let copy = folder.path().join("copy.redb");
+    store.backup(&copy).await.unwrap();
+    let copy = std::fs::read(copy).unwrap();
+    let weak = br#""registered_password_hash":"hash""#;
+    assert!(!copy.windows(weak.len()).any(|bytes| bytes == weak));
+    drop(store);
     assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
+}
+
+/// Whoever has a copy guesses at the strongest hash of a password only.
+#[tokio::test]
+async fn no_row_keeps_a_hash_that_became_stronger() {
+    const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
+    let file = File::new(false);
+    let store = file.store();
+    let mut weak = user("ada");
+    weak.password_hash = Some(WEAK.into());
+    let change = put(vec![], vec![weak]);
+    store.change_registry(change, at(0)).await.unwrap();
+    let copy_has_weak = async |name: &str| {
+        let path = file.folder.path().join(name);
+        store.backup(&path).await.unwrap();
+        let copy = std::fs::read(path).unwrap();
+        copy.windows(WEAK.len())
+            .any(|bytes| bytes == WEAK.as_bytes())
+    };
+    assert!(copy_has_weak("before").await);
+    let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
+    stronger.await.unwrap();
+    assert!(!copy_has_weak("after").await);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use self::server::{Server, fresh_database, settings};
 use super::*;
 use crate::conformance::{
-    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, registered,
-    session, start, use_of,
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, put, registered,
+    session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use domain::TokenId;
@@ -198,17 +198,8 @@ async fn the_connection_is_encrypted_and_the_server_verified() {
     }
 }
 
-/// What clients hold is in the database as its digest only.
-#[tokio::test]
-async fn no_table_holds_what_a_client_presents() {
-    let database = Database::new(false).await;
-    let store = &database.store;
-    let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
-    issue(&**store, code_text, code()).await;
-    let session = session("ada", at(100));
-    start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
-    let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));
-    claimed.await.unwrap();
+/// All rows. Bytes are in hexadecimal digits.
+async fn dump(store: &PostgresStore) -> String {
     let client = store.pool.get().await.unwrap();
     let sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'";
     let mut dump = String::new();
@@ -223,7 +214,25 @@ async fn no_table_holds_what_a_client_presents() {
             dump.push_str(row.get(0));
         }
     }
-    let hex = |text: &str| data_encoding::HEXLOWER.encode(text.as_bytes());
+    dump
+}
+
+fn hex(text: &str) -> String {
+    data_encoding::HEXLOWER.encode(text.as_bytes())
+}
+
+/// What clients hold is in the database as its digest only.
+#[tokio::test]
+async fn no_table_holds_what_a_client_presents() {
+    let database = Database::new(false).await;
+    let store = &database.store;
+    let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
+    issue(&**store, code_text, code()).await;
+    let session = session("ada", at(100));
+    start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
+    let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));
+    claimed.await.unwrap();
+    let dump = dump(store).await;
     assert!(
         dump.contains(&hex("app.example.com")),
         "the record itself is there"
@@ -301,7 +310,9 @@ async fn a_database_of_an_earlier_version_is_read_whole() {
     client.batch_execute(left).await.unwrap();
     drop(client);
     connection.await.unwrap().unwrap();
-    drop(open(&url).await);
+    let store = open(&url).await;
+    let weak = hex(r#""registered_password_hash":"hash""#);
+    assert!(left.contains(&weak) && !dump(&store).await.contains(&weak));
     assert_filled(&*open(&url).await).await;
 }
 
@@ -311,4 +322,52 @@ async fn a_database_of_this_version_is_read_whole() {
     fill(&*database.store()).await;
     database.restart().await;
     assert_filled(&*database.store()).await;
+}
+
+/// A commit that was answered outlives a crash of the server (a code is not redeemed twice, a revocation holds), whatever
+/// somebody set for the database or the role.
+#[tokio::test]
+async fn an_answered_commit_is_on_disk_whatever_the_database_says() {
+    for (default, expected) in [("off", "on"), ("remote_apply", "remote_apply")] {
+        let url = fresh_database().await;
+        let database = url.split(['/', '?']).nth(3).unwrap();
+        let store = open(&url).await;
+        let client = store.pool.get().await.unwrap();
+        let set = format!("ALTER DATABASE {database} SET synchronous_commit = {default}");
+        client.batch_execute(&set).await.unwrap();
+        drop(client);
+        let store = open(&url).await;
+        let client = store.pool.get().await.unwrap();
+        let row = client.query_one("SHOW synchronous_commit", &[]).await;
+        assert_eq!(row.unwrap().get::<_, &str>(0), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_missing_is_named_with_its_server() {
+    let server = PostgresUrl::parse(&fresh_database().await).unwrap();
+    let folder = server.place();
+    let folder = folder.split(' ').next().unwrap();
+    let missing = settings(&format!("postgres://postgres@/nodb?host={folder}"));
+    let refused = PostgresStore::open(&missing, ACCESS).await;
+    let expected = format!(
+        "the PostgreSQL store at {folder} (port 5432), database nodb cannot be opened: no connection to the database: \
+         database \"nodb\" does not exist (3D000)"
+    );
+    assert_eq!(refused.unwrap_err().to_string(), expected);
+}
+
+/// Whoever has a copy guesses at the strongest hash of a password only.
+#[tokio::test]
+async fn no_row_keeps_a_hash_that_became_stronger() {
+    const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
+    let store = Database::new(false).await.store;
+    let mut weak = user("ada");
+    weak.password_hash = Some(WEAK.into());
+    let change = put(vec![], vec![weak]);
+    store.change_registry(change, at(0)).await.unwrap();
+    assert!(dump(&store).await.contains(&hex(WEAK)));
+    let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
+    stronger.await.unwrap();
+    assert!(!dump(&store).await.contains(&hex(WEAK)));
 }

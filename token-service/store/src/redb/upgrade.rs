@@ -1,0 +1,24 @@
+//! What is written anew when a file of an earlier version is opened.
+
+use redb::ReadableTable as _;
+
+use super::fault::{Fault, readable};
+use super::tables::{Tables, decode_json, encode_json};
+use domain::User;
+
+/// Up to version 2 the row of a user kept the registered hash of a password beside a stronger one. It goes, and its digest
+/// takes its place.
+pub(super) fn forget_registered_hashes(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    let mut users: Vec<User> = Vec::new();
+    for entry in tables.users.open()?.iter()? {
+        let user: Result<User, Fault> = decode_json(entry?.1.value());
+        let with_registered = |user: &User| user.registered_password_digest.is_some();
+        users.extend(readable("user", user)?.filter(with_registered));
+    }
+    for user in users {
+        let row = encode_json(&user)?;
+        let table = tables.users.open()?;
+        table.insert(user.username.as_str(), row.as_slice())?;
+    }
+    Ok(())
+}
