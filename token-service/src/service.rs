@@ -19,6 +19,7 @@ use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use protocol::Context;
 use protocol::oauth::secret_guesses::Suspects;
+use protocol::oauth::secret_uses::SecretUses;
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::{self, Policy};
 use protocol::token::{IdentityTokens, KeyRing, KeyRingError, carry_out};
@@ -47,6 +48,8 @@ pub struct Service {
     pub feed: RevocationFeed,
     /// For which clients and addresses a secret was wrong lately.
     pub suspects: Suspects,
+    /// Client secrets that were proved lately.
+    pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
     registry_version: AtomicU64,
@@ -94,6 +97,7 @@ impl Service {
             audit,
             metrics,
             suspects: Suspects::default(),
+            secret_uses: SecretUses::default(),
             admin_tokens,
             registry_turn: Mutex::default(),
             draining: AtomicBool::new(false),
@@ -273,6 +277,7 @@ impl Moment<'_> {
             keys: &self.keys,
             identity_tokens: &service.identity_tokens,
             encryption_key: &service.encryption_key,
+            secret_uses: &service.secret_uses,
             random: &*service.random,
             now: self.now,
         }

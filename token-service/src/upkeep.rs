@@ -32,6 +32,10 @@ const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 /// How often the audit log tells of refusals that were not kept one by one.
 const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
 
+/// How often uses of client secrets are written: there is one of each secret in
+/// [`NOTED_EVERY`](protocol::oauth::secret_uses::NOTED_EVERY).
+const NOTE_SECRET_USES_EVERY: Duration = Duration::from_secs(5);
+
 /// How long entries of the audit log wait after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -42,6 +46,7 @@ pub async fn run(service: Arc<Service>) {
         follow_registry(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service),
+        note_secret_uses(&service),
         tell_of_left_out(&service),
         warn_of_certificates(&service),
         service.feed.follow()
@@ -58,6 +63,17 @@ async fn write_audit_log(service: &Service) {
             service.audit.write(&*service.store).await
         } {
             tracing::error!(%error, "the audit log cannot be written; its entries wait");
+        }
+    }
+}
+
+async fn note_secret_uses(service: &Service) {
+    let mut ticks = every(NOTE_SECRET_USES_EVERY);
+    loop {
+        ticks.tick().await;
+        let now = service.clock.now();
+        if let Err(error) = service.secret_uses.write(&*service.store, now).await {
+            tracing::warn!(%error, "uses of client secrets are not noted; they wait");
         }
     }
 }

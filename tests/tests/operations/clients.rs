@@ -82,6 +82,43 @@ fn a_client_lives_from_registration_to_removal() {
     assert!(gone.failed(1).contains("there is no client meter"));
 }
 
+/// Who ends an old secret must know that nobody uses it any more.
+#[test]
+fn the_times_of_client_secrets_are_shown() {
+    let pair = OwnPair::start(&[]);
+    let rotated = pair.operate(&["client", "rotate-secret", "user-bound-demo"], "");
+    let secret = secret(&rotated.done());
+    let times = || {
+        let shown = pair.operate_json(&["client", "show", "user-bound-demo"]);
+        shown["secret_times"].as_array().unwrap().clone()
+    };
+    let [old, new] = &times()[..] else {
+        panic!("two live secrets");
+    };
+    for unused in [old, new] {
+        assert!(unused["added_at"].is_string(), "{unused}");
+        assert!(unused.get("last_used_at").is_none(), "{unused}");
+    }
+    assert_eq!(token(&pair, "user-bound-demo", &secret).status, 200);
+    until("the use is noted", || {
+        times()[1]["last_used_at"].is_string()
+    });
+    assert!(times()[0].get("last_used_at").is_none());
+    let listed = pair.operate_json(&["client", "list"]);
+    let listed = listed["items"].as_array().unwrap().iter();
+    let listed = listed.filter(|client| client["client_id"] == "user-bound-demo");
+    let listed: Vec<_> = listed
+        .map(|client| client["secret_times"].clone())
+        .collect();
+    assert_eq!(listed, [json!(times())]);
+    let shown = pair
+        .operate(&["client", "show", "user-bound-demo"], "")
+        .done();
+    for part in ["added 20", "last used 20", "no use noted", " ago)"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
 #[test]
 fn a_removed_clients_refresh_tokens_and_access_tokens_are_dead() {
     let pair = OwnPair::start(&[]);

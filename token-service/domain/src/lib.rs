@@ -6,6 +6,7 @@ pub mod audit_event;
 pub mod authorization_code;
 pub mod certificate;
 pub mod client;
+pub mod client_secret;
 pub mod clock;
 pub mod credentials;
 pub mod digest;
@@ -30,6 +31,7 @@ pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use authorization_code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use certificate::Certificate;
 pub use client::{Client, ClientId, IntegrationType};
+pub use client_secret::{SecretTimes, SecretUse};
 pub use credentials::{Credentials, SecondFactor};
 pub use grant::{
     Grant, GrantFilter, GrantId, RefreshRotation, RefreshStep, Rotation, RotationRefusal, TokenId,

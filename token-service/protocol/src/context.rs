@@ -5,6 +5,7 @@ use domain::clock::Timestamp;
 use domain::random::Random;
 use store::Store;
 
+use crate::oauth::secret_uses::SecretUses;
 use crate::sealing::EncryptionKey;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
@@ -24,6 +25,8 @@ pub struct Context<'a> {
     pub identity_tokens: &'a IdentityTokens,
     /// Seals secrets, and authenticates what the service hands out and must recognise again.
     pub encryption_key: &'a EncryptionKey,
+    /// Client secrets that were proved lately.
+    pub secret_uses: &'a SecretUses,
     /// Random bytes.
     pub random: &'a dyn Random,
     /// The time of the request.

@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::registrations::{PasswordRegistration, Registrations, UserRegistration};
 use domain::RegistryChange;
-use domain::digest::Digest;
 use domain::client::ClientId;
+use domain::digest::Digest;
 use domain::legacy_instance::LegacyInstance;
 use domain::registry::Registry;
 use domain::remembered::{ObjectKind, ObjectName, Remembered};

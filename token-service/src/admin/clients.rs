@@ -19,24 +19,47 @@ const MOST_SECRETS: usize = 2;
 
 impl Administration<'_> {
     /// Clients in the order of their ids, enabled or not.
-    #[must_use]
-    pub fn clients(&self, request: &PageRequest) -> Page<ClientView> {
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn clients(&self, request: &PageRequest) -> Result<Page<ClientView>, AdminError> {
         let (registry, now) = (self.service.registry(), self.service.clock.now());
-        page(
+        let Page { items, next } = page(
             registry.clients().collect(),
             request,
             |client| client.client_id.to_string(),
-            |client| ClientView::new(client, now),
-        )
+            |client| Arc::clone(client),
+        );
+        let client_ids = items.iter().map(|client| client.client_id.clone());
+        let times = self.service.store.secret_times(client_ids.collect());
+        let times = times.await?;
+        let views = items.iter();
+        let views = views.map(|client| ClientView::new(client, &times, now));
+        Ok(Page {
+            items: views.collect(),
+            next,
+        })
     }
 
     /// One client.
     ///
     /// # Errors
-    /// [`AdminError::NotFound`].
-    pub fn client(&self, client_id: &str) -> Result<ClientView, AdminError> {
+    /// [`AdminError::NotFound`], or the store's.
+    pub async fn client(&self, client_id: &str) -> Result<ClientView, AdminError> {
         let client = stored(&self.service.registry(), client_id)?;
-        Ok(ClientView::new(&client, self.service.clock.now()))
+        self.view(&client).await
+    }
+
+    async fn view(&self, client: &Client) -> Result<ClientView, AdminError> {
+        let times = self
+            .service
+            .store
+            .secret_times(vec![client.client_id.clone()]);
+        Ok(ClientView::new(
+            client,
+            &times.await?,
+            self.service.clock.now(),
+        ))
     }
 
     /// Registers a client: `registration` is an entry of `clients` of a registrations file. A client that needs a secret
@@ -69,7 +92,7 @@ impl Administration<'_> {
             let client = client.clone();
             let plan = self.plan(registrations, &registry).await?;
             self.carry_out(plan, &registry).await?;
-            Ok(self.with_secret(&client, secret))
+            self.with_secret(&client, secret).await
         })
         .await
     }
@@ -113,7 +136,7 @@ impl Administration<'_> {
             let client = client.clone();
             let plan = self.plan(registrations, &registry).await?;
             self.carry_out(plan, &registry).await?;
-            Ok(ClientView::new(&client, self.service.clock.now()))
+            self.view(&client).await
         })
         .await
     }
@@ -147,7 +170,7 @@ impl Administration<'_> {
             }
             let secret = self.add_generated(&mut client)?;
             self.replace(client.clone(), &registry).await?;
-            Ok(self.with_secret(&client, Some(secret)))
+            self.with_secret(&client, Some(secret)).await
         })
         .await
     }
@@ -169,7 +192,7 @@ impl Administration<'_> {
                 }
             }
             self.replace(client.clone(), &registry).await?;
-            Ok(ClientView::new(&client, self.service.clock.now()))
+            self.view(&client).await
         })
         .await
     }
@@ -215,7 +238,7 @@ impl Administration<'_> {
             };
             certificates.push(certificate);
             self.replace(client.clone(), &registry).await?;
-            Ok(ClientView::new(&client, self.service.clock.now()))
+            self.view(&client).await
         })
         .await
     }
@@ -239,7 +262,7 @@ impl Administration<'_> {
                 return Err(AdminError::not_found("certificate", alias));
             }
             self.replace(client.clone(), &registry).await?;
-            Ok(ClientView::new(&client, self.service.clock.now()))
+            self.view(&client).await
         })
         .await
     }
@@ -275,11 +298,15 @@ impl Administration<'_> {
         Ok(())
     }
 
-    fn with_secret(&self, client: &Client, secret: Option<Zeroizing<String>>) -> ClientWithSecret {
-        ClientWithSecret {
-            client: ClientView::new(client, self.service.clock.now()),
+    async fn with_secret(
+        &self,
+        client: &Client,
+        secret: Option<Zeroizing<String>>,
+    ) -> Result<ClientWithSecret, AdminError> {
+        Ok(ClientWithSecret {
+            client: self.view(client).await?,
             client_secret: secret.map(|secret| secret.to_string()),
-        }
+        })
     }
 }
 

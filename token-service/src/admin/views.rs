@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use domain::clock::Timestamp;
-use domain::{AuditRecord, IntegrationType};
+use domain::{AuditRecord, IntegrationType, SecretTimes};
 use protocol::token::rotation::{KeyState, Signers};
 
 /// One page of a list.
@@ -39,6 +39,9 @@ pub struct ClientView {
     pub redirect_uris: Vec<String>,
     /// Live client secrets: two during a rotation.
     pub secrets: usize,
+    /// The same, each with its times, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_times: Vec<SecretView>,
     /// Certificates of a non-interactive client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<CertificateView>,
@@ -54,9 +57,9 @@ pub struct ClientView {
 }
 
 impl ClientView {
-    /// The client, at `now`.
+    /// The client, at `now`. `times` has what is known of the secrets of this and other clients.
     #[must_use]
-    pub fn new(client: &domain::Client, now: Timestamp) -> Self {
+    pub fn new(client: &domain::Client, times: &[SecretTimes], now: Timestamp) -> Self {
         let mut view = Self {
             client_id: client.client_id.to_string(),
             name: client.name.clone(),
@@ -69,6 +72,7 @@ impl ClientView {
                 .map(ToString::to_string)
                 .collect(),
             secrets: client.secrets().len(),
+            secret_times: SecretView::of(client, times),
             certificates: Vec::new(),
             organization: None,
             bound_user: None,
@@ -100,6 +104,33 @@ impl ClientView {
             }
         }
         view
+    }
+}
+
+/// A client secret, by its times.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SecretView {
+    /// When it was registered, RFC 3339; absent for a secret from before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_at: Option<String>,
+    /// When a request last proved it, RFC 3339, exact to five minutes; absent if none did since this is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<String>,
+}
+
+impl SecretView {
+    fn of(client: &domain::Client, times: &[SecretTimes]) -> Vec<Self> {
+        let of_this = |times: &&SecretTimes| times.client_id == client.client_id;
+        let times: Vec<_> = times.iter().filter(of_this).collect();
+        let secrets = client.secrets().iter();
+        let views = secrets.map(|secret| {
+            let known = times.iter().find(|times| times.secret == *secret);
+            known.map_or_else(Self::default, |times| Self {
+                added_at: times.added_at.map(rfc3339),
+                last_used_at: times.last_used_at.map(rfc3339),
+            })
+        });
+        views.collect()
     }
 }
 

@@ -152,6 +152,10 @@ impl Application {
         if let Err(error) = service.audit.write(&*service.store).await {
             tracing::error!(%error, "the last entries of the audit log are on standard output only");
         }
+        let uses = &service.secret_uses;
+        if let Err(error) = uses.write(&*service.store, service.clock.now()).await {
+            tracing::warn!(%error, "the last uses of client secrets are not noted");
+        }
         outcome
     }
 }

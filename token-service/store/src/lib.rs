@@ -28,7 +28,7 @@ use domain::{
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
     RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
-    Session, TokenReference, User, Username,
+    SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 /// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is asked
@@ -150,6 +150,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         hash: String,
         stronger: String,
     ) -> Result<(), StoreError>;
+
+    // --- client secrets -------------------------------------------------------------------------
+
+    /// What is known of the secrets of these clients, in any order. A secret from before this was kept is there once it
+    /// was used.
+    async fn secret_times(&self, client_ids: Vec<ClientId>)
+    -> Result<Vec<SecretTimes>, StoreError>;
+
+    /// Notes uses of client secrets. One of a secret that has ended since is left out.
+    async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError>;
 
     // --- signing keys ---------------------------------------------------------------------------
 

@@ -62,7 +62,8 @@ pub async fn introspect(
     request: EndpointRequest<'_>,
 ) -> Result<Introspection, TokenError> {
     let (form, presented) = request.open_for_any_flow(context.registry)?;
-    let PresentedClient::Authenticated(client) = presented else {
+    presented.note_use(context);
+    let PresentedClient::Authenticated(client, _) = presented else {
         return Err(TokenError::SecretRequired);
     };
     let text = form.get("token").ok_or(TokenError::Missing("token"))?;

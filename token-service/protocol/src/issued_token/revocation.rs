@@ -41,6 +41,7 @@ pub async fn revoke(
     admit: impl FnOnce(&ClientId) -> Result<(), Duration>,
 ) -> Result<Option<Ended>, TokenError> {
     let (form, presented) = request.open_for_any_flow(context.registry)?;
+    presented.note_use(context);
     let client_id = &presented.fully_authenticated()?.client_id;
     let admit = || {
         admit(client_id).map_err(|wait| TokenError::TooManyRevocations {

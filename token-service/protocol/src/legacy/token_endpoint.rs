@@ -144,6 +144,7 @@ impl Endpoint<'_> {
         let lookup: ClientLookup<'_> = &|client_id| registry.legacy_client(client_id, hostname);
         let presented = client_authentication::authenticate_with(authorization, fields, lookup)
             .map_err(LegacyTokenError::Client)?;
+        presented.note_use(self.context);
         presented
             .fully_authenticated()
             .cloned()

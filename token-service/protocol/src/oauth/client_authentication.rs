@@ -9,6 +9,8 @@ use zeroize::Zeroizing;
 
 use super::error::TokenError;
 use super::parameters::{Parameters, form_decode};
+use crate::Context;
+use domain::client::ClientSecret;
 use domain::{Client, IntegrationType, Registry};
 
 /// Some clients leave the padding out.
@@ -20,8 +22,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A client that named itself, and what it proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedClient {
-    /// It proved its secret.
-    Authenticated(Arc<Client>),
+    /// It proved this secret.
+    Authenticated(Arc<Client>, ClientSecret),
     /// It gave its `client_id` alone: all that a public client has, too little for most else.
     Named(Arc<Client>),
 }
@@ -31,14 +33,22 @@ impl PresentedClient {
     #[must_use]
     pub const fn client(&self) -> &Arc<Client> {
         match self {
-            Self::Authenticated(client) | Self::Named(client) => client,
+            Self::Authenticated(client, _) | Self::Named(client) => client,
+        }
+    }
+
+    /// Notes the use of the secret, if one was proved.
+    pub fn note_use(&self, context: &Context<'_>) {
+        if let Self::Authenticated(client, secret) = self {
+            let uses = context.secret_uses;
+            uses.note(&client.client_id, secret, context.now);
         }
     }
 
     /// Whether the client proved its secret.
     #[must_use]
     pub const fn is_authenticated(&self) -> bool {
-        matches!(self, Self::Authenticated(_))
+        matches!(self, Self::Authenticated(..))
     }
 
     /// The client, if it proved all that its integration type can prove.
@@ -47,7 +57,7 @@ impl PresentedClient {
     /// [`TokenError::SecretRequired`] for a client with a secret that did not use it.
     pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
-            Self::Authenticated(client) => Ok(client),
+            Self::Authenticated(client, _) => Ok(client),
             Self::Named(client) if is_public(client) => Ok(client),
             Self::Named(_) => Err(TokenError::SecretRequired),
         }
@@ -96,12 +106,12 @@ pub fn authenticate_with(
         }
         ([], true) => Err(TokenError::SecretInBody),
         ([header], false) => {
-            let client = basic(header, lookup)?;
+            let (client, secret) = basic(header, lookup)?;
             match form.get("client_id") {
                 Some(client_id) if client_id != client.client_id.as_str() => {
                     Err(TokenError::ClientIdDiffers)
                 }
-                _ => Ok(PresentedClient::Authenticated(client)),
+                _ => Ok(PresentedClient::Authenticated(client, secret)),
             }
         }
         // RFC 6749 §2.3: "The client MUST NOT use more than one authentication method in each request."
@@ -109,7 +119,10 @@ pub fn authenticate_with(
     }
 }
 
-fn basic(header: &[u8], lookup: ClientLookup<'_>) -> Result<Arc<Client>, TokenError> {
+fn basic(
+    header: &[u8],
+    lookup: ClientLookup<'_>,
+) -> Result<(Arc<Client>, ClientSecret), TokenError> {
     let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
     let (client_id, secret) = credentials
         .split_once(':')
@@ -120,16 +133,13 @@ fn basic(header: &[u8], lookup: ClientLookup<'_>) -> Result<Arc<Client>, TokenEr
     if is_public(&client) {
         return Err(TokenError::PublicClientInHeader);
     }
-    let matches = readings(secret).any(|presented| {
-        client
-            .secrets()
-            .iter()
-            .any(|secret| secret.matches(&presented))
+    let proved = readings(secret).find_map(|presented| {
+        let mut secrets = client.secrets().iter();
+        secrets.find(|secret| secret.matches(&presented)).cloned()
     });
-    if matches {
-        Ok(client)
-    } else {
-        Err(TokenError::WrongSecret)
+    match proved {
+        Some(secret) => Ok((client, secret)),
+        None => Err(TokenError::WrongSecret),
     }
 }
 

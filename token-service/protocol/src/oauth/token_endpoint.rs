@@ -33,6 +33,7 @@ pub async fn answer(
         trace.claimed_client = request.claimed_client();
     }
     let (form, client) = opened?;
+    client.note_use(context);
     trace.client_id = Some(client.client().client_id.to_string());
     let grant_type = read_grant_type(&form)?;
     trace.grant_type = Some(grant_type);

@@ -1,6 +1,7 @@
 //! `token-service client`.
 
 use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,8 @@ use ureq::http::Method;
 use super::connection::{Answer, Paging, segment};
 use super::{Connected, table};
 use crate::admin::forms::{CertificateRegistration, ClientRegistration};
-use crate::admin::views::{ClientView, ClientWithSecret, Page};
+use crate::admin::views::{ClientView, ClientWithSecret, Page, SecretView};
+use domain::clock::{Clock as _, SystemClock, Timestamp};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service client add shop --type web_server --name Shop --scope projects \\
@@ -292,6 +294,44 @@ fn with_secret(answer: &ClientWithSecret) -> String {
     }
 }
 
+/// The live secrets with their times, the oldest first.
+fn secrets(client: &ClientView) -> String {
+    let now = SystemClock.now();
+    let time = |at: &str| match humantime::parse_rfc3339(at) {
+        Ok(moment) => {
+            let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let ago = now.since(Timestamp::from_seconds(since.as_secs()));
+            format!("{at} ({} ago)", roughly(ago))
+        }
+        Err(_) => at.to_owned(),
+    };
+    let line = |secret: &SecretView| {
+        let added = secret.added_at.as_deref();
+        let used = secret.last_used_at.as_deref();
+        format!(
+            "added {}, {}",
+            added.map_or_else(|| "before times were kept".to_owned(), time),
+            used.map_or_else(
+                || "no use noted".to_owned(),
+                |at| format!("last used {}", time(at))
+            )
+        )
+    };
+    let lines = table::lines(client.secret_times.iter().map(line));
+    lines.unwrap_or_else(|| client.secrets.to_string())
+}
+
+/// The largest unit of a time alone: an old secret is some days old.
+fn roughly(time: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(24 * 3600, "days"), (3600, "h"), (60, "min")];
+    let seconds = time.as_secs();
+    let unit = UNITS.iter().find(|(unit, _)| seconds >= *unit);
+    unit.map_or_else(
+        || format!("{seconds} s"),
+        |(unit, name)| format!("{} {name}", seconds / unit),
+    )
+}
+
 fn card(client: &ClientView) -> String {
     let certificates = client.certificates.iter().map(|certificate| {
         format!(
@@ -309,7 +349,7 @@ fn card(client: &ClientView) -> String {
             "Redirect URIs",
             table::lines(client.redirect_uris.iter().cloned()),
         ),
-        ("Live secrets", Some(client.secrets.to_string())),
+        ("Live secrets", Some(secrets(client))),
         ("Certificates", table::lines(certificates)),
         ("Organization", client.organization.clone()),
         ("Bound user", client.bound_user.clone()),

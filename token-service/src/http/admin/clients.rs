@@ -43,7 +43,10 @@ async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpRes
     let query = body::query::<PageQuery>(http.query_string())?;
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().clients(&query.into()),
+        administrator
+            .administration()
+            .clients(&query.into())
+            .await?,
     ))
 }
 
@@ -74,7 +77,7 @@ async fn show(
 ) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().client(&client_id)?,
+        administrator.administration().client(&client_id).await?,
     ))
 }
 

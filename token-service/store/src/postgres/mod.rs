@@ -6,6 +6,7 @@
 
 mod attempts;
 mod audit;
+mod client_secrets;
 mod codes;
 mod connection;
 mod credentials;
@@ -48,7 +49,7 @@ use domain::{
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
     RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey,
-    SecondFactor, Session, TokenReference, User, Username,
+    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
@@ -191,6 +192,17 @@ impl Store for PostgresStore {
             stronger,
         })
         .await
+    }
+
+    async fn secret_times(
+        &self,
+        client_ids: Vec<ClientId>,
+    ) -> Result<Vec<SecretTimes>, StoreError> {
+        self.statement(client_secrets::List(client_ids)).await
+    }
+
+    async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError> {
+        self.transaction(client_secrets::Note(uses)).await
     }
 
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {

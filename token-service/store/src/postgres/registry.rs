@@ -10,7 +10,7 @@ use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::{Announce, counter};
 use super::value::{number, rows};
-use super::{credentials, grants, second_factors, sessions};
+use super::{client_secrets, credentials, grants, second_factors, sessions};
 use crate::issued_until;
 use crate::row::{decode_json, encode_json};
 use domain::clock::Timestamp;
@@ -219,6 +219,9 @@ impl<C: GenericClient> Changing<'_, C> {
         let sql = "INSERT INTO clients (client_id, body) VALUES ($1, $2)
             ON CONFLICT (client_id) DO UPDATE SET body = excluded.body";
         execute(self.client, sql, &[&key, &encode_json(client)?]).await?;
+        let secrets = before.as_ref().map(Client::secrets).unwrap_or_default();
+        let (id, now) = (&client.client_id, self.now);
+        client_secrets::change(self.client, id, secrets, client.secrets(), now).await?;
         if before.is_some_and(|before| before.enabled && !client.enabled) {
             self.end_client(&client.client_id).await?;
         }
@@ -228,6 +231,8 @@ impl<C: GenericClient> Changing<'_, C> {
     async fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
         let sql = "DELETE FROM clients WHERE client_id = $1";
         if execute(self.client, sql, &[&client_id.as_str()]).await? > 0 {
+            let sql = "DELETE FROM client_secrets WHERE client_id = $1";
+            execute(self.client, sql, &[&client_id.as_str()]).await?;
             self.end_client(client_id).await?;
         }
         Ok(())

@@ -8,8 +8,8 @@ use tokio_postgres::error::SqlState;
 
 use super::fault::{Fault, readable};
 use crate::row::{decode_json, encode_json};
-use domain::{User, Username};
 use domain::remembered::{ObjectKind, ObjectName};
+use domain::{User, Username};
 
 /// Brings a database from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &["
@@ -111,6 +111,13 @@ const MIGRATIONS: &[&str] = &["
     -- Usernames get their normal form: see normalize_usernames.
 ", "
     -- Weak hashes leave the rows of users: see forget_registered_hashes.
+    CREATE TABLE IF NOT EXISTS client_secrets (
+        client_id TEXT NOT NULL,
+        digest BYTEA NOT NULL,
+        added_at BIGINT,
+        last_used_at BIGINT,
+        PRIMARY KEY (client_id, digest)
+    );
 "];
 
 /// What every version has. The schema's version is one of the counters.

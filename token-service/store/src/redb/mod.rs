@@ -6,6 +6,7 @@
 mod attempts;
 mod audit;
 mod backup;
+mod client_secrets;
 mod codes;
 mod credentials;
 mod fault;
@@ -54,7 +55,7 @@ use domain::{
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
     RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
-    Session, TokenReference, User, Username,
+    SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -196,6 +197,18 @@ impl Store for RedbStore {
         stronger: String,
     ) -> Result<(), StoreError> {
         self.write(move |tables, _| registry::rehash(tables, &username, &hash, &stronger))
+            .await
+    }
+
+    async fn secret_times(
+        &self,
+        client_ids: Vec<ClientId>,
+    ) -> Result<Vec<SecretTimes>, StoreError> {
+        self.read(|transaction| client_secrets::list(transaction, &client_ids))
+    }
+
+    async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError> {
+        self.write(move |tables, _| client_secrets::note(tables, &uses))
             .await
     }
 

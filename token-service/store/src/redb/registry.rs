@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
-use super::{credentials, grants, second_factors, sessions};
+use super::{client_secrets, credentials, grants, second_factors, sessions};
 use crate::issued_until;
 use domain::clock::Timestamp;
 use domain::{
@@ -121,6 +121,9 @@ impl Changing<'_, '_> {
             None => None,
         };
         self.tables.clients.open()?.insert(key, row.as_slice())?;
+        let secrets = before.as_ref().map(Client::secrets).unwrap_or_default();
+        let (id, now) = (&client.client_id, self.now);
+        client_secrets::change(self.tables, id, secrets, client.secrets(), now)?;
         if before.is_some_and(|before| before.enabled && !client.enabled) {
             self.end_client(&client.client_id)?;
         }
@@ -128,13 +131,12 @@ impl Changing<'_, '_> {
     }
 
     fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
-        let existed = self
-            .tables
-            .clients
-            .open()?
-            .remove(client_id.as_str())?
-            .is_some();
-        if existed {
+        let removed = self.tables.clients.open()?.remove(client_id.as_str())?;
+        let removed = removed.map(|row| decode_json::<Client>(row.value()));
+        if let Some(client) = removed {
+            let client = readable("client", client)?;
+            let secrets = client.as_ref().map(Client::secrets).unwrap_or_default();
+            client_secrets::change(self.tables, client_id, secrets, &[], self.now)?;
             self.end_client(client_id)?;
         }
         Ok(())

@@ -54,6 +54,10 @@ pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
+/// Client id and digest of a client secret to the seconds at which it was added and last used; 0 for unknown and never.
+pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> =
+    TableDefinition::new("client_secrets");
+
 /// Digest of an unused code to what it stands for.
 pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
 /// Digest of a used code to the client and grant of its use.
@@ -206,6 +210,7 @@ tables! {
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
     remembered: REMEMBERED<&'static str, &'static [u8]>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
+    client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
     used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,
     grants: GRANTS<&'static [u8; 16], &'static [u8]>,
