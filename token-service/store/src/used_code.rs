@@ -4,7 +4,7 @@ use domain::authorization_code::UsedCode;
 use domain::{ClientId, CodeMismatch, GrantId, PresentedCode};
 use serde::Deserialize;
 
-use crate::row::{RowError, decode};
+use crate::row::{RowError, decode, decode_bare};
 
 /// A [`UsedCode`] as earlier versions wrote it.
 #[derive(Debug, Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) fn judge(
     if let Ok(used) = decode::<UsedCode>(row) {
         return Ok(used.replayed_by(presented));
     }
-    let used: ShortUsedCode = decode(row)?;
+    let used: ShortUsedCode = decode_bare(row)?;
     Ok(UsedCode::judge_short(
         &used.client_id,
         used.grant_id,

@@ -28,7 +28,7 @@ mod value;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -86,6 +86,8 @@ pub struct PostgresStore {
     /// Seconds that the longest-lived token lives that may exist. Another replica with longer ones is noticed at the next
     /// sweep.
     longest_token: AtomicU64,
+    /// The version of the tables, as it was when they were last looked at: every second.
+    tables: AtomicI64,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -137,14 +139,30 @@ impl PostgresStore {
             sweep_cursor: Mutex::default(),
             configured_lifetime,
             longest_token: AtomicU64::new(lifetime.longest),
+            tables: AtomicI64::new(schema::VERSION),
         })
     }
 
+    /// Whether the tables are as this program knows them. They were when the store was opened; a later program may have
+    /// changed them since, and what this one wrote there would be read wrong.
+    fn knows_tables(&self) -> Result<(), StoreError> {
+        let found = self.tables.load(Ordering::Acquire);
+        if found > schema::VERSION {
+            let error = SchemaError::Newer { found };
+            return Err(StoreError::Failed(format!(
+                "the tables were {error}: replace this replica by that version"
+            )));
+        }
+        Ok(())
+    }
+
     async fn statement<O: Operation>(&self, operation: O) -> Result<O::Outcome, StoreError> {
+        self.knows_tables()?;
         statement(&self.pool, &operation).await
     }
 
     async fn transaction<O: Operation>(&self, operation: O) -> Result<O::Outcome, StoreError> {
+        self.knows_tables()?;
         transaction(&self.pool, &operation).await
     }
 }
@@ -160,7 +178,10 @@ impl Store for PostgresStore {
     }
 
     async fn registry_version(&self) -> Result<u64, StoreError> {
-        self.statement(registry::Version).await
+        let (registry, tables) = statement(&self.pool, &registry::Version).await?;
+        self.tables.store(tables, Ordering::Release);
+        self.knows_tables()?;
+        Ok(registry)
     }
 
     async fn change_registry(
@@ -485,6 +506,7 @@ impl Store for PostgresStore {
     }
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError> {
+        self.knows_tables()?;
         let note = revocations::NoteLifetime {
             configured: self.configured_lifetime,
             now: Some(now),
@@ -515,6 +537,7 @@ impl Store for PostgresStore {
     fn register_metrics(&self, _: &mut prometheus_client::registry::Registry) {}
 
     async fn ready(&self) -> Result<(), StoreError> {
+        self.registry_version().await?;
         self.statement(Writable).await
     }
 }

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::credentials::Lock;
 use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
-use super::revocations::{Announce, counter};
-use super::value::{number, rows};
+use super::revocations::Announce;
+use super::value::{number, rows, unsigned};
 use super::{client_secrets, credentials, grants, second_factors, sessions};
 use crate::issued_until;
 use crate::row::{decode_json, encode_json};
@@ -74,14 +74,22 @@ impl Operation for LegacyInstances {
     }
 }
 
-/// How often the registry has changed.
+/// How often the registry has changed, in tables of which version.
 pub(super) struct Version;
 
 impl Operation for Version {
-    type Outcome = u64;
+    /// The version of the registry, and that of the tables.
+    type Outcome = (u64, i64);
 
-    async fn run(&self, client: &impl GenericClient) -> Result<u64, Fault> {
-        counter(client, "registry_version").await
+    async fn run(&self, client: &impl GenericClient) -> Result<(u64, i64), Fault> {
+        let sql = "SELECT (SELECT value FROM counters WHERE name = 'registry_version'),
+            (SELECT value FROM counters WHERE name = 'schema_version')";
+        let row = query_opt(client, sql, &[]).await?;
+        let counter = |index| -> Result<i64, Fault> {
+            let value = row.as_ref().map(|row| row.try_get::<_, Option<i64>>(index));
+            Ok(value.transpose()?.flatten().unwrap_or_default())
+        };
+        Ok((unsigned(counter(0)?), counter(1)?))
     }
 }
 

@@ -10,7 +10,7 @@ use deadpool_postgres::GenericClient;
 use super::fault::Fault;
 use super::operation::{Operation, execute, query, query_opt};
 use super::value::{number, rows, seconds, timestamp, unsigned};
-use crate::row::{RowError, decode, encode};
+use crate::row::{RowError, decode_bare, encode_bare};
 use crate::token_lifetime::TokenLifetime;
 use domain::clock::Timestamp;
 use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
@@ -26,7 +26,7 @@ impl Operation for Announce {
     type Outcome = bool;
 
     async fn run(&self, client: &impl GenericClient) -> Result<bool, Fault> {
-        let revoked = encode(&self.revoked)?;
+        let revoked = encode_bare(&self.revoked)?;
         // Without waiting for others, because what is revoked already is often revoked again.
         if self.missing(client, &revoked).await?.is_none() {
             return Ok(false);
@@ -83,7 +83,7 @@ impl Operation for IsRevoked {
         let sql = "SELECT 1 FROM revocations
             WHERE revoked = ANY($1) OR (revoked = ANY($2) AND at >= $3) LIMIT 1";
         let encoded = |all: &[Revoked]| -> Result<Vec<Vec<u8>>, RowError> {
-            all.iter().map(encode).collect()
+            all.iter().map(encode_bare).collect()
         };
         let ended_by = encoded(&token.ended_by())?;
         let up_to_a_time = encoded(&token.ended_up_to_a_time_by())?;
@@ -196,7 +196,7 @@ impl Operation for Since {
             .map(|row| {
                 Ok(Revocation {
                     sequence: unsigned(row.try_get(0)?),
-                    revoked: decode(row.try_get(1)?)?,
+                    revoked: decode_bare(row.try_get(1)?)?,
                     at: timestamp(row.try_get(2)?),
                     expires_at: timestamp(row.try_get(3)?),
                 })

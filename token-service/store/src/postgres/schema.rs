@@ -110,7 +110,8 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- Usernames get their normal form: see normalize_usernames.
 ", "
-    -- Weak hashes leave the rows of users: see forget_registered_hashes.
+    -- Weak hashes leave the rows of users: see forget_registered_hashes. Rows of bytes begin with the version of their
+    -- layout.
     CREATE TABLE IF NOT EXISTS client_secrets (
         client_id TEXT NOT NULL,
         digest BYTEA NOT NULL,

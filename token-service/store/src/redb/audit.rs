@@ -2,11 +2,11 @@
 //! requests that they tell of, and most of an entry stands in its neighbours too.
 
 use redb::{ReadTransaction, ReadableTable as _};
-use serde::Serialize;
 
 use super::fault::{Fault, readable};
-use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables, decode, encode};
+use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables};
 use crate::Swept;
+use crate::row;
 use domain::clock::Timestamp;
 use domain::{AuditEvent, AuditRange, AuditRecord};
 
@@ -30,14 +30,14 @@ pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
     let row = |together: &[AuditEvent]| {
         Ok(Row {
             entries: together.len() as u64,
-            bytes: compressed(&together)?,
+            bytes: compressed(together)?,
         })
     };
     events.chunks(ENTRIES_IN_A_ROW).map(row).collect()
 }
 
-fn compressed(entries: &impl Serialize) -> Result<Vec<u8>, Fault> {
-    zstd::bulk::compress(&encode(entries)?, COMPRESSION)
+fn compressed<'a>(entries: impl IntoIterator<Item = &'a AuditEvent>) -> Result<Vec<u8>, Fault> {
+    zstd::bulk::compress(&row::encode_all(entries)?, COMPRESSION)
         .map_err(|error| Fault::Row(error.to_string()))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
 /// The entries of the row that begins with `first`.
 fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
     let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
-    let events: Vec<AuditEvent> = decode(&row)?;
+    let events: Vec<AuditEvent> = row::decode_all(&row)?;
     Ok((first..)
         .zip(events)
         .map(|(sequence, event)| AuditRecord { sequence, event })
@@ -172,7 +172,7 @@ fn remove_oldest(
             .map(|entry| &entry.event)
             .collect();
         if !rest.is_empty() {
-            table.insert(first + gone as u64, compressed(&rest)?.as_slice())?;
+            table.insert(first + gone as u64, compressed(rest)?.as_slice())?;
         }
         removed += gone;
     }

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fault::Fault;
-use crate::row;
+use crate::row::{self, Row};
 use domain::clock::Timestamp;
 
 /// The version of this layout. A file with a higher one is refused.
 pub(super) const SCHEMA_VERSION: u64 = 3;
 /// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations; version 3
-/// took weak hashes out of the rows of users.
+/// took weak hashes out of the rows of users, and gave versions to the layouts of rows.
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
@@ -257,12 +257,12 @@ impl Tables<'_> {
 }
 
 /// A compact row.
-pub(super) fn encode(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
+pub(super) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, Fault> {
     Ok(row::encode(row)?)
 }
 
 /// Reads a compact row.
-pub(super) fn decode<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
+pub(super) fn decode<T: Row>(row: &[u8]) -> Result<T, Fault> {
     Ok(row::decode(row)?)
 }
 

@@ -501,7 +501,7 @@ fn turn_back_to_version_1(path: &Path, grant: GrantId) {
             let mut row = vec![sequence];
             row.extend(&revoked);
             for time in [at(0), at(0) + ACCESS] {
-                row.extend(tables::encode(&time.seconds()).unwrap());
+                row.extend(crate::row::encode_bare(&time.seconds()).unwrap());
             }
             let revocations = tables.revocations.open().unwrap();
             revocations

@@ -371,3 +371,36 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     stronger.await.unwrap();
     assert!(!dump(&store).await.contains(&hex(WEAK)));
 }
+
+/// A rolling upgrade: a replica of the version before goes on for a moment, and then writes nothing more.
+#[tokio::test]
+async fn a_replica_whose_tables_a_later_version_changed_writes_nothing_more() {
+    let database = Database::new(false).await;
+    let store = &database.store;
+    let set = async |version: i64| {
+        let client = store.pool.get().await.unwrap();
+        let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
+        client.execute(sql, &[&version]).await.unwrap();
+    };
+    store.ready().await.unwrap();
+    set(schema::VERSION + 1).await;
+    let error = store.ready().await.unwrap_err().to_string();
+    let (found, known) = (schema::VERSION + 1, schema::VERSION);
+    let expected = format!(
+        "the store failed: the tables were written by a later version (schema {found}; this one knows {known}): \
+         replace this replica by that version"
+    );
+    assert_eq!(error, expected);
+    let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
+    assert!(claim().await.is_err());
+    let announced = store.announce(Revoked::Client(code().client_id), Extent::of(at(0), ACCESS));
+    assert!(announced.await.is_err());
+    assert!(store.sweep(at(0), 10).await.is_err());
+    set(schema::VERSION).await;
+    store.ready().await.unwrap();
+    assert_eq!(
+        claim().await,
+        Ok(Claim::Claimed),
+        "nothing was written before"
+    );
+}
