@@ -79,7 +79,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All of them, in their order.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::SignIn,
         Self::SignInRefused,
         Self::SecondFactorRefused,
@@ -112,6 +112,7 @@ impl AuditAction {
         Self::RevocationFeedRenewed,
         Self::RegistrationKept,
         Self::SignInThrottled,
+        Self::TokensRepeated,
     ];
 
     /// The name in JSON, in metrics and on the command line.
@@ -210,4 +211,19 @@ pub enum AuditRange {
     After(u64),
     /// What came before this entry, newest first; `None` for the end of the log.
     Before(Option<u64>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_actions_are_listed_in_the_order_of_their_rows() {
+        let of_row = |row: u8| postcard::from_bytes::<AuditAction>(&[row]);
+        for (row, action) in (0..).zip(AuditAction::ALL) {
+            assert_eq!(of_row(row), Ok(action));
+        }
+        let next = u8::try_from(AuditAction::ALL.len()).unwrap();
+        assert!(of_row(next).is_err(), "ALL lacks an action");
+    }
 }

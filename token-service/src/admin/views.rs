@@ -126,8 +126,8 @@ impl SecretView {
         let views = secrets.map(|secret| {
             let known = times.iter().find(|times| times.secret == *secret);
             known.map_or_else(Self::default, |times| Self {
-                added_at: times.added_at.map(rfc3339),
-                last_used_at: times.last_used_at.map(rfc3339),
+                added_at: times.added_at.map(Timestamp::rfc3339),
+                last_used_at: times.last_used_at.map(Timestamp::rfc3339),
             })
         });
         views.collect()
