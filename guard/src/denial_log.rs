@@ -1,5 +1,6 @@
 //! The log line of a denial: one JSON object, without the token, the query and personal data.
 
+use serde::Serialize;
 use serde_json::json;
 
 use crate::answers::Denial;
@@ -29,11 +30,62 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// The line. `reported` says that the filter let the request through all the same, `left_out` how many lines the rate limit
-/// suppressed since the last one.
-///
-/// Method and path are percent-encoded where they are not printable ASCII, and the request id loses such bytes: a client
-/// can neither start a line of its own nor send escape sequences to a terminal.
+/// What the line says. Method and path are percent-encoded where they are not printable ASCII, and the request id loses
+/// such bytes: a client can neither start a line of its own nor send escape sequences to a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line<'a> {
+    /// `denied`, or `would_deny` if the request passed all the same.
+    pub event: &'static str,
+    /// Lines that the rate limit suppressed since the last one.
+    pub left_out: u64,
+    /// The method, at most 32 bytes.
+    pub method: String,
+    /// The path without the query, at most 256 bytes.
+    pub path: String,
+    /// Why: a name of [`Denial::names`], or one of the host's own.
+    pub reason: &'a str,
+    /// The request id, at most 128 bytes.
+    pub request_id: String,
+    /// Status of the answer; 0 if the request passed.
+    pub status: u32,
+}
+
+impl<'a> Line<'a> {
+    /// The line about this request.
+    #[must_use]
+    pub fn new(
+        reason: &'a str,
+        status: u32,
+        reported: bool,
+        left_out: u64,
+        request: &Denied<'_>,
+    ) -> Self {
+        let path = request
+            .target
+            .split(|byte| matches!(byte, b'?' | b'#'))
+            .next()
+            .unwrap_or_default();
+        let request_id = request
+            .request_id
+            .iter()
+            .filter(|byte| is_printable(**byte));
+        Self {
+            event: if reported { "would_deny" } else { "denied" },
+            left_out,
+            method: escape(request.method, MAX_METHOD),
+            path: escape(path, MAX_PATH),
+            reason,
+            request_id: request_id
+                .take(MAX_REQUEST_ID)
+                .map(|byte| char::from(*byte))
+                .collect(),
+            status,
+        }
+    }
+}
+
+/// The line as JSON. `reported` says that the filter let the request through all the same, `left_out` how many lines the
+/// rate limit suppressed since the last one.
 #[must_use]
 pub fn line(
     denial: &Denial,
@@ -42,29 +94,8 @@ pub fn line(
     left_out: u64,
     request: &Denied<'_>,
 ) -> String {
-    let path = request
-        .target
-        .split(|byte| matches!(byte, b'?' | b'#'))
-        .next()
-        .unwrap_or_default();
-    let request_id = request
-        .request_id
-        .iter()
-        .filter(|byte| is_printable(**byte));
-    let request_id: String = request_id
-        .take(MAX_REQUEST_ID)
-        .map(|byte| char::from(*byte))
-        .collect();
-    json!({
-        "event": if reported { "would_deny" } else { "denied" },
-        "reason": denial.name(),
-        "status": status,
-        "method": escape(request.method, MAX_METHOD),
-        "path": escape(path, MAX_PATH),
-        "request_id": request_id,
-        "left_out": left_out,
-    })
-    .to_string()
+    let line = Line::new(denial.name(), status, reported, left_out, request);
+    json!(line).to_string()
 }
 
 const fn is_printable(byte: u8) -> bool {

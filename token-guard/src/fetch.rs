@@ -1,0 +1,127 @@
+//! Fetches keys and revocations. Each fetch has a thread of its own, so that one that is held, or a name that does not
+//! resolve, keeps no worker from answering.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use guard::guard::{Fetch, Subject};
+use guard::keys::MAX_JWKS_BYTES;
+use guard::revocations::MAX_PAGE_BYTES;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio::sync::oneshot;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+
+use crate::settings::Origin;
+
+/// Fetches for all workers, which share its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetcher {
+    agent: Agent,
+    origins: Arc<BTreeMap<String, Origin>>,
+}
+
+impl Fetcher {
+    /// A fetcher that verifies https origins with the certificates in `ca_file`, or else with the system's.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has no certificate.
+    pub(crate) fn new(
+        origins: BTreeMap<String, Origin>,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(Arc::new(
+                rustls::crypto::aws_lc_rs::default_provider(),
+            ))
+            .root_certs(RootCerts::new_with_certs(&roots(ca_file)?))
+            .build();
+        let agent = Agent::config_builder()
+            .tls_config(tls)
+            .http_status_as_error(false)
+            // What is configured is what is asked: no proxy of the environment, and nobody else's address.
+            .proxy(None)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .build()
+            .into();
+        Ok(Self {
+            agent,
+            origins: Arc::new(origins),
+        })
+    }
+
+    /// The body of a good response; otherwise what went wrong.
+    ///
+    /// # Errors
+    /// A description for the log.
+    pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, String> {
+        let (sender, receiver) = oneshot::channel();
+        let (fetcher, fetch) = (self.clone(), fetch.clone());
+        let thread = std::thread::Builder::new().name("fetch".to_owned());
+        thread
+            .spawn(move || {
+                // Nobody waits for it any more while the program stops.
+                let _ = sender.send(fetcher.fetch_now(&fetch));
+            })
+            .map_err(|error| format!("no thread: {error}"))?;
+        let answer = receiver.await;
+        answer.unwrap_or_else(|_| Err("the fetch broke off".to_owned()))
+    }
+
+    fn fetch_now(&self, fetch: &Fetch) -> Result<Vec<u8>, String> {
+        let endpoint = &fetch.endpoint;
+        let origin = self
+            .origins
+            .get(&endpoint.cluster)
+            .ok_or("no --cluster says where it is")?;
+        let longest = match fetch.subject {
+            Subject::Keys => MAX_JWKS_BYTES,
+            Subject::Revocations => MAX_PAGE_BYTES,
+        };
+        let mut response = self
+            .agent
+            .get(origin.url(&endpoint.path))
+            .header("host", &endpoint.authority)
+            .header("accept", "application/json")
+            .config()
+            .timeout_global(Some(Duration::from_secs(fetch.timeout)))
+            .build()
+            .call()
+            .map_err(|error| error.to_string())?;
+        // One byte more than allowed shows that there is too much.
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(longest as u64 + 1)
+            .read_to_vec();
+        let status = response.status();
+        if status != 200 {
+            return Err(format!("status {}", status.as_u16()));
+        }
+        body.map_err(|error| error.to_string())
+    }
+}
+
+fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
+    let certificates: Vec<CertificateDer<'static>> = match ca_file {
+        None => rustls_native_certs::load_native_certs().certs,
+        Some(path) => {
+            let unreadable = || format!("cannot read certificates from {}", path.display());
+            let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect)
+                .with_context(unreadable)?;
+            anyhow::ensure!(!certificates.is_empty(), "{}: none in it", unreadable());
+            certificates
+        }
+    };
+    Ok(certificates
+        .iter()
+        .map(|certificate| Certificate::from_der(certificate).to_owned())
+        .collect())
+}

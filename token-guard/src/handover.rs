@@ -1,0 +1,263 @@
+//! How a gateway hands over the request that it asks about: by one of two ways, each with exactly one reading.
+//!
+//! The answer is about the method and the target that are read here, and the gateway passes on the request that the client
+//! sent. Whoever makes the two differ chooses the rule that applies. So nothing is guessed: what is missing, repeated,
+//! spelled in two ways or no path is refused.
+
+use actix_web::HttpRequest;
+use actix_web::http::header::HeaderMap;
+use guard::authorization::is_token_byte;
+
+/// Path of a request that carries [`METHOD`] and [`URI`].
+pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
+
+/// The same for nginx, whose `auth_request` knows three answers only: 2xx, 401 and 403.
+pub(crate) const AUTH_REQUEST: &str = "/auth-request";
+
+/// Before the path of a request whose own method and target are those of the original: `path_prefix` of Envoy's `ext_authz`.
+pub(crate) const EXT_AUTHZ: &str = "/ext-authz";
+
+/// Header with the method of the original request.
+pub(crate) const METHOD: &str = "x-forwarded-method";
+
+/// Header with the target of the original request: path and query, as the client sent them.
+pub(crate) const URI: &str = "x-forwarded-uri";
+
+/// In which form the gateway takes the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The answer is the one that the client gets.
+    Plain,
+    /// Every refusal is a 403, with the client's answer in headers.
+    Folded,
+}
+
+/// The request that a gateway asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Original<'a> {
+    /// Its method.
+    pub(crate) method: &'a [u8],
+    /// Its target: path and query.
+    pub(crate) target: &'a [u8],
+    /// How the answer is given.
+    pub(crate) form: Form,
+}
+
+/// What is wrong with a request for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misuse {
+    /// A header is missing.
+    Missing(&'static str),
+    /// A header is there more than once.
+    Repeated(&'static str),
+    /// A header is there in a spelling with an underscore, which some servers take for the same.
+    Spelling(&'static str),
+    /// The method is no token of HTTP.
+    Method,
+    /// The target does not start with a slash.
+    NotOriginForm,
+    /// The target has a fragment, a space or a control character.
+    Illegal,
+}
+
+impl Misuse {
+    /// What the answer says.
+    pub(crate) fn description(self) -> String {
+        match self {
+            Self::Missing(name) => format!("The gateway did not send {name}"),
+            Self::Repeated(name) => format!("The request has {name} more than once"),
+            Self::Spelling(name) => {
+                format!("The request has {name} in a spelling with underscores")
+            }
+            Self::Method => "The request method is not an HTTP token".to_owned(),
+            Self::NotOriginForm => "The request target does not start with a slash".to_owned(),
+            Self::Illegal => {
+                "The request target has a fragment, a space or a control character".to_owned()
+            }
+        }
+    }
+}
+
+/// Reads what the gateway asks about; `None` if the path is not one for decisions.
+pub(crate) fn read(request: &HttpRequest) -> Option<Result<Original<'_>, Misuse>> {
+    let uri = request.uri();
+    let path = uri.path();
+    let form = match path {
+        FORWARD_AUTH => Form::Plain,
+        AUTH_REQUEST => Form::Folded,
+        _ => {
+            let target = uri.path_and_query()?.as_str().strip_prefix(EXT_AUTHZ)?;
+            let is_below = target.is_empty() || !target.starts_with(is_name_character);
+            return is_below.then(|| {
+                check(Original {
+                    method: request.method().as_str().as_bytes(),
+                    target: target.as_bytes(),
+                    form: Form::Plain,
+                })
+            });
+        }
+    };
+    let headers = request.headers();
+    let read = || {
+        let (method, target) = (only(headers, METHOD)?, only(headers, URI)?);
+        check(Original {
+            method,
+            target,
+            form,
+        })
+    };
+    Some(read())
+}
+
+/// Whether a character behind the prefix makes another name of it.
+const fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
+}
+
+/// The value of a header that is there once, in one spelling.
+fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Misuse> {
+    let is_respelled = |other: &str| {
+        other.len() == name.len() && other.contains('_') && other.replace('_', "-") == name
+    };
+    if headers.keys().any(|other| is_respelled(other.as_str())) {
+        return Err(Misuse::Spelling(name));
+    }
+    let mut values = headers.get_all(name);
+    let value = values.next().ok_or(Misuse::Missing(name))?;
+    if values.next().is_some() {
+        return Err(Misuse::Repeated(name));
+    }
+    Ok(value.as_bytes())
+}
+
+fn check(original: Original<'_>) -> Result<Original<'_>, Misuse> {
+    let Original { method, target, .. } = original;
+    if method.is_empty() || !method.iter().all(|byte| is_token_byte(*byte)) {
+        return Err(Misuse::Method);
+    }
+    if !target.starts_with(b"/") {
+        return Err(Misuse::NotOriginForm);
+    }
+    let illegal = |byte: &u8| matches!(byte, 0..=0x20 | 0x7f | b'#');
+    if target.iter().any(illegal) {
+        return Err(Misuse::Illegal);
+    }
+    Ok(original)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    type Reading = Option<Result<(String, String, Form), Misuse>>;
+
+    fn reading(request: TestRequest) -> Reading {
+        let request = request.to_http_request();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        read(&request).map(|read| {
+            read.map(|original| {
+                (
+                    text(original.method),
+                    text(original.target),
+                    original.form,
+                )
+            })
+        })
+    }
+
+    fn asked(path: &str, headers: &[(&'static str, &str)]) -> Reading {
+        let mut request = TestRequest::with_uri(path);
+        for (name, value) in headers {
+            request = request.append_header((*name, *value));
+        }
+        reading(request)
+    }
+
+    fn original(method: &str, target: &str, form: Form) -> Reading {
+        Some(Ok((method.to_owned(), target.to_owned(), form)))
+    }
+
+    #[test]
+    fn one_pair_of_headers_is_read() {
+        let pair = [(METHOD, "POST"), (URI, "/api//x?y=%2f&z=/../")];
+        let target = "/api//x?y=%2f&z=/../";
+        assert_eq!(
+            asked("/forward-auth", &pair),
+            original("POST", target, Form::Plain)
+        );
+        assert_eq!(
+            asked("/auth-request?x", &pair),
+            original("POST", target, Form::Folded)
+        );
+    }
+
+    #[test]
+    fn what_is_missing_repeated_or_respelled_is_refused() {
+        let (method, uri) = ((METHOD, "GET"), (URI, "/x"));
+        for (headers, misuse) in [
+            (vec![], Misuse::Missing(METHOD)),
+            (vec![uri], Misuse::Missing(METHOD)),
+            (vec![method], Misuse::Missing(URI)),
+            (vec![method, uri, uri], Misuse::Repeated(URI)),
+            (vec![method, (METHOD, "PUT"), uri], Misuse::Repeated(METHOD)),
+            (
+                vec![method, uri, ("X_Forwarded_Uri", "/public/x")],
+                Misuse::Spelling(URI),
+            ),
+            (
+                vec![method, ("x-forwarded_uri", "/x")],
+                Misuse::Spelling(URI),
+            ),
+            (
+                vec![("x_forwarded-method", "GET"), method, uri],
+                Misuse::Spelling(METHOD),
+            ),
+        ] {
+            let read = asked("/forward-auth", &headers);
+            assert_eq!(read, Some(Err(misuse)), "{headers:?}");
+        }
+        let others = [method, uri, ("x-forwarded-host", "x"), ("x-original-uri", "/y")];
+        assert_eq!(
+            asked("/forward-auth", &others),
+            original("GET", "/x", Form::Plain)
+        );
+    }
+
+    #[test]
+    fn a_target_is_a_path_and_a_query() {
+        for (target, misuse) in [
+            ("", Misuse::NotOriginForm),
+            ("*", Misuse::NotOriginForm),
+            ("x", Misuse::NotOriginForm),
+            ("http://host/x", Misuse::NotOriginForm),
+            ("/x#y", Misuse::Illegal),
+            ("/x?y#z", Misuse::Illegal),
+            ("/x, /y", Misuse::Illegal),
+            ("/x\ty", Misuse::Illegal),
+        ] {
+            let read = asked("/forward-auth", &[(METHOD, "GET"), (URI, target)]);
+            assert_eq!(read, Some(Err(misuse)), "{target}");
+        }
+        for method in ["", "GET /x", "G,E"] {
+            let read = asked("/forward-auth", &[(METHOD, method), (URI, "/x")]);
+            assert_eq!(read, Some(Err(Misuse::Method)), "{method}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_of_ext_authz_stands_before_the_path() {
+        let ext_authz = |path: &str| reading(TestRequest::delete().uri(path));
+        for target in ["/", "/x/y?z=%2F", "//x", "/ext-authz/x", "/%2e%2e/x;y"] {
+            let path = format!("/ext-authz{target}");
+            assert_eq!(ext_authz(&path), original("DELETE", target, Form::Plain));
+        }
+        for path in ["/ext-authz", "/ext-authz*", "/ext-authz?x", "/ext-authz%2fx"] {
+            assert_eq!(ext_authz(path), Some(Err(Misuse::NotOriginForm)), "{path}");
+        }
+        for path in ["/", "/ext-authzx", "/ext-auth", "/x/ext-authz/y", "/forward-auth/"] {
+            assert_eq!(ext_authz(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The two listeners: decisions for gateways, and health and metrics for operators.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use guard::access_log;
+use guard::answers::Answer;
+use guard::denial_log::Denied;
+use guard::guard::{Effect, Fate, Request};
+use serde_json::json;
+
+use crate::handover::{self, Form, Misuse, Original};
+use crate::metrics::{self, Metrics, Refused};
+use crate::settings::Settings;
+use crate::worker::Worker;
+
+/// Header of a decision that lets a request pass, with what the access log may say of it.
+const ACCESS_LOG: &str = "x-token-filter";
+
+/// Headers of a folded refusal: the status and the body that the client gets.
+const FOLDED_STATUS: &str = "x-token-guard-status";
+const FOLDED_BODY: &str = "x-token-guard-body";
+
+/// What a worker's requests need.
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) settings: Arc<Settings>,
+}
+
+/// The routes of the listener for gateways. One service for all paths: [`handover`] compares them byte for byte, where a
+/// router would decode them first.
+pub(crate) fn routes(routes: &mut web::ServiceConfig, state: State) {
+    routes
+        .app_data(Data::new(state))
+        .default_service(web::to(answer));
+}
+
+async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
+    let peer = request.peer_addr().map(|address| address.ip());
+    if !peer.is_some_and(|peer| state.settings.trusts(peer)) {
+        return refuse_peer(&request, &state.worker, peer);
+    }
+    let original = match handover::read(&request) {
+        None => return other(&request, &state.worker),
+        Some(Err(misuse)) => return refuse_handover(&request, &state.worker, misuse),
+        Some(Ok(original)) => original,
+    };
+    let authorization: Vec<&[u8]> = request
+        .headers()
+        .get_all(header::AUTHORIZATION)
+        .map(HeaderValue::as_bytes)
+        .collect();
+    let Original {
+        method,
+        target,
+        form,
+    } = original;
+    let asked = Request {
+        method,
+        target,
+        authorization: &authorization,
+    };
+    let effect = state.worker.decide(asked, request_id(&request)).await;
+    match &effect.fate {
+        Fate::Pass { add, .. } => {
+            let mut response = HttpResponse::Ok();
+            for header in add.iter() {
+                append(&mut response, &header.0, &header.1);
+            }
+            if state.worker.tells_access_log() {
+                append(&mut response, ACCESS_LOG, &entry(&effect));
+            }
+            response.finish()
+        }
+        // A 200 would let the request pass.
+        Fate::Answer(answer) if answer.status < 300 => unrouted(form),
+        Fate::Answer(answer) => refuse(answer, form),
+    }
+}
+
+fn entry(effect: &Effect) -> String {
+    access_log::entry(effect.name(), effect.token.as_deref())
+}
+
+fn request_id(request: &HttpRequest) -> &[u8] {
+    let id = request.headers().get("x-request-id");
+    id.map_or(b"", HeaderValue::as_bytes)
+}
+
+fn append(response: &mut HttpResponseBuilder, name: &str, value: &str) {
+    // The guard makes printable ASCII of every value.
+    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+        response.append_header((name, value));
+    }
+}
+
+fn refuse(answer: &Answer, form: Form) -> HttpResponse {
+    let own = u16::try_from(answer.status)
+        .ok()
+        .and_then(|status| StatusCode::from_u16(status).ok())
+        .unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let status = match form {
+        Form::Plain => own,
+        Form::Folded => StatusCode::FORBIDDEN,
+    };
+    let mut response = HttpResponse::build(status);
+    for (name, value) in &answer.headers {
+        append(&mut response, name, value);
+    }
+    if form == Form::Folded {
+        append(&mut response, FOLDED_STATUS, own.as_str());
+        append(&mut response, FOLDED_BODY, &answer.body);
+    }
+    response.body(answer.body.clone())
+}
+
+/// An answer of this program, in the shape of the guard's.
+fn own_answer(status: u32, error: &str, description: &str) -> Answer {
+    Answer {
+        status,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+        ],
+        body: json!({"error": error, "error_description": description}).to_string(),
+    }
+}
+
+/// The gateway asks about the path of the metadata, which it must pass on to this program.
+fn unrouted(form: Form) -> HttpResponse {
+    let description = "The gateway does not route this path to token-guard";
+    refuse(&own_answer(404, "invalid_request", description), form)
+}
+
+fn refuse_handover(request: &HttpRequest, worker: &Worker, misuse: Misuse) -> HttpResponse {
+    let description = misuse.description();
+    let answer = own_answer(400, "invalid_request", &description);
+    worker.refuse(Refused::Handover, answer.status, &denied(request));
+    let form = match request.uri().path() {
+        handover::AUTH_REQUEST => Form::Folded,
+        _ => Form::Plain,
+    };
+    refuse(&answer, form)
+}
+
+fn refuse_peer(request: &HttpRequest, worker: &Worker, peer: Option<IpAddr>) -> HttpResponse {
+    let description = match peer {
+        Some(peer) => format!("{peer} is not in --trusted-peers"),
+        None => "The address of the peer is not known".to_owned(),
+    };
+    let answer = own_answer(403, "access_denied", &description);
+    worker.refuse(Refused::Peer, answer.status, &denied(request));
+    refuse(&answer, Form::Plain)
+}
+
+/// What the log says of a request that does not say what it is about: itself.
+fn denied(request: &HttpRequest) -> Denied<'_> {
+    Denied {
+        method: request.method().as_str().as_bytes(),
+        target: request.uri().path().as_bytes(),
+        request_id: request_id(request),
+    }
+}
+
+/// Requests that gateways pass on instead of asking: for the metadata of the resource.
+fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
+    let method = request.method().as_str().as_bytes();
+    match worker.metadata(method, request.uri().path().as_bytes()) {
+        Some(answer) => {
+            let mut response = HttpResponse::Ok();
+            for (name, value) in &answer.headers {
+                append(&mut response, name, value);
+            }
+            response.body(answer.body)
+        }
+        None => refuse(
+            &own_answer(404, "invalid_request", "There is nothing at this path"),
+            Form::Plain,
+        ),
+    }
+}
+
+/// What the listener for operators knows.
+pub(crate) struct Health {
+    pub(crate) metrics: Metrics,
+    pub(crate) workers: usize,
+    pub(crate) is_draining: AtomicBool,
+}
+
+/// The routes of the listener for operators.
+pub(crate) fn internal_routes(routes: &mut web::ServiceConfig, health: &Data<Health>) {
+    routes
+        .app_data(health.clone())
+        .route("/healthz", web::get().to(healthz))
+        .route("/readyz", web::get().to(readyz))
+        .route("/metrics", web::get().to(metrics_text));
+}
+
+async fn healthz() -> HttpResponse {
+    HttpResponse::Ok().json(json!({"status": "ok"}))
+}
+
+async fn readyz(health: Data<Health>) -> HttpResponse {
+    let ready = health.metrics.ready_workers();
+    let reason = if health.is_draining.load(Ordering::Relaxed) {
+        Some(("draining", "the program is stopping".to_owned()))
+    } else if ready < health.workers {
+        let of = health.workers;
+        Some((
+            "starting",
+            format!("{ready} of {of} workers know the keys and revocations of an issuer"),
+        ))
+    } else {
+        None
+    };
+    match reason {
+        None => HttpResponse::Ok().json(json!({"status": "ready"})),
+        Some((reason, description)) => HttpResponse::ServiceUnavailable()
+            .insert_header((header::RETRY_AFTER, "1"))
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .json(json!({"status": "not ready", "reason": reason, "description": description})),
+    }
+}
+
+async fn metrics_text(health: Data<Health>) -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, metrics::CONTENT_TYPE))
+        .body(health.metrics.text())
+}

@@ -1,0 +1,239 @@
+//! The guard for gateways without WebAssembly: they ask it about each request (forward auth), and pass on what it lets
+//! pass.
+//!
+//! It reads the configuration of the filter and decides by the same rules, because both are the same [`guard`]. What the
+//! filter does to a request, the gateway must do here: remove headers that only the guard may set, and copy those that it
+//! sets. `gateways/` has a configuration that does, for each gateway.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::string_slice
+    )
+)]
+
+mod fetch;
+mod handover;
+mod http;
+mod metrics;
+mod settings;
+mod shared_data;
+mod signatures;
+mod worker;
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::web::Data;
+use actix_web::{App, HttpServer};
+use anyhow::Context as _;
+use clap::Parser as _;
+use guard::config::Config;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
+
+use crate::fetch::Fetcher;
+use crate::http::{Health, State};
+use crate::metrics::Metrics;
+use crate::settings::{LogFormat, Settings};
+use crate::shared_data::WorkersData;
+use crate::worker::Worker;
+
+/// Read for the log's filter, such as `debug`.
+const LOG_VARIABLE: &str = "TOKEN_GUARD_LOG";
+
+/// The server's own notes of each worker's start are of no use to operators.
+const LOG_DEFAULT: &str = "info,actix_server=warn";
+
+/// Time that running requests may take after the draining: a request may wait for a feed for half a minute.
+const SHUTDOWN_SECONDS: u64 = 31;
+
+/// Time from the first byte of a request to the end of its headers.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time for which a connection without a request is kept: longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep
+/// theirs, so that none asks on a connection that is just being closed.
+const KEEP_ALIVE: Duration = Duration::from_secs(180);
+
+fn main() -> ExitCode {
+    match run(Settings::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("token-guard: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    let path = settings.config.display().to_string();
+    let text = std::fs::read(&settings.config).with_context(|| format!("cannot read {path}"))?;
+    let read = Config::parse(&text).and_then(|config| settings.origins(&config));
+    let origins = match read {
+        Ok(origins) => origins,
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("{path}: {problem}");
+            }
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let fetcher = Fetcher::new(origins, settings.ca_file.as_deref())?;
+    if settings.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    start_log(settings.log_format)?;
+    actix_web::rt::System::new().block_on(serve(settings, text, fetcher))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_log(format: LogFormat) -> anyhow::Result<()> {
+    let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
+    let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
+    let log = fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
+    let log = match format {
+        LogFormat::Text => log.boxed(),
+        LogFormat::Json => log.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(log.with_filter(filter))
+        .try_init()
+        .context("the log cannot be started")
+}
+
+/// Serves until SIGTERM or SIGINT. Then it says that it is not ready, serves on for `drain_for`, and lets running requests
+/// finish. A second signal stops it at once.
+async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::Result<()> {
+    // Each connection is a file descriptor, and the usual soft limit of 1,024 is for programs of another age.
+    if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let settings = Arc::new(settings);
+    let metrics = Metrics::default();
+    let health = Data::new(Health {
+        metrics: metrics.clone(),
+        workers: settings.workers.get(),
+        is_draining: AtomicBool::new(false),
+    });
+    let gateways = {
+        let (settings, text) = (Arc::clone(&settings), Arc::new(text));
+        let data = WorkersData::default();
+        move || {
+            // The text was read before; a worker that could read it no more would refuse everything.
+            let worker = Config::parse(&text).ok().map(|config| {
+                let data = data.clone();
+                Rc::new(Worker::new(config, data, fetcher.clone(), metrics.worker()))
+            });
+            let settings = Arc::clone(&settings);
+            App::new().configure(move |routes| {
+                if let Some(worker) = worker {
+                    actix_web::rt::spawn(Rc::clone(&worker).run());
+                    http::routes(routes, State { worker, settings });
+                }
+            })
+        }
+    };
+    let server = |address| move |error| cannot_listen(address, &error);
+    let gateways = HttpServer::new(gateways)
+        .workers(settings.workers.get())
+        .disable_signals()
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .client_request_timeout(HEAD_DEADLINE)
+        .keep_alive(KEEP_ALIVE)
+        .bind(settings.listen)
+        .map_err(server(settings.listen))?;
+    let operators = {
+        let health = health.clone();
+        HttpServer::new(move || {
+            App::new().configure(|routes| http::internal_routes(routes, &health))
+        })
+        .workers(1)
+        .disable_signals()
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .client_request_timeout(HEAD_DEADLINE)
+        .bind(settings.internal_listen)
+        .map_err(server(settings.internal_listen))?
+    };
+    tracing::info!(
+        gateways = ?gateways.addrs(),
+        internal = ?operators.addrs(),
+        workers = settings.workers,
+        "listening"
+    );
+    let (gateways, operators) = (gateways.run(), operators.run());
+    let handles = [gateways.handle(), operators.handle()];
+    actix_web::rt::spawn(stop_on_signals(health, settings.drain_for, handles));
+    tokio::try_join!(gateways, operators)?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn cannot_listen(address: std::net::SocketAddr, error: &io::Error) -> anyhow::Error {
+    anyhow::anyhow!(
+        "cannot listen on {address}: {error}: set another address with --listen or --internal-listen"
+    )
+}
+
+async fn stop_on_signals(health: Data<Health>, drain_for: Duration, servers: [ServerHandle; 2]) {
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be awaited: only killing the process stops it");
+            return;
+        }
+    };
+    signals.next().await;
+    tracing::info!(?drain_for, "stopping; a second signal stops at once");
+    health.is_draining.store(true, Ordering::Relaxed);
+    let [gateways, operators] = servers;
+    let orderly = async {
+        // Nothing ends the pause early but a second signal.
+        let pause = tokio::time::timeout(drain_for, std::future::pending::<()>());
+        let _ = pause.await;
+        gateways.stop(true).await;
+        operators.stop(true).await;
+    };
+    tokio::select! {
+        () = orderly => {}
+        () = signals.next() => {
+            tracing::warn!("a second signal: stopping at once");
+            tokio::join!(gateways.stop(false), operators.stop(false));
+        }
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
