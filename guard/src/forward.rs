@@ -121,13 +121,13 @@ impl Stripped {
         Self(names.chain(payload).map(str::to_owned).collect())
     }
 
-    /// Whether a request header is one of them, in any case, and with `_` for `-`: many servers make both the
-    /// same variable.
+    /// Whether a request header is one of them, in any case, and with `_`, `.` or another sign for `-`: servers make the
+    /// same variable of all of them.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         let same = |ours: &u8, theirs: &u8| match theirs {
-            b'_' => *ours == b'-',
-            theirs => theirs.to_ascii_lowercase() == *ours,
+            theirs if theirs.is_ascii_alphanumeric() => theirs.to_ascii_lowercase() == *ours,
+            _ => *ours == b'-',
         };
         self.0.iter().any(|ours| {
             ours.len() == name.len()
@@ -215,10 +215,12 @@ mod tests {
             "X_USER-ID",
             "x-user_id",
             "x_scope",
+            "X.User.Id",
+            "x-user~id",
         ] {
             assert!(stripped.has(name.as_bytes()), "{name}");
         }
-        for name in ["x-user-ids", "x-user", "xuserid", "x.user.id", ""] {
+        for name in ["x-user-ids", "x-user", "xuserid", "x-user-1d", ""] {
             assert!(!stripped.has(name.as_bytes()), "{name}");
         }
     }

@@ -58,6 +58,12 @@ impl Artifacts {
         Ok(artifacts)
     }
 
+    /// token-guard: beside the token service.
+    #[must_use]
+    pub fn token_guard(&self) -> PathBuf {
+        self.token_service.with_file_name("token-guard")
+    }
+
     /// The directory for what runs leave behind; cargo never cleans it, `make test` does.
     pub(crate) fn scratch(&self) -> Result<PathBuf> {
         let scratch = self

@@ -8,11 +8,13 @@ mod envoy;
 pub mod flood;
 #[cfg(test)]
 mod layers;
+pub mod gateways;
 mod pair;
 mod ports;
 mod postgres;
 mod process;
 mod tour;
+mod upstream;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
@@ -21,3 +23,4 @@ pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
 pub use process::{Process, pace};
 pub use tour::Tour;
+pub use upstream::{Arrived, Upstream};

@@ -18,6 +18,7 @@ mod faults;
 mod feed;
 mod filter;
 mod flood;
+mod gateways;
 mod k6;
 mod legacy;
 mod make_up;

@@ -50,7 +50,7 @@ pub(crate) enum Misuse {
     Missing(&'static str),
     /// A header is there more than once.
     Repeated(&'static str),
-    /// A header is there in a spelling with an underscore, which some servers take for the same.
+    /// A header is there in a spelling with another sign for `-`, which some servers take for the same.
     Spelling(&'static str),
     /// The method is no token of HTTP.
     Method,
@@ -67,7 +67,7 @@ impl Misuse {
             Self::Missing(name) => format!("The gateway did not send {name}"),
             Self::Repeated(name) => format!("The request has {name} more than once"),
             Self::Spelling(name) => {
-                format!("The request has {name} in a spelling with underscores")
+                format!("The request has {name} in another spelling")
             }
             Self::Method => "The request method is not an HTTP token".to_owned(),
             Self::NotOriginForm => "The request target does not start with a slash".to_owned(),
@@ -116,8 +116,11 @@ const fn is_name_character(character: char) -> bool {
 
 /// The value of a header that is there once, in one spelling.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Misuse> {
+    let same =
+        |ours: u8, theirs: u8| ours == theirs || (ours == b'-' && !theirs.is_ascii_alphanumeric());
     let is_respelled = |other: &str| {
-        other.len() == name.len() && other.contains('_') && other.replace('_', "-") == name
+        let mut pairs = name.bytes().zip(other.bytes());
+        other != name && other.len() == name.len() && pairs.all(|(ours, theirs)| same(ours, theirs))
     };
     if headers.keys().any(|other| is_respelled(other.as_str())) {
         return Err(Misuse::Spelling(name));
@@ -157,13 +160,7 @@ mod tests {
         let request = request.to_http_request();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         read(&request).map(|read| {
-            read.map(|original| {
-                (
-                    text(original.method),
-                    text(original.target),
-                    original.form,
-                )
-            })
+            read.map(|original| (text(original.method), text(original.target), original.form))
         })
     }
 
@@ -211,6 +208,10 @@ mod tests {
                 Misuse::Spelling(URI),
             ),
             (
+                vec![method, uri, ("X.Forwarded.Uri", "/x")],
+                Misuse::Spelling(URI),
+            ),
+            (
                 vec![("x_forwarded-method", "GET"), method, uri],
                 Misuse::Spelling(METHOD),
             ),
@@ -218,7 +219,12 @@ mod tests {
             let read = asked("/forward-auth", &headers);
             assert_eq!(read, Some(Err(misuse)), "{headers:?}");
         }
-        let others = [method, uri, ("x-forwarded-host", "x"), ("x-original-uri", "/y")];
+        let others = [
+            method,
+            uri,
+            ("x-forwarded-host", "x"),
+            ("x-original-uri", "/y"),
+        ];
         assert_eq!(
             asked("/forward-auth", &others),
             original("GET", "/x", Form::Plain)
@@ -253,10 +259,21 @@ mod tests {
             let path = format!("/ext-authz{target}");
             assert_eq!(ext_authz(&path), original("DELETE", target, Form::Plain));
         }
-        for path in ["/ext-authz", "/ext-authz*", "/ext-authz?x", "/ext-authz%2fx"] {
+        for path in [
+            "/ext-authz",
+            "/ext-authz*",
+            "/ext-authz?x",
+            "/ext-authz%2fx",
+        ] {
             assert_eq!(ext_authz(path), Some(Err(Misuse::NotOriginForm)), "{path}");
         }
-        for path in ["/", "/ext-authzx", "/ext-auth", "/x/ext-authz/y", "/forward-auth/"] {
+        for path in [
+            "/",
+            "/ext-authzx",
+            "/ext-auth",
+            "/x/ext-authz/y",
+            "/forward-auth/",
+        ] {
             assert_eq!(ext_authz(path), None, "{path}");
         }
     }

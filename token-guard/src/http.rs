@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use guard::access_log;

@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn every_cluster_has_an_origin() {
         let config = Config::parse(CONFIG).unwrap();
-        let both = ["--cluster", "keys=https://lobby.example.com/,feed=http://10.0.0.1:9081"];
+        let both = [
+            "--cluster",
+            "keys=https://lobby.example.com/,feed=http://10.0.0.1:9081",
+        ];
         let origins = settings(&both).origins(&config).unwrap();
         let url = |name: &str| origins[name].url("/x?y");
         assert_eq!(url("keys"), "https://lobby.example.com/x?y");

@@ -28,3 +28,62 @@ impl HostVerifier for NativeSignatures {
         Some(key.verify(message, signature).is_ok())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::rsa::KeySize;
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    };
+    use guard::signature::SignatureKey;
+
+    use super::*;
+
+    /// Checks a good and a forged signature; none may be left to the guard itself.
+    #[track_caller]
+    fn tells_right_from_wrong(key: &SignatureKey, signature: &[u8]) {
+        #[derive(Debug)]
+        struct Asked;
+        impl HostVerifier for Asked {
+            fn verify(
+                &self,
+                algorithm: Algorithm,
+                public_key: &[u8],
+                message: &[u8],
+                signature: &[u8],
+            ) -> Option<bool> {
+                let told = NativeSignatures.verify(algorithm, public_key, message, signature);
+                assert!(told.is_some());
+                told
+            }
+        }
+        assert!(key.signed(&Asked, b"message", signature));
+        assert!(!key.signed(&Asked, b"another", signature));
+        let mut forged = signature.to_vec();
+        forged[40] ^= 1;
+        assert!(!key.signed(&Asked, b"message", &forged));
+    }
+
+    #[test]
+    fn es256_is_checked_by_aws_lc() {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let key = SignatureKey::p256(pair.public_key().as_ref()).unwrap();
+        let signature = pair.sign(&SystemRandom::new(), b"message").unwrap();
+        tells_right_from_wrong(&key, signature.as_ref());
+    }
+
+    #[test]
+    fn rs256_is_checked_by_aws_lc() {
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let public_key = pair.public_key();
+        let modulus = public_key.modulus().big_endian_without_leading_zero();
+        let exponent = public_key.exponent().big_endian_without_leading_zero();
+        let key = SignatureKey::rsa(modulus, exponent).unwrap();
+        let mut signature = vec![0; pair.public_modulus_len()];
+        let random = SystemRandom::new();
+        pair.sign(&RSA_PKCS1_SHA256, &random, b"message", &mut signature)
+            .unwrap();
+        tells_right_from_wrong(&key, &signature);
+    }
+}

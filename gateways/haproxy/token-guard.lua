@@ -1,0 +1,75 @@
+-- Asks token-guard about a request, with HAProxy's own HTTP client (2.5 and later).
+
+local GUARD = "http://127.0.0.1:9090/forward-auth"
+
+-- Headers that token-guard may set: those of `forward` in its configuration. haproxy.cfg removes what clients send.
+local IDENTITY = { "x-user-id", "x-client-id", "x-scope" }
+
+-- Milliseconds without an answer. token-guard may wait five seconds for keys.
+local TIMEOUT = 10000
+
+-- Headers of a refusal that the client gets.
+local ANSWER = { "content-type", "cache-control", "www-authenticate", "retry-after" }
+
+local UNAVAILABLE = '{"error":"temporarily_unavailable",'
+    .. '"error_description":"The gateway cannot check the access token now; try again"}'
+
+-- All values of a header: HAProxy counts them from 0, and wants lists from 1.
+local function values(headers, name)
+    local list = {}
+    local found = headers and headers[name]
+    if found then
+        for index = 0, #found do
+            list[#list + 1] = found[index]
+        end
+    end
+    return list
+end
+
+local function answer(txn, status, headers, body)
+    txn:done(txn:reply { status = status, headers = headers, body = body })
+end
+
+core.register_action("token_guard", { "http-req" }, function(txn)
+    local headers = txn.http:req_get_headers()
+    -- Nothing else of the client's request goes along.
+    local asked = {
+        ["x-forwarded-method"] = { txn.f:method() },
+        ["x-forwarded-uri"] = { txn.f:pathq() },
+    }
+    for _, name in ipairs { "authorization", "x-request-id" } do
+        local found = values(headers, name)
+        if #found > 0 then
+            asked[name] = found
+        end
+    end
+    local client = core.httpclient()
+    local response = client:get { url = GUARD, headers = asked, timeout = TIMEOUT }
+    if response and response.status == 200 then
+        for _, name in ipairs(IDENTITY) do
+            local found = values(response.headers, name)
+            if #found == 1 then
+                txn.http:req_set_header(name, found[1])
+            end
+        end
+        return
+    end
+    local kind = response and values(response.headers, "content-type")[1]
+    if kind ~= "application/json" then
+        -- Not an answer of token-guard.
+        answer(txn, 503, {
+            ["content-type"] = { "application/json" },
+            ["cache-control"] = { "no-store" },
+            ["retry-after"] = { "1" },
+        }, UNAVAILABLE)
+        return
+    end
+    local told = {}
+    for _, name in ipairs(ANSWER) do
+        local found = values(response.headers, name)
+        if #found > 0 then
+            told[name] = found
+        end
+    end
+    answer(txn, response.status, told, response.body)
+end)

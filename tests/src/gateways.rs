@@ -1,0 +1,340 @@
+//! token-guard, and the gateways that ask it, with the configurations of `gateways/` as they stand: only ports and times
+//! are others.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::artifacts::Artifacts;
+use crate::pair::status_of;
+use crate::ports::free_port;
+use crate::process::Process;
+
+/// A gateway, and how it is guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// nginx, by `auth_request`.
+    Nginx,
+    /// Caddy, by `forward_auth`.
+    Caddy,
+    /// Traefik, by `ForwardAuth`.
+    Traefik,
+    /// HAProxy, by a script in Lua.
+    HaProxy,
+    /// Envoy, by `ext_authz` over HTTP.
+    EnvoyExtAuthz,
+    /// Envoy, with the filter instead of token-guard.
+    EnvoyFilter,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Nginx,
+        Self::Caddy,
+        Self::Traefik,
+        Self::HaProxy,
+        Self::EnvoyExtAuthz,
+        Self::EnvoyFilter,
+    ];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Caddy => "Caddy",
+            Self::Traefik => "Traefik",
+            Self::HaProxy => "HAProxy",
+            Self::EnvoyExtAuthz => "Envoy, ext_authz",
+            Self::EnvoyFilter => "Envoy, filter",
+        }
+    }
+
+    /// The folder of its configuration, and the files in it.
+    const fn files(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Nginx => ("gateways/nginx", &["nginx.conf"]),
+            Self::Caddy => ("gateways/caddy", &["Caddyfile"]),
+            Self::Traefik => ("gateways/traefik", &["traefik.yaml", "dynamic.yaml"]),
+            Self::HaProxy => ("gateways/haproxy", &["haproxy.cfg", "token-guard.lua"]),
+            Self::EnvoyExtAuthz => ("gateways/envoy-ext-authz", &["envoy.yaml"]),
+            Self::EnvoyFilter => ("envoy/plain", &["envoy.yaml"]),
+        }
+    }
+
+    fn command(self, artifacts: &Artifacts, folder: &Path) -> Result<Command> {
+        let program = |name: &str| -> Result<Command> {
+            // Where a package of the system installed it, a variable may say so.
+            let own = std::env::var_os(format!("{}_BIN", name.to_uppercase()));
+            let path = own.map_or_else(
+                || artifacts.repository.join(".cache").join(name),
+                PathBuf::from,
+            );
+            ensure!(
+                path.exists(),
+                "{} is missing: run `make tools`",
+                path.display()
+            );
+            let mut command = Command::new(path);
+            command.current_dir(folder);
+            Ok(command)
+        };
+        Ok(match self {
+            Self::Nginx => {
+                let mut nginx = program("nginx")?;
+                nginx.args(["-e", "stderr", "-c", "nginx.conf", "-p"]);
+                nginx.arg(folder);
+                nginx
+            }
+            Self::Caddy => {
+                let mut caddy = program("caddy")?;
+                caddy.args(["run", "--config", "Caddyfile"]);
+                caddy.env("XDG_DATA_HOME", folder);
+                caddy.env("XDG_CONFIG_HOME", folder);
+                caddy
+            }
+            Self::Traefik => {
+                let mut traefik = program("traefik")?;
+                traefik.arg("--configfile=traefik.yaml");
+                traefik
+            }
+            Self::HaProxy => {
+                let mut haproxy = program("haproxy")?;
+                haproxy.args(["-db", "-f", "haproxy.cfg"]);
+                haproxy
+            }
+            Self::EnvoyExtAuthz | Self::EnvoyFilter => {
+                let mut envoy = program("envoy")?;
+                envoy.args(["--config-path", "envoy.yaml", "--disable-hot-restart"]);
+                envoy.args(["--log-level", "warning", "--concurrency", "2"]);
+                envoy
+            }
+        })
+    }
+}
+
+/// Where a gateway finds the others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Neighbours<'a> {
+    /// Port of token-guard.
+    pub guard: u16,
+    /// Port of the resource server.
+    pub resource_server: u16,
+    /// Ports of the token service, which the filter needs: public and internal.
+    pub token_service: (u16, u16),
+    /// Configuration of the filter.
+    pub plugin: &'a str,
+}
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    port: u16,
+    process: Process,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    /// Starts a gateway with its configuration, in which each of `changes` takes the place of a text, and waits until it
+    /// listens.
+    ///
+    /// # Errors
+    /// When it is not installed, or does not start; with its log.
+    pub fn start(
+        kind: Kind,
+        neighbours: &Neighbours<'_>,
+        changes: &[(&str, &str)],
+    ) -> Result<Self> {
+        let artifacts = Artifacts::find()?;
+        let folder = TempDir::new()?;
+        let port = free_port()?;
+        let (source, files) = kind.files();
+        let mut unused: Vec<&str> = changes.iter().map(|(from, _)| *from).collect();
+        for file in files {
+            let mut text = fs::read_to_string(artifacts.repository.join(source).join(file))?;
+            if kind == Kind::EnvoyFilter {
+                text = with_plugin(&text, &artifacts, neighbours)?;
+            }
+            for (from, to) in changes {
+                if text.contains(from) {
+                    text = text.replace(from, to);
+                    unused.retain(|other| other != from);
+                }
+            }
+            fs::write(folder.path().join(file), moved(&text, port, neighbours)?)?;
+        }
+        ensure!(unused.is_empty(), "no file of {source} contains {unused:?}");
+        let command = kind.command(&artifacts, folder.path())?;
+        let log = folder.path().join("gateway.log");
+        let mut process = Process::start(kind.name(), &command, &log)?;
+        let url = format!("http://127.0.0.1:{port}/api/");
+        process.until("listening", || {
+            // Traefik listens before it has routes.
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+                && (kind != Kind::Traefik || status_of(&url) != Some(404))
+        })?;
+        Ok(Self {
+            port,
+            process,
+            _folder: folder,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it has written.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+/// The configuration with other ports: where each file says that a reader changes them.
+fn moved(text: &str, port: u16, neighbours: &Neighbours<'_>) -> Result<String> {
+    let ports = [
+        ("8080", port),
+        ("9090", neighbours.guard),
+        ("8000", neighbours.resource_server),
+        ("9901", free_port()?),
+    ];
+    let mut moved = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
+        let (before, digits) = rest.split_at(start);
+        let end = digits.find(|character: char| !character.is_ascii_digit());
+        let (number, after) = digits.split_at(end.unwrap_or(digits.len()));
+        moved.push_str(before);
+        match ports.iter().find(|(own, _)| *own == number) {
+            Some((_, port)) => moved.push_str(&port.to_string()),
+            None => moved.push_str(number),
+        }
+        rest = after;
+    }
+    moved.push_str(rest);
+    Ok(moved)
+}
+
+/// The configuration of plain Envoy with this plugin configuration, and with everybody on this machine.
+fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -> Result<String> {
+    let (before, rest) = text.split_once("value: |").context("no plugin")?;
+    let end = rest
+        .find("                  - name: envoy.filters.http.router")
+        .context("no router behind the plugin")?;
+    let (_, after) = rest.split_at(end);
+    ensure!(!neighbours.plugin.contains('\''), "YAML would need escapes");
+    let plugin: serde_json::Value = serde_json::from_str(neighbours.plugin)?;
+    let mut text = format!("{before}value: '{plugin}'\n{after}");
+    let (public, internal) = neighbours.token_service;
+    let filter = artifacts.filter.display().to_string();
+    for (from, to) in [
+        ("0.0.0.0", "127.0.0.1".to_owned()),
+        ("/etc/envoy/filter.wasm", filter),
+        ("address: resource-server", "address: 127.0.0.1".to_owned()),
+        (
+            "address: token-service, port_value: 9080",
+            format!("address: 127.0.0.1, port_value: {public}"),
+        ),
+        (
+            "address: token-service, port_value: 9081",
+            format!("address: 127.0.0.1, port_value: {internal}"),
+        ),
+    ] {
+        if !text.contains(from) {
+            bail!("envoy/plain/envoy.yaml does not contain {from}");
+        }
+        text = text.replace(from, &to);
+    }
+    Ok(text)
+}
+
+/// A running token-guard.
+#[derive(Debug)]
+pub struct TokenGuard {
+    port: u16,
+    internal: u16,
+    process: Process,
+    _folder: TempDir,
+}
+
+impl TokenGuard {
+    /// Starts it with this configuration, and with clusters as (name, port on this machine), and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not start; with its log.
+    pub fn start(
+        configuration: &str,
+        clusters: &[(&str, u16)],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let config = folder.path().join("token-guard.json");
+        fs::write(&config, configuration)?;
+        let (port, internal) = (free_port()?, free_port()?);
+        let mut command = Command::new(Artifacts::find()?.token_guard());
+        command
+            .arg("--config")
+            .arg(&config)
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .args(["--internal-listen", &format!("127.0.0.1:{internal}")])
+            .args(["--drain-for", "0s"])
+            .args(arguments);
+        for (name, port) in clusters {
+            command.args(["--cluster", &format!("{name}=http://127.0.0.1:{port}")]);
+        }
+        let log = folder.path().join("token-guard.log");
+        let mut process = Process::start("token-guard", &command, &log)?;
+        let healthz = format!("http://127.0.0.1:{internal}/healthz");
+        process.until("listening", || status_of(&healthz) == Some(200))?;
+        Ok(Self {
+            port,
+            internal,
+            process,
+            _folder: folder,
+        })
+    }
+
+    /// Waits until it knows keys and revocations.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn until_ready(&mut self) -> Result<()> {
+        let readyz = format!("http://127.0.0.1:{}/readyz", self.internal);
+        self.process
+            .until("ready", || status_of(&readyz) == Some(200))
+    }
+
+    /// Where gateways ask.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where health and metrics are, without a trailing slash.
+    #[must_use]
+    pub fn internal_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.internal)
+    }
+
+    /// Its process id.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.pid()
+    }
+
+    /// What it has written.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}

@@ -1,0 +1,440 @@
+//! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`, and
+//! the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/` as they stand.
+
+mod table;
+mod tokens;
+mod wire;
+
+use std::io::Write as _;
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
+use tests::{Artifacts, Upstream};
+
+use self::table::{Tokens, differences, openings};
+use self::tokens::Issuer;
+use crate::api::{token, until};
+use crate::support::{USER_BOUND, get, lobby, pair};
+
+/// The ready configuration, for the issuer and the audience of the running pair, and with an issuer that tests play.
+fn configuration(issuer: &Issuer) -> String {
+    let path = Artifacts::find()
+        .unwrap()
+        .repository
+        .join("gateways/token-guard.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut configuration: Value = serde_json::from_str(&text).unwrap();
+    let issuers = configuration["issuers"].as_array_mut().unwrap();
+    let audience = pair().api_url();
+    issuers[0]["issuer"] = json!(lobby());
+    issuers[0]["audiences"] = json!([audience]);
+    issuers.push(issuer.configuration(&audience));
+    configuration.to_string()
+}
+
+fn tokens(issuer: &Issuer) -> Tokens {
+    let audience = pair().api_url();
+    let revoked = token();
+    let fields = [("token", revoked.as_str())];
+    assert_eq!(
+        USER_BOUND.post(&lobby(), "/auth/revoke", &fields).status,
+        200
+    );
+    Tokens {
+        good: token(),
+        revoked,
+        expired: issuer.token(&audience, &json!({"exp": 1_700_000_000})),
+        wrong_audience: issuer.token("https://other.example.com", &json!({})),
+        forged: Issuer::new().token(&audience, &json!({})),
+        unknown_issuer: issuer.token(&audience, &json!({"iss": "https://unknown.test"})),
+    }
+}
+
+fn clusters() -> [(&'static str, u16); 2] {
+    let ports = pair().ports();
+    [
+        ("token-service", ports.public),
+        ("token-service-internal", ports.internal),
+    ]
+}
+
+/// A gateway, the guard that it asks, and the resource server behind it.
+struct Guarded {
+    configuration: String,
+    tokens: Tokens,
+    upstream: Upstream,
+    guard: TokenGuard,
+    gateway: Gateway,
+}
+
+impl Guarded {
+    /// Starts them, with these texts of the gateway's configuration changed, and waits until the guard knows all.
+    fn start(kind: Kind, changes: &[(&str, &str)]) -> Self {
+        let issuer = Issuer::new();
+        let configuration = configuration(&issuer);
+        let upstream = Upstream::start(true).unwrap();
+        let mut guard = TokenGuard::start(&configuration, &clusters(), &[]).unwrap();
+        guard.until_ready().unwrap();
+        let ports = pair().ports();
+        let neighbours = Neighbours {
+            guard: guard.port(),
+            resource_server: upstream.port(),
+            token_service: (ports.public, ports.internal),
+            plugin: &configuration,
+        };
+        let gateway = Gateway::start(kind, &neighbours, changes).unwrap();
+        let tokens = tokens(&issuer);
+        let status = |token: &str| {
+            let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+            let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
+            wire::send(gateway.port(), &request).map(|answer| answer.status)
+        };
+        until("the guard knows the keys", || {
+            status(&tokens.good) == Some(200)
+        });
+        until("the guard knows the revocation", || {
+            status(&tokens.revoked) == Some(401)
+        });
+        Self {
+            configuration,
+            tokens,
+            upstream,
+            guard,
+            gateway,
+        }
+    }
+
+    fn differences(&self) -> Vec<String> {
+        let port = self.gateway.port();
+        differences(port, &self.upstream, &self.configuration, &self.tokens)
+    }
+}
+
+/// Runs the whole table through a gateway, and then takes the guard away.
+fn the_table_holds(kind: Kind) {
+    let guarded = Guarded::start(kind, &[]);
+    let found = guarded.differences();
+    let log = guarded.gateway.log();
+    assert!(
+        found.is_empty(),
+        "{}:\n{}\n{log}",
+        kind.name(),
+        found.join("\n")
+    );
+    if kind == Kind::EnvoyFilter {
+        return;
+    }
+    let Guarded {
+        guard,
+        gateway,
+        upstream,
+        tokens,
+        ..
+    } = guarded;
+    drop(guard);
+    let found = openings(gateway.port(), &upstream, &tokens);
+    assert!(
+        found.is_empty(),
+        "{}, without token-guard:\n{}",
+        kind.name(),
+        found.join("\n")
+    );
+}
+
+#[test]
+fn nginx_keeps_the_table() {
+    the_table_holds(Kind::Nginx);
+}
+
+#[test]
+fn caddy_keeps_the_table() {
+    the_table_holds(Kind::Caddy);
+}
+
+#[test]
+fn traefik_keeps_the_table() {
+    the_table_holds(Kind::Traefik);
+}
+
+#[test]
+fn haproxy_keeps_the_table() {
+    the_table_holds(Kind::HaProxy);
+}
+
+#[test]
+fn envoy_with_ext_authz_keeps_the_table() {
+    the_table_holds(Kind::EnvoyExtAuthz);
+}
+
+#[test]
+fn envoy_with_the_filter_keeps_the_table() {
+    the_table_holds(Kind::EnvoyFilter);
+}
+
+/// Each gateway's own bound of an answer's time, made shorter.
+fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        Kind::Nginx => &[("proxy_read_timeout 10s", "proxy_read_timeout 1s")],
+        Kind::Caddy => &[("response_header_timeout 10s", "response_header_timeout 1s")],
+        Kind::HaProxy => &[("local TIMEOUT = 10000", "local TIMEOUT = 1000")],
+        Kind::EnvoyExtAuthz => &[(
+            "timeout: 10s\n                        authorization_response",
+            "timeout: 1s\n                        authorization_response",
+        )],
+        // Traefik has a bound of its own, half a minute, and no key for it.
+        Kind::Traefik | Kind::EnvoyFilter => &[],
+    }
+}
+
+/// A guard that takes connections and never answers: nobody passes, and nobody waits for ever.
+#[test]
+fn a_guard_that_does_not_answer_lets_nobody_pass() {
+    let issuer = Issuer::new();
+    let tokens = tokens(&issuer);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = Upstream::start(true).unwrap();
+    let neighbours = Neighbours {
+        guard: silent.local_addr().unwrap().port(),
+        resource_server: upstream.port(),
+        ..Neighbours::default()
+    };
+    std::thread::scope(|scope| {
+        for kind in Kind::ALL {
+            if kind == Kind::EnvoyFilter {
+                continue;
+            }
+            let (tokens, upstream, neighbours) = (&tokens, &upstream, &neighbours);
+            scope.spawn(move || {
+                let gateway = Gateway::start(kind, neighbours, shorter(kind)).unwrap();
+                let found = openings(gateway.port(), upstream, tokens);
+                assert!(
+                    found.is_empty(),
+                    "{}:\n{}\n{}",
+                    kind.name(),
+                    found.join("\n"),
+                    gateway.log()
+                );
+            });
+        }
+    });
+}
+
+/// The table would notice what people forget, or think that they need not: each change opens a gateway.
+#[test]
+fn the_table_notices_careless_configurations() {
+    for (kind, careless, noticed) in [
+        (
+            Kind::Nginx,
+            ("Forwarded-Uri $request_uri", "Forwarded-Uri $uri"),
+            "/public/",
+        ),
+        (
+            Kind::Nginx,
+            ("proxy_set_header X-User-Id $guard_user_id;", ""),
+            "x-user-id",
+        ),
+        (
+            Kind::Caddy,
+            ("request_header @plain -Connection", ""),
+            "Connection: ",
+        ),
+        (Kind::Caddy, ("request_header -X_*", ""), "x_user_id"),
+        (
+            Kind::Traefik,
+            ("aliasHeadersStrategy: delete", "aliasHeadersStrategy: keep"),
+            "x_user_id",
+        ),
+        (
+            Kind::HaProxy,
+            (
+                "http-request del-header ^x[^a-z0-9]user[^a-z0-9]id$ -m reg",
+                "",
+            ),
+            "x_user_id",
+        ),
+        (
+            Kind::EnvoyExtAuthz,
+            ("headers_with_underscores_action: DROP_HEADER", ""),
+            "x_scope",
+        ),
+    ] {
+        let found = Guarded::start(kind, &[careless]).differences();
+        let is_noticed = found
+            .iter()
+            .any(|line| line.to_lowercase().contains(&noticed.to_lowercase()));
+        assert!(is_noticed, "{} with {careless:?}: {found:?}", kind.name());
+    }
+}
+
+fn metric(guard: &TokenGuard, name: &str) -> u64 {
+    let text = get(&format!("{}/metrics", guard.internal_url()), &[]).body;
+    let mut lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    let (_, value) = lines.find(|(other, _)| *other == name).unwrap();
+    value.parse().unwrap()
+}
+
+/// Asks token-guard itself.
+fn ask(guard: &TokenGuard, path: &str, headers: &str) -> wire::Answer {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: guard\r\nConnection: close\r\n{headers}\r\n");
+    wire::send(guard.port(), &request).unwrap()
+}
+
+const PROJECTS: &str = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
+
+/// The first requests of a new guard wait for the keys; meanwhile nobody is sent there.
+#[test]
+fn requests_wait_for_keys_that_are_late() {
+    let keys = get(&format!("{}/auth/jwks", lobby()), &[]).body;
+    let late = TcpListener::bind("127.0.0.1:0").unwrap();
+    let clusters = [
+        ("token-service", late.local_addr().unwrap().port()),
+        ("token-service-internal", pair().ports().internal),
+    ];
+    let configuration = configuration(&Issuer::new());
+    // The issuer with inline keys would make it ready at once.
+    let mut configuration: Value = serde_json::from_str(&configuration).unwrap();
+    configuration["issuers"].as_array_mut().unwrap().truncate(1);
+    let configuration = configuration.to_string();
+    let mut guard = TokenGuard::start(&configuration, &clusters, &["--workers", "1"]).unwrap();
+    let readyz = format!("{}/readyz", guard.internal_url());
+    assert_eq!(get(&readyz, &[]).status, 503);
+    let (mut asked, _) = late.accept().unwrap();
+    let headers = format!("{PROJECTS}Authorization: Bearer {}\r\n", token());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| ask(&guard, "/forward-auth", &headers));
+        until("the request waits", || {
+            metric(&guard, "token_filter_waiting") == 1
+        });
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", keys.len());
+        asked.write_all(format!("{head}{keys}").as_bytes()).unwrap();
+        let answer = waits.join().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(answer.values("x-user-id"), ["1879048402"]);
+    });
+    guard.until_ready().unwrap();
+    until("the request is counted", || {
+        metric(&guard, "token_filter_allowed") == 1
+    });
+}
+
+/// nginx hides every status but 401 and 403 from its own configuration, and the body of all.
+#[test]
+fn nginx_gets_the_answer_of_a_refusal_in_headers() {
+    let guard = TokenGuard::start(&configuration(&Issuer::new()), &clusters(), &[]).unwrap();
+    let plain = ask(&guard, "/forward-auth", PROJECTS);
+    assert_eq!(plain.status, 401);
+    let folded = ask(&guard, "/auth-request", PROJECTS);
+    assert_eq!(folded.status, 403);
+    assert_eq!(folded.values("x-token-guard-status"), ["401"]);
+    assert_eq!(folded.values("x-token-guard-body"), [plain.body.as_str()]);
+    let challenge = plain.values("www-authenticate");
+    assert_eq!(folded.values("www-authenticate"), challenge);
+}
+
+#[test]
+fn who_is_no_gateway_gets_no_decision() {
+    let configuration = configuration(&Issuer::new());
+    let arguments = ["--trusted-peers", "10.0.0.0/8"];
+    let guard = TokenGuard::start(&configuration, &clusters(), &arguments).unwrap();
+    let answer = ask(&guard, "/forward-auth", PROJECTS);
+    assert_eq!(answer.status, 403);
+    assert!(
+        answer.body.contains("127.0.0.1 is not in --trusted-peers"),
+        "{}",
+        answer.body
+    );
+    assert_eq!(metric(&guard, "token_filter_denied{reason=\"peer\"}"), 1);
+    assert!(
+        guard.log().contains(r#""reason":"peer""#),
+        "{}",
+        guard.log()
+    );
+}
+
+/// A request for a decision that says nothing, or two things, about what it is for.
+#[test]
+fn an_unclear_handover_is_refused_and_counted() {
+    let guard = TokenGuard::start(&configuration(&Issuer::new()), &clusters(), &[]).unwrap();
+    for (path, headers) in [
+        ("/forward-auth", ""),
+        ("/forward-auth", "X-Forwarded-Uri: /healthz\r\n"),
+        (
+            "/forward-auth",
+            "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\nX-Forwarded-Uri: /api/x\r\n",
+        ),
+        (
+            "/forward-auth",
+            "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\nX_Forwarded_Uri: /api/x\r\n",
+        ),
+        (
+            "/forward-auth",
+            "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: http://host/healthz\r\n",
+        ),
+        (
+            "/forward-auth",
+            "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz#/api/x\r\n",
+        ),
+        ("/ext-authz", ""),
+    ] {
+        let answer = ask(&guard, path, headers);
+        assert_eq!(answer.status, 400, "{path} {headers}");
+        assert!(answer.body.contains("invalid_request"), "{}", answer.body);
+    }
+    assert_eq!(
+        metric(&guard, "token_filter_denied{reason=\"handover\"}"),
+        7
+    );
+    let healthz = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\n";
+    assert_eq!(ask(&guard, "/forward-auth", healthz).status, 200);
+    assert_eq!(ask(&guard, "/ext-authz/healthz", "").status, 200);
+    assert_eq!(
+        ask(&guard, "/healthz", "").status,
+        404,
+        "a path of no decision"
+    );
+}
+
+/// A 200 would let the request for the metadata pass: the gateway routes its path here instead.
+#[test]
+fn the_metadata_of_the_resource_is_served_and_never_a_decision() {
+    let mut configuration: Value = serde_json::from_str(&configuration(&Issuer::new())).unwrap();
+    configuration["protected_resource"] = json!({"resource": "https://api.example.com"});
+    let guard = TokenGuard::start(&configuration.to_string(), &clusters(), &[]).unwrap();
+    let path = "/.well-known/oauth-protected-resource";
+    let served = ask(&guard, path, "");
+    assert_eq!(served.status, 200);
+    assert!(
+        served.body.contains("https://api.example.com"),
+        "{}",
+        served.body
+    );
+    assert_eq!(ask(&guard, &format!("/ext-authz{path}"), "").status, 404);
+    let challenge = ask(&guard, "/forward-auth", PROJECTS);
+    let [challenge] = challenge.values("www-authenticate")[..] else {
+        panic!("one challenge");
+    };
+    assert!(challenge.contains("resource_metadata="), "{challenge}");
+}
+
+/// Every problem is named, and the program ends.
+#[test]
+fn a_bad_configuration_is_named() {
+    let bad = r#"{"issuers": [{"issuer": "a", "audiences": ["b"], "jwks": {"cluster": "keys", "path": "jwks"}}], "rule": []}"#;
+    let failure = TokenGuard::start(bad, &[], &[]).unwrap_err().to_string();
+    for problem in [
+        "jwks.path: must start with a slash",
+        "rule: is not known; did you mean rules?",
+    ] {
+        assert!(failure.contains(problem), "{failure}");
+    }
+    let failure = TokenGuard::start(&configuration(&Issuer::new()), &[], &[]).unwrap_err();
+    let failure = failure.to_string();
+    for cluster in ["token-service", "token-service-internal"] {
+        assert!(
+            failure.contains(&format!("--cluster {cluster}=URL")),
+            "{failure}"
+        );
+    }
+}

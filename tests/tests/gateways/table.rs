@@ -1,0 +1,536 @@
+//! The one table of behaviour: what every gateway must make of a request, however it asks the guard.
+//!
+//! Gateways differ in what they refuse by themselves, and in whether they clean a path before they look at it. They do not
+//! differ in this: what reaches the resource server is what the rules allow, with the identity of the token and no other.
+
+use guard::config::Config;
+use guard::rules::{self, Access};
+use tests::{Arrived, Upstream};
+
+use super::wire::{self, Answer};
+
+/// The tokens of the table.
+pub(super) struct Tokens {
+    /// Of the token service, for `projects`.
+    pub(super) good: String,
+    /// Of the token service, revoked.
+    pub(super) revoked: String,
+    pub(super) expired: String,
+    pub(super) wrong_audience: String,
+    pub(super) forged: String,
+    pub(super) unknown_issuer: String,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// It passes, and the resource server sees this target as sent. With whose identity.
+    Passes(Identity),
+    /// It is answered with this status and `error`, and reaches nobody.
+    Refused(u16, &'static str),
+    /// It is answered with one of these statuses, or with a closed connection: some gateways refuse it themselves.
+    Closed(&'static [u16]),
+    /// Either it is closed, or it passes in a form that the rules allow: some gateways clean the path first.
+    Judged,
+}
+
+/// Whose identity the resource server sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    Nobody,
+    Good,
+}
+
+use Fate::{Closed, Judged, Passes, Refused};
+use Identity::{Good, Nobody};
+
+struct Row {
+    name: String,
+    method: &'static str,
+    target: String,
+    /// Lines of the head, each ended.
+    headers: String,
+    body: &'static str,
+    fate: Fate,
+}
+
+/// Statuses with which gateways refuse by themselves what no client needs.
+const MALFORMED: &[u16] = &[400, 401, 403, 404, 405];
+
+/// The headers that the guard sets for the good token.
+const IDENTITY: [(&str, &str); 3] = [
+    ("x-user-id", "1879048402"),
+    ("x-client-id", "user-bound-demo"),
+    ("x-scope", "projects"),
+];
+
+/// Paths with more than one reading. Below `/public/` nobody needs a token.
+const ODD_PATHS: [&str; 26] = [
+    "/public/../api/projects",
+    "/public/./../api/projects",
+    "/public/%2e%2e/api/projects",
+    "/public/.%2e/api/projects",
+    "/public/..%2fapi/projects",
+    "/public/..%2Fapi/projects",
+    "/public/%252e%252e/api/projects",
+    "/public/..%5capi/projects",
+    "/public/..\\api\\projects",
+    "/public/..;/api/projects",
+    "/public/..;x=y/api/projects",
+    "/public//../api/projects",
+    "/public//api/projects",
+    "//api/projects",
+    "//public/x",
+    "/public/x%00/api",
+    "/public/%u002e%u002e/api/projects",
+    "/public/%c0%ae%c0%ae/api/projects",
+    "/public;/../api/projects",
+    "/api;x/documents/1",
+    "/api/documents;x/../1",
+    "/api//documents/1",
+    "/api/./documents/1",
+    "/api/x/../documents/1",
+    "/api/x/%2e%2e/documents/1",
+    "/api%2fdocuments/1",
+];
+
+fn row(name: impl Into<String>, target: impl Into<String>, headers: &str, fate: Fate) -> Row {
+    Row {
+        name: name.into(),
+        method: "GET",
+        target: target.into(),
+        headers: headers.to_owned(),
+        body: "",
+        fate,
+    }
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+fn rows(tokens: &Tokens) -> Vec<Row> {
+    let good = bearer(&tokens.good);
+    let api = "/api/projects";
+    let mut rows = vec![
+        row(
+            "a good token",
+            "/api/projects?x=1&y=%2F..",
+            &good,
+            Passes(Good),
+        ),
+        row(
+            "the scheme in another case",
+            api,
+            &format!("authorization: bEARER {}\r\n", tokens.good),
+            Passes(Good),
+        ),
+        row(
+            "an expired token",
+            api,
+            &bearer(&tokens.expired),
+            Refused(401, "invalid_token"),
+        ),
+        row(
+            "a revoked token",
+            api,
+            &bearer(&tokens.revoked),
+            Refused(401, "invalid_token"),
+        ),
+        row(
+            "a token for another audience",
+            api,
+            &bearer(&tokens.wrong_audience),
+            Refused(401, "invalid_token"),
+        ),
+        row(
+            "a forged token",
+            api,
+            &bearer(&tokens.forged),
+            Refused(401, "invalid_token"),
+        ),
+        row(
+            "a token of an unknown issuer",
+            api,
+            &bearer(&tokens.unknown_issuer),
+            Refused(401, "invalid_token"),
+        ),
+        row(
+            "a token without the scope",
+            "/api/documents/1",
+            &good,
+            Refused(403, "insufficient_scope"),
+        ),
+        row("no token", api, "", Refused(401, "invalid_request")),
+        row(
+            "another scheme",
+            api,
+            "Authorization: Basic YTpi\r\n",
+            Refused(401, "invalid_request"),
+        ),
+        row(
+            "two tokens in two headers",
+            api,
+            &format!("{good}{good}"),
+            Closed(&[400]),
+        ),
+        row(
+            "a bad token beside a good one",
+            api,
+            &format!("{}{good}", bearer(&tokens.expired)),
+            Closed(&[400]),
+        ),
+        row(
+            "a good token beside a bad one",
+            api,
+            &format!("{good}{}", bearer(&tokens.expired)),
+            Closed(&[400]),
+        ),
+        row(
+            "two tokens in one header",
+            api,
+            &format!("Authorization: Bearer {0}, Bearer {0}\r\n", tokens.good),
+            Refused(400, "invalid_request"),
+        ),
+        row(
+            "a token in the query, too",
+            format!("/api/projects?access_token={}", tokens.good),
+            &good,
+            Refused(400, "invalid_request"),
+        ),
+        row(
+            "a token in the query alone",
+            format!("/api/projects?access_token={}", tokens.good),
+            "",
+            Refused(401, "invalid_request"),
+        ),
+        row(
+            "a path without a rule",
+            "/other",
+            &good,
+            Refused(403, "access_denied"),
+        ),
+        row("an anonymous path", "/healthz", "", Passes(Nobody)),
+        row(
+            "a token on an anonymous path",
+            "/public/x",
+            &good,
+            Passes(Nobody),
+        ),
+        row(
+            "a bad token on an anonymous path",
+            "/public/x",
+            &bearer(&tokens.expired),
+            Passes(Nobody),
+        ),
+        row(
+            "another case of a path",
+            "/HEALTHZ",
+            "",
+            Refused(403, "access_denied"),
+        ),
+        Row {
+            method: "OPTIONS",
+            // Go's server answers it by itself.
+            ..row("the asterisk form", "*", "", Closed(&[200, 400, 403, 404]))
+        },
+        row(
+            "the absolute form",
+            "http://127.0.0.1/api/projects",
+            "",
+            Closed(MALFORMED),
+        ),
+        row("a fragment", "/public/x#/api/projects", "", Judged),
+        row(
+            "a fragment in the query",
+            "/public/x?#/../api/projects",
+            "",
+            Judged,
+        ),
+        row(
+            "a WebSocket without a token",
+            api,
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            Closed(MALFORMED),
+        ),
+    ];
+    // Spoofed identity, in every spelling that some server takes for ours.
+    for name in [
+        "X-User-Id",
+        "x_user_id",
+        "X-User_Id",
+        "X_User-Id",
+        "X-USER-ID",
+        "X.User.Id",
+        "X-User~Id",
+    ] {
+        let spoofed = format!("{name}: 1\r\n{name}: 2\r\nX-Client-Id: admin\r\nX_Scope: admin\r\n");
+        let both = format!("{good}{spoofed}");
+        let targets = [
+            ("a token", "/api/projects", &both, Passes(Good)),
+            ("nobody", "/healthz", &spoofed, Passes(Nobody)),
+        ];
+        for (whose, target, headers, fate) in targets {
+            rows.push(row(format!("{name} beside {whose}"), target, headers, fate));
+        }
+    }
+    // Whoever says where a request goes, other than its request line.
+    for name in [
+        "X-Forwarded-Uri",
+        "X_Forwarded_Uri",
+        "X-Forwarded_Uri",
+        "X.Forwarded.Uri",
+        "X-Original-Uri",
+        "X-Original-Url",
+        "X-Rewrite-Url",
+        "X-Envoy-Original-Path",
+        "X-Forwarded-Prefix",
+    ] {
+        let headers =
+            format!("{name}: /healthz\r\nX-Forwarded-Method: GET\r\nX_Forwarded_Method: GET\r\n");
+        rows.push(row(
+            format!("{name} without a token"),
+            api,
+            &headers,
+            Closed(MALFORMED),
+        ));
+    }
+    // What a client names here is removed on the way, and must not be what the gateway adds.
+    for name in [
+        "X-User-Id",
+        "X-Client-Id, X-Scope",
+        "X-Forwarded-Uri, X-Forwarded-Method",
+        "Authorization",
+    ] {
+        let connection = format!("Connection: close, {name}\r\n");
+        let headers = format!("{good}{connection}");
+        rows.push(row(
+            format!("Connection: {name}, with a token"),
+            api,
+            &headers,
+            Judged,
+        ));
+        rows.push(row(
+            format!("Connection: {name}, without a token"),
+            api,
+            &connection,
+            Closed(MALFORMED),
+        ));
+    }
+    for path in ODD_PATHS {
+        for (whose, headers) in [("nobody", ""), ("a token", good.as_str())] {
+            rows.push(row(format!("{path} of {whose}"), path, headers, Judged));
+        }
+    }
+    for path in [
+        "/api/caf%C3%A9",
+        "/api/100%25",
+        "/api/x;version=1",
+        "/api/a%20b/",
+    ] {
+        rows.push(row(
+            format!("{path}, which has one rule"),
+            path,
+            &good,
+            Judged,
+        ));
+    }
+    for (method, headers, fate) in [
+        ("HEAD", good.as_str(), Passes(Good)),
+        ("OPTIONS", good.as_str(), Passes(Good)),
+        ("DELETE", good.as_str(), Passes(Good)),
+        ("OPTIONS", "", Refused(401, "invalid_request")),
+        ("HEAD", "", Refused(401, "")),
+    ] {
+        let mut other = row(format!("{method} {headers:.13}"), api, headers, fate);
+        other.method = method;
+        rows.push(other);
+    }
+    let mut post = row(
+        "a body",
+        api,
+        &format!("{good}Content-Length: 5\r\n"),
+        Passes(Good),
+    );
+    (post.method, post.body) = ("POST", "hello");
+    rows.push(post);
+    let mut post = row(
+        "a body without a token",
+        api,
+        "Content-Length: 5\r\n",
+        Refused(401, "invalid_request"),
+    );
+    (post.method, post.body) = ("POST", "hello");
+    rows.push(post);
+    rows
+}
+
+/// Sends every row to the gateway at `port`. Returns every row that went another way, in words.
+pub(super) fn differences(
+    port: u16,
+    upstream: &Upstream,
+    configuration: &str,
+    tokens: &Tokens,
+) -> Vec<String> {
+    let config = Config::parse(configuration.as_bytes()).unwrap();
+    let mut differences = Vec::new();
+    for (number, row) in rows(tokens).iter().enumerate() {
+        let (answer, arrived) = ask(port, upstream, number, row);
+        if let Err(difference) = judge(row, answer.as_ref(), arrived.as_ref(), &config, tokens) {
+            let status = answer.map(|answer| (answer.status, answer.body));
+            differences.push(format!(
+                "{}: {difference}; expected {:?}; answered {status:?}; arrived: {:?}",
+                row.name,
+                row.fate,
+                arrived.map(|arrived| (arrived.target, arrived.headers)),
+            ));
+        }
+    }
+    differences
+}
+
+fn ask(
+    port: u16,
+    upstream: &Upstream,
+    number: usize,
+    row: &Row,
+) -> (Option<Answer>, Option<Arrived>) {
+    let test = format!("{port}-{number}");
+    let close = match row.headers.contains("Connection:") {
+        true => "",
+        false => "Connection: close\r\n",
+    };
+    let request = format!(
+        "{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Test: {test}\r\n{close}{}\r\n{}",
+        row.method, row.target, row.headers, row.body
+    );
+    (wire::send(port, &request), upstream.arrived(&test))
+}
+
+fn judge(
+    row: &Row,
+    answer: Option<&Answer>,
+    arrived: Option<&Arrived>,
+    config: &Config,
+    tokens: &Tokens,
+) -> Result<(), String> {
+    if let Some(arrived) = arrived {
+        let answer = answer.ok_or("it arrived and had no answer")?;
+        if answer.status != 200 {
+            return Err("it arrived and was refused".to_owned());
+        }
+        return allowed(row, arrived, config, tokens);
+    }
+    let passes = match row.fate {
+        Passes(_) => return Err("it did not arrive".to_owned()),
+        Refused(status, error) => {
+            let answer = answer.ok_or("no answer")?;
+            return refused(answer, status, error);
+        }
+        Closed(statuses) => statuses,
+        Judged => MALFORMED,
+    };
+    match answer {
+        Some(answer) if !passes.contains(&answer.status) => Err("another status".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the resource server may see this.
+fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Result<(), String> {
+    if matches!(row.fate, Refused(..) | Closed(_)) {
+        return Err("it arrived".to_owned());
+    }
+    let (method, target) = (arrived.method.as_bytes(), arrived.target.as_bytes());
+    let rule = rules::find(&config.rules, method, target)
+        .map_err(|_| "the path that arrived has more than one reading")?
+        .ok_or("no rule allows the path that arrived")?;
+    let identity = match &rule.access {
+        Access::Anonymous => Nobody,
+        Access::Token { scopes } if scopes.is_empty() => Good,
+        Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
+    };
+    let credentials = arrived.values("authorization");
+    let has_token = matches!(credentials.as_slice(), [value] if value.ends_with(&tokens.good));
+    if identity == Good && !has_token {
+        return Err("the token did not arrive".to_owned());
+    }
+    for (name, value) in IDENTITY {
+        let expected: &[&str] = match identity {
+            Good => &[value],
+            Nobody => &[],
+        };
+        if arrived.values(name) != expected {
+            return Err(format!("{name} is {:?}", arrived.values(name)));
+        }
+    }
+    let Passes(expected) = row.fate else {
+        return Ok(());
+    };
+    let is_same =
+        arrived.target == row.target && arrived.body == row.body && arrived.method == row.method;
+    match is_same && expected == identity {
+        true => Ok(()),
+        false => Err("the request that arrived is another one".to_owned()),
+    }
+}
+
+/// Whether this is the guard's answer (RFC 6750 §3, spec §2.4).
+fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
+    if answer.status != status {
+        return Err("another status".to_owned());
+    }
+    let told = format!("\"error\":\"{error}\"");
+    let has_error = match error {
+        // The answer to HEAD.
+        "" => answer.body.is_empty(),
+        _ => answer.body.replace(' ', "").contains(&told),
+    };
+    if !has_error {
+        return Err("another error".to_owned());
+    }
+    let challenges = answer.values("www-authenticate");
+    let is_right = match (status, challenges.as_slice()) {
+        (401, [challenge]) => {
+            let named = challenge.contains("error=\"invalid_token\"") == (error == "invalid_token");
+            challenge.starts_with("Bearer realm=\"api\"") && named
+        }
+        (403, [challenge]) => challenge.contains("scope=\"documents\""),
+        (403, []) => error == "access_denied",
+        (400, challenges) => challenges.len() <= 1,
+        _ => false,
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(format!("another challenge: {challenges:?}")),
+    }
+}
+
+/// A request with the good token, and one without any, while the guard is away: nobody passes. Returns what went wrong.
+pub(super) fn openings(port: u16, upstream: &Upstream, tokens: &Tokens) -> Vec<String> {
+    let good = bearer(&tokens.good);
+    let asked = [
+        ("/api/projects", good.as_str()),
+        ("/api/projects", ""),
+        ("/healthz", ""),
+    ];
+    // At the same time: a gateway may wait for half a minute.
+    std::thread::scope(|scope| {
+        let opened = asked.iter().enumerate().map(|(number, (target, headers))| {
+            scope.spawn(move || {
+                let row = row("closed", *target, headers, Closed(&[]));
+                let (answer, arrived) = ask(port, upstream, 1000 + number, &row);
+                let status = answer.map(|answer| answer.status);
+                let is_closed = status.is_some_and(|status| (500..600).contains(&status));
+                (arrived.is_some() || !is_closed)
+                    .then(|| format!("{target} {headers:.13}: {status:?}, {arrived:?}"))
+            })
+        });
+        let threads: Vec<_> = opened.collect();
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}

@@ -1,0 +1,70 @@
+//! Requests byte for byte: no client library sends what attackers send.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// An answer, as it came.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: String,
+}
+
+impl Answer {
+    /// The values of a header.
+    pub(super) fn values(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
+    }
+}
+
+/// Sends a request on a connection of its own, and reads the answer to its end. `None` when the connection ended without
+/// one, which is a refusal too.
+pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    connection
+        .set_read_timeout(Some(Duration::from_secs(90)))
+        .unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while !is_complete(&answer, request.starts_with("HEAD ")) {
+        match connection.read(&mut part) {
+            // A reset behind an answer does not take it back.
+            Ok(0) | Err(_) => break,
+            Ok(size) => answer.extend(part.iter().take(size)),
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
+}
+
+/// Whether an answer is there to its end, as far as it says where that is (RFC 9112 §6.3).
+fn is_complete(answer: &[u8], to_head: bool) -> bool {
+    let answer = String::from_utf8_lossy(answer).to_ascii_lowercase();
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let value = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| value.trim())
+    };
+    if value("transfer-encoding").is_some() {
+        return to_head || body.ends_with("0\r\n\r\n");
+    }
+    let length = value("content-length").and_then(|length| length.parse().ok());
+    to_head || length.is_some_and(|length: usize| body.len() >= length)
+}
