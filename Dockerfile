@@ -1,4 +1,5 @@
-# The images of the pair, --target token-service and --target gateway, and the plugin alone, --target filter.
+# The images of the pair, --target token-service and --target gateway; the plugin alone, --target filter; and the guard for
+# gateways without WebAssembly, --target token-guard.
 
 # ---- dependencies: a layer that changes only with the manifests ------------------------------------
 FROM rust:1.95.0-bookworm AS dependencies
@@ -10,15 +11,22 @@ COPY .cargo .cargo
 COPY claims/Cargo.toml claims/
 COPY filter/Cargo.toml filter/linker.sh filter/
 COPY guard/Cargo.toml guard/
+COPY token-guard/Cargo.toml token-guard/
 COPY token-service/Cargo.toml token-service/
+COPY token-service/document/Cargo.toml token-service/document/
+COPY token-service/domain/Cargo.toml token-service/domain/
+COPY token-service/protocol/Cargo.toml token-service/protocol/
+COPY token-service/registration/Cargo.toml token-service/registration/
+COPY token-service/store/Cargo.toml token-service/store/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN mkdir -p claims/src filter/src guard/src token-service/src token-service/benches tests/src/bin tests/tests \
- && touch claims/src/lib.rs filter/src/lib.rs guard/src/lib.rs token-service/src/lib.rs \
-        tests/src/lib.rs \
- && for main in token-service/src/main.rs token-service/benches/service.rs token-service/benches/store.rs \
-        tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
-RUN cargo build --release --locked --package token-service
+RUN for library in claims filter guard tests token-service token-service/document token-service/domain \
+        token-service/protocol token-service/registration token-service/store; do \
+        mkdir -p $library/src && touch $library/src/lib.rs; done \
+ && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \
+ && for main in token-guard/src/main.rs token-service/src/main.rs token-service/benches/service.rs \
+        token-service/benches/store.rs tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
+RUN cargo build --release --locked --package token-service --package token-guard
 RUN cargo build-filter
 
 # ---- the sources -----------------------------------------------------------------------------------
@@ -26,10 +34,11 @@ FROM dependencies AS build
 COPY claims claims
 COPY filter filter
 COPY guard guard
+COPY token-guard token-guard
 COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
-RUN find claims filter guard token-service -name '*.rs' -exec touch {} + \
- && cargo build --release --locked --package token-service \
+RUN find claims filter guard token-guard token-service -name '*.rs' -exec touch {} + \
+ && cargo build --release --locked --package token-service --package token-guard \
  && cargo build-filter
 
 # ---- token service ---------------------------------------------------------------------------------
@@ -44,6 +53,17 @@ EXPOSE 9080 9081
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-service", "health"]
 ENTRYPOINT ["token-service"]
 CMD ["serve"]
+
+# ---- token guard -----------------------------------------------------------------------------------
+FROM debian:bookworm-slim AS token-guard
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
+ && groupadd --system --gid 10002 token-guard \
+ && useradd --system --uid 10002 --gid 10002 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-guard
+COPY --from=build /source/target/release/token-guard /usr/local/bin/token-guard
+USER token-guard
+EXPOSE 9090 9091
+ENV TOKEN_GUARD_CONFIG=/etc/token-guard/token-guard.json TOKEN_GUARD_LISTEN=0.0.0.0:9090 TOKEN_GUARD_INTERNAL_LISTEN=0.0.0.0:9091
+ENTRYPOINT ["token-guard"]
 
 # ---- filter: the plugin alone, in the layout that Istio and Envoy Gateway pull ------------------------
 FROM scratch AS filter

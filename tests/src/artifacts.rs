@@ -58,10 +58,11 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    /// token-guard: beside the token service.
+    /// token-guard: beside the token service, or where `TOKEN_GUARD_BIN` says.
     #[must_use]
     pub fn token_guard(&self) -> PathBuf {
-        self.token_service.with_file_name("token-guard")
+        let beside = || self.token_service.with_file_name("token-guard");
+        env::var_os("TOKEN_GUARD_BIN").map_or_else(beside, PathBuf::from)
     }
 
     /// The directory for what runs leave behind; cargo never cleans it, `make test` does.
