@@ -9,6 +9,7 @@ pub mod flood;
 #[cfg(test)]
 mod layers;
 pub mod gateways;
+mod issuer;
 mod pair;
 mod ports;
 mod postgres;
@@ -18,6 +19,7 @@ mod upstream;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
+pub use issuer::Issuer;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;

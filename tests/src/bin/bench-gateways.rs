@@ -1,0 +1,264 @@
+//! `make bench-gateways`: what the guard costs each gateway, in requests a second and in latency.
+//!
+//! Each gateway runs twice, with its configuration as it stands and with the guard taken out of it. A few connections ask
+//! the two in turn, in short rounds, so that drift of the machine meets both. All programs share the machine's cores with
+//! the client, so the results are ratios for comparing gateways, not what a gateway can do on a machine of its own.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
+use tests::{Issuer, Upstream};
+
+/// Requests that are under way at the same time.
+const CONNECTIONS: usize = 8;
+
+/// Rounds of each gateway, with and without the guard in turn.
+const ROUNDS: usize = 6;
+
+/// Time of a round.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// Tokens in turn.
+const TOKENS: usize = 100;
+
+const AUDIENCE: &str = "https://api.example.com";
+
+/// What takes the guard out of a configuration.
+fn unguarded(kind: Kind) -> [(&'static str, &'static str); 1] {
+    [match kind {
+        Kind::Nginx => ("auth_request /token-guard;", ""),
+        Kind::Caddy => (
+            "forward_auth 127.0.0.1:9090",
+            "forward_auth /never 127.0.0.1:9090",
+        ),
+        Kind::Traefik => (
+            "middlewares: [no-forged-identity, token-guard]",
+            "middlewares: [no-forged-identity]",
+        ),
+        Kind::HaProxy => ("http-request lua.token_guard unless metadata", ""),
+        Kind::EnvoyExtAuthz => (
+            "- name: envoy.filters.http.ext_authz\n",
+            "- name: envoy.filters.http.ext_authz\n                    disabled: true\n",
+        ),
+        Kind::EnvoyFilter => (
+            "- name: token-filter\n",
+            "- name: token-filter\n                    disabled: true\n",
+        ),
+    }]
+}
+
+fn main() -> Result<()> {
+    let issuer = Issuer::new()?;
+    let configuration = json!({
+        "issuers": [issuer.configuration(AUDIENCE)],
+        "rules": [{"path_prefix": "/"}],
+        "forward": {"x-user-id": "user_id", "x-client-id": "client_id", "x-scope": "scope"},
+    })
+    .to_string();
+    let tokens: Vec<String> = (0..TOKENS)
+        .map(|number| issuer.token(AUDIENCE, &[("jti", json!(number.to_string()))]))
+        .collect::<Result<_>>()?;
+    let upstream = Upstream::start(false)?;
+    let mut guard = TokenGuard::start(&configuration, &[], &[])?;
+    guard.until_ready()?;
+
+    let seconds = ROUND.as_secs();
+    println!(
+        "{CONNECTIONS} connections, {TOKENS} tokens that the guard knows, {ROUNDS} rounds of {seconds} s each way.\n"
+    );
+    let asked = Load::direct(guard.port(), &tokens).run(ROUND * 2)?;
+    println!(
+        "token-guard itself: {:.0} decisions/s, p99 {} us\n",
+        asked.rate(),
+        asked.p99()
+    );
+    println!(
+        "{:<18} {:>12} {:>12} {:>7} {:>11} {:>11} {:>11} {:>13}",
+        "", "bare, req/s", "guarded", "ratio", "p99 bare", "guarded", "added, us", "guard CPU, us"
+    );
+    for kind in Kind::ALL {
+        measure(kind, &guard, &upstream, &configuration, &tokens)?;
+    }
+    Ok(())
+}
+
+fn measure(
+    kind: Kind,
+    guard: &TokenGuard,
+    upstream: &Upstream,
+    configuration: &str,
+    tokens: &[String],
+) -> Result<()> {
+    let neighbours = Neighbours {
+        guard: guard.port(),
+        resource_server: upstream.port(),
+        token_service: (1, 1),
+        plugin: configuration,
+    };
+    let bare = Gateway::start(kind, &neighbours, &unguarded(kind))?;
+    let guarded = Gateway::start(kind, &neighbours, &[])?;
+    let loads = [
+        Load::through(bare.port(), tokens),
+        Load::through(guarded.port(), tokens),
+    ];
+    for load in &loads {
+        load.run(ROUND / 4)?;
+    }
+    let mut results = [Measured::default(), Measured::default()];
+    let mut guard_cpu = 0;
+    for _ in 0..ROUNDS {
+        for (place, load) in loads.iter().enumerate() {
+            let before = cpu_nanoseconds(guard)?;
+            results[place].add(load.run(ROUND)?);
+            if place == 1 {
+                guard_cpu += cpu_nanoseconds(guard)? - before;
+            }
+        }
+    }
+    let [bare, guarded] = results;
+    println!(
+        "{:<18} {:>12.0} {:>12.0} {:>7.2} {:>11} {:>11} {:>11} {:>13.1}",
+        kind.name(),
+        bare.rate(),
+        guarded.rate(),
+        guarded.rate() / bare.rate(),
+        bare.p99(),
+        guarded.p99(),
+        guarded.p99().saturating_sub(bare.p99()),
+        guard_cpu as f64 / 1000.0 / guarded.microseconds.len() as f64,
+    );
+    Ok(())
+}
+
+/// CPU time of all threads of token-guard so far.
+fn cpu_nanoseconds(guard: &TokenGuard) -> Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", guard.pid()?))? {
+        // A thread that fetched may have ended meanwhile.
+        let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
+            continue;
+        };
+        let spent = text.split(' ').next().unwrap_or_default();
+        sum += spent
+            .parse::<u64>()
+            .context("schedstat begins with a time")?;
+    }
+    Ok(sum)
+}
+
+/// Latencies of requests, in microseconds, and the time in which they were sent.
+#[derive(Debug, Default)]
+struct Measured {
+    microseconds: Vec<u64>,
+    took: Duration,
+}
+
+impl Measured {
+    fn add(&mut self, other: Self) {
+        self.microseconds.extend(other.microseconds);
+        self.took += other.took;
+    }
+
+    fn rate(&self) -> f64 {
+        self.microseconds.len() as f64 / self.took.as_secs_f64()
+    }
+
+    fn p99(&self) -> u64 {
+        let mut sorted = self.microseconds.clone();
+        sorted.sort_unstable();
+        let place = sorted.len() * 99 / 100;
+        sorted.get(place).copied().unwrap_or_default()
+    }
+}
+
+/// Requests for one port.
+struct Load {
+    port: u16,
+    requests: Vec<String>,
+}
+
+impl Load {
+    fn of(port: u16, tokens: &[String], head: &str) -> Self {
+        let requests = tokens
+            .iter()
+            .map(|token| {
+                format!("{head}Host: localhost\r\nUser-Agent: bench\r\nAuthorization: Bearer {token}\r\n\r\n")
+            })
+            .collect();
+        Self { port, requests }
+    }
+
+    /// Through a gateway.
+    fn through(port: u16, tokens: &[String]) -> Self {
+        Self::of(port, tokens, "GET /api/projects HTTP/1.1\r\n")
+    }
+
+    /// To token-guard.
+    fn direct(port: u16, tokens: &[String]) -> Self {
+        let head = "GET /forward-auth HTTP/1.1\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
+        Self::of(port, tokens, head)
+    }
+
+    /// Sends requests for so long, on connections of its own.
+    fn run(&self, time: Duration) -> Result<Measured> {
+        let start = Instant::now();
+        let mut all = Measured::default();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..CONNECTIONS)
+                .map(|number| scope.spawn(move || self.connection(number, start, time)))
+                .collect();
+            for thread in threads {
+                let one = thread.join().ok().context("a thread panicked")??;
+                all.microseconds.extend(one);
+            }
+            anyhow::Ok(())
+        })?;
+        all.took = start.elapsed();
+        Ok(all)
+    }
+
+    fn connection(&self, number: usize, start: Instant, time: Duration) -> Result<Vec<u64>> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port))?;
+        connection.set_nodelay(true)?;
+        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut latencies = Vec::new();
+        for request in self.requests.iter().cycle().skip(number) {
+            if start.elapsed() >= time {
+                break;
+            }
+            let sent = Instant::now();
+            connection.write_all(request.as_bytes())?;
+            read_answer(&mut connection)?;
+            let latency = sent.elapsed().as_micros();
+            latencies.push(u64::try_from(latency)?);
+        }
+        Ok(latencies)
+    }
+}
+
+/// Reads a 200: either without a body, or with the two bytes of the resource server.
+fn read_answer(connection: &mut TcpStream) -> Result<()> {
+    let mut answer = Vec::new();
+    let mut part = [0; 2048];
+    while !answer.ends_with(b"\r\n\r\nok") && !is_bodiless(&answer) {
+        let size = connection.read(&mut part)?;
+        ensure!(size > 0, "the connection was closed");
+        answer.extend(part.iter().take(size));
+        ensure!(
+            answer.starts_with(b"HTTP/1.1 200"),
+            "a good token was refused: {}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+    Ok(())
+}
+
+fn is_bodiless(answer: &[u8]) -> bool {
+    answer.ends_with(b"\r\n\r\n")
+        && String::from_utf8_lossy(answer).contains("content-length: 0\r\n")
+}
