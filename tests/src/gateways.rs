@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::artifacts::Artifacts;
 use crate::pair::status_of;
 use crate::ports::free_port;
-use crate::process::Process;
+use crate::process::{Process, pace};
 
 /// A gateway, and how it is guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -285,8 +285,10 @@ impl TokenGuard {
             .arg(&config)
             .args(["--listen", &format!("127.0.0.1:{port}")])
             .args(["--internal-listen", &format!("127.0.0.1:{internal}")])
-            .args(["--drain-for", "0s"])
             .args(arguments);
+        if !arguments.contains(&"--drain-for") {
+            command.args(["--drain-for", "0s"]);
+        }
         for (name, port) in clusters {
             command.args(["--cluster", &format!("{name}=http://127.0.0.1:{port}")]);
         }
@@ -310,6 +312,17 @@ impl TokenGuard {
         let readyz = format!("http://127.0.0.1:{}/readyz", self.internal);
         self.process
             .until("ready", || status_of(&readyz) == Some(200))
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn until_ended(&mut self) -> Result<()> {
+        while self.process.is_running()? {
+            pace();
+        }
+        Ok(())
     }
 
     /// Where gateways ask.

@@ -125,3 +125,83 @@ fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
         .map(|certificate| Certificate::from_der(certificate).to_owned())
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    use guard::config::Endpoint;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+    use super::*;
+
+    /// Serves `body` by https, to whoever accepts its certificate. Returns the port and the certificate.
+    fn serve(body: &'static str) -> (u16, String) {
+        let names = vec!["localhost".to_owned()];
+        let own = rcgen::generate_simple_self_signed(names).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = StreamOwned::new(session, connection.unwrap());
+                // A client that does not accept the certificate sends no request.
+                let lines = BufReader::new(&mut stream).lines();
+                let head: Vec<String> = lines
+                    .map_while(Result::ok)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
+                if head.iter().any(|line| line == "host: lobby.example.com") {
+                    let length = body.len();
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+        });
+        (port, own.cert.pem())
+    }
+
+    #[tokio::test]
+    async fn https_is_verified_and_the_authority_is_the_host() {
+        let (port, certificate) = serve("keys");
+        let url = url::Url::parse(&format!("https://localhost:{port}")).unwrap();
+        let origins = BTreeMap::from([("keys".to_owned(), Origin::of(&url))]);
+        let fetch = |subject| Fetch {
+            issuer: 0,
+            subject,
+            endpoint: Endpoint {
+                cluster: "keys".to_owned(),
+                authority: "lobby.example.com".to_owned(),
+                path: "/auth/jwks".to_owned(),
+            },
+            timeout: 5,
+        };
+        let folder = tempfile::TempDir::new().unwrap();
+        let ca_file = folder.path().join("ca.pem");
+        std::fs::write(&ca_file, certificate).unwrap();
+
+        let trusting = Fetcher::new(origins.clone(), Some(&ca_file)).unwrap();
+        let body = trusting.fetch(&fetch(Subject::Keys)).await;
+        assert_eq!(body, Ok(b"keys".to_vec()));
+
+        let strange = Fetcher::new(origins, None).unwrap();
+        let refusal = strange.fetch(&fetch(Subject::Keys)).await.unwrap_err();
+        assert!(refusal.contains("certificate"), "{refusal}");
+
+        std::fs::write(&ca_file, "").unwrap();
+        let empty = Fetcher::new(BTreeMap::new(), Some(&ca_file)).unwrap_err();
+        assert!(empty.to_string().contains("none in it"), "{empty}");
+    }
+}

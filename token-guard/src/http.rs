@@ -28,7 +28,6 @@ const FOLDED_STATUS: &str = "x-token-guard-status";
 const FOLDED_BODY: &str = "x-token-guard-body";
 
 /// What a worker's requests need.
-#[derive(Clone)]
 pub(crate) struct State {
     pub(crate) worker: Rc<Worker>,
     pub(crate) settings: Arc<Settings>,

@@ -20,13 +20,14 @@
 mod fetch;
 mod handover;
 mod http;
+mod log;
 mod metrics;
 mod settings;
 mod shared_data;
 mod signatures;
 mod worker;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,22 +41,14 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use guard::config::Config;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::fetch::Fetcher;
 use crate::http::{Health, State};
+use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::settings::{LogFormat, Settings};
+use crate::settings::Settings;
 use crate::shared_data::WorkersData;
 use crate::worker::Worker;
-
-/// Read for the log's filter, such as `debug`.
-const LOG_VARIABLE: &str = "TOKEN_GUARD_LOG";
-
-/// The server's own notes of each worker's start are of no use to operators.
-const LOG_DEFAULT: &str = "info,actix_server=warn";
 
 /// Time that running requests may take after the draining: a request may wait for a feed for half a minute.
 const SHUTDOWN_SECONDS: u64 = 31;
@@ -94,25 +87,11 @@ fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     if settings.check {
         return Ok(ExitCode::SUCCESS);
     }
-    start_log(settings.log_format)?;
-    actix_web::rt::System::new().block_on(serve(settings, text, fetcher))?;
+    let log = Log::start(settings.log_format)?;
+    let served = actix_web::rt::System::new().block_on(serve(settings, text, fetcher));
+    log.finish();
+    served?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn start_log(format: LogFormat) -> anyhow::Result<()> {
-    let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
-    let log = fmt::layer()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal());
-    let log = match format {
-        LogFormat::Text => log.boxed(),
-        LogFormat::Json => log.json().flatten_event(true).boxed(),
-    };
-    tracing_subscriber::registry()
-        .with(log.with_filter(filter))
-        .try_init()
-        .context("the log cannot be started")
 }
 
 /// Serves until SIGTERM or SIGINT. Then it says that it is not ready, serves on for `drain_for`, and lets running requests
@@ -141,7 +120,7 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
             let settings = Arc::clone(&settings);
             App::new().configure(move |routes| {
                 if let Some(worker) = worker {
-                    actix_web::rt::spawn(Rc::clone(&worker).run());
+                    actix_web::rt::spawn(Rc::clone(&worker).watch());
                     http::routes(routes, State { worker, settings });
                 }
             })

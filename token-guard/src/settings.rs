@@ -92,6 +92,11 @@ pub(crate) enum LogFormat {
 pub(crate) struct Origin(String);
 
 impl Origin {
+    /// The origin of a URL that has nothing else.
+    pub(crate) fn of(url: &Url) -> Self {
+        Self(url.as_str().trim_end_matches('/').to_owned())
+    }
+
     /// The URL of a path here, which starts with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.0)
@@ -116,8 +121,7 @@ fn cluster(text: &str) -> Result<(String, Origin), String> {
             "{url}: expected http:// or https://, a host and an optional port; the configuration has the path"
         ));
     }
-    let origin = parsed.as_str().trim_end_matches('/').to_owned();
-    Ok((name.to_owned(), Origin(origin)))
+    Ok((name.to_owned(), Origin::of(&parsed)))
 }
 
 impl Settings {

@@ -92,8 +92,18 @@ impl Worker {
         }
     }
 
+    /// Keeps the worker informed until the program ends. If that breaks off, the program ends, too: the worker would go on
+    /// with what it knew, and would let revoked tokens pass where `when_stale` allows.
+    pub(crate) async fn watch(self: Rc<Self>) {
+        let running = actix_web::rt::spawn(self.run());
+        if running.await.is_err_and(|error| error.is_panic()) {
+            tracing::error!("a worker has stopped after a panic: the program ends");
+            std::process::exit(1);
+        }
+    }
+
     /// Fetches what is due, and lets requests that have waited go on, for ever.
-    pub(crate) async fn run(self: Rc<Self>) {
+    async fn run(self: Rc<Self>) {
         loop {
             let period = self.tick();
             // Whether the time is over or a request needs a fetch: another tick.

@@ -442,3 +442,52 @@ fn a_bad_configuration_is_named() {
         );
     }
 }
+
+/// A WebSocket is a request like any other: it passes with a token, and the resource server may switch protocols.
+#[test]
+fn websockets_pass_with_a_token() {
+    let upgrade = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for kind in [Kind::Nginx, Kind::Caddy, Kind::Traefik, Kind::HaProxy] {
+        let guarded = Guarded::start(kind, &[]);
+        let port = guarded.gateway.port();
+        let head = "GET /api/socket HTTP/1.1\r\nHost: localhost\r\nX-Test: socket\r\n";
+        let token = &guarded.tokens.good;
+        let request = format!("{head}{upgrade}Authorization: Bearer {token}\r\n\r\n");
+        let answer = wire::send(port, &request);
+        let arrived = guarded.upstream.arrived("socket");
+        let name = kind.name();
+        let arrived = arrived.unwrap_or_else(|| panic!("{name}: {answer:?}"));
+        assert_eq!(arrived.values("upgrade"), ["websocket"], "{name}");
+        let connection = arrived.values("connection").concat().to_lowercase();
+        assert!(connection.contains("upgrade"), "{name}: {connection}");
+        assert_eq!(arrived.values("x-user-id"), ["1879048402"], "{name}");
+    }
+}
+
+/// Load balancers turn away first; whoever still asks gets an answer. A second signal ends it at once.
+#[test]
+fn token_guard_serves_on_while_it_drains() {
+    let arguments = ["--drain-for", "1h"];
+    let mut guard = TokenGuard::start(
+        &configuration(&Issuer::new().unwrap()),
+        &clusters(),
+        &arguments,
+    )
+    .unwrap();
+    guard.until_ready().unwrap();
+    let readyz = format!("{}/readyz", guard.internal_url());
+    let pid = guard.pid().unwrap().to_string();
+    let terminate = || {
+        let kill = std::process::Command::new("kill")
+            .args(["-s", "TERM", &pid])
+            .status();
+        assert!(kill.unwrap().success());
+    };
+    terminate();
+    until("it is not ready", || get(&readyz, &[]).status == 503);
+    assert!(get(&readyz, &[]).body.contains("draining"));
+    assert_eq!(ask(&guard, "/forward-auth", PROJECTS).status, 401);
+    terminate();
+    guard.until_ended().unwrap();
+}
