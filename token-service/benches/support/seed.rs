@@ -102,7 +102,7 @@ fn user(number: usize) -> User {
             "$argon2id$v=19$m=19456,t=2,p=1${:022}${:043}",
             number, number
         )),
-        registered_password_hash: None,
+        registered_password_digest: None,
         totp_secret_sealed: None,
         organization: Some("majestic".to_owned()),
         single_sign_on: false,
