@@ -103,7 +103,7 @@ fn user(number: usize) -> User {
         username: username(number),
         email: None,
         password_hash: None,
-        registered_password_hash: None,
+        registered_password_digest: None,
         totp_secret_sealed: None,
         organization: None,
         single_sign_on: false,
