@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::visible::visible;
 use domain::{AuditAction, AuditEvent};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,8 +23,9 @@ pub struct EventView {
     /// What.
     #[schema(schema_with = audit_actions)]
     pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
-    /// file that a start applied, or `configuration`.
+    /// Who did it: a username, `client:` and a Client ID, `administrator:` and the name of an admin token
+    /// (`administrator` alone if the token has none), `file:` and the path of a registrations file that a start
+    /// applied, or `configuration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// The client that it concerns.
@@ -61,19 +63,10 @@ impl fmt::Display for EventView {
         ];
         for (name, value) in named {
             if let Some(value) = value {
-                let printable: String = value.chars().map(printable).collect();
-                write!(formatter, " {name}={printable}")?;
+                write!(formatter, " {name}={}", visible(value))?;
             }
         }
         Ok(())
-    }
-}
-
-fn printable(character: char) -> char {
-    if character.is_control() {
-        char::REPLACEMENT_CHARACTER
-    } else {
-        character
     }
 }
 

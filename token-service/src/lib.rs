@@ -17,3 +17,4 @@ pub mod metrics;
 pub mod output;
 pub mod service;
 pub mod upkeep;
+pub mod visible;

@@ -58,6 +58,66 @@ fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
     );
 }
 
+/// A token that anybody can make, for whoever looks at it on a terminal.
+#[test]
+fn claims_steer_no_terminal() {
+    let pair = OwnPair::start(&[]);
+    let steering = "\u{1b}[2J\u{9b}31m\u{7}\u{7f}\u{202e}\u{2066}\n pass  signature: forged";
+    let mut assertion = Assertion::of("ada@example.com");
+    for claim in ["aud", "sub", "iss", "jti", "user_site", "note"] {
+        assertion = assertion.with(claim, json!(steering));
+    }
+    assertion.header["kid"] = json!(steering);
+    assertion.header["typ"] = json!(steering);
+    let assertion = assertion.sign();
+    let hidden = |text: &str| {
+        let steers = |character: char| {
+            (character.is_control() && character != '\n') || "\u{202e}\u{2066}".contains(character)
+        };
+        text.find(steers)
+    };
+    let text = pair.operate(&["explain", "-"], &assertion).output;
+    assert_eq!(hidden(&text), None, "{text:?}");
+    assert!(!text.contains("\n pass  signature"), "{text}");
+    assert!(
+        text.contains("\\u001b[2J"),
+        "claims are shown as JSON: {text}"
+    );
+    let json = pair.operate(&["explain", "-", "--json"], &assertion).output;
+    assert_eq!(hidden(&json), None, "{json:?}");
+    let explained: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(explained["claims"]["note"], steering);
+    let nobody = "nobody\u{1b}[2J\u{202e}";
+    for arguments in [["client", "show", nobody], ["user", "show", nobody]] {
+        let refused = pair.operate(&arguments, "");
+        assert_ne!(refused.code, 0);
+        assert_eq!(hidden(&refused.errors), None, "{:?}", refused.errors);
+    }
+    let name = "Site\u{1b}[2J\u{202e}Office";
+    let created = pair.operate(
+        &[
+            "client",
+            "add",
+            "steering",
+            "--type",
+            "installed",
+            "--name",
+            name,
+        ],
+        "",
+    );
+    for arguments in [["client", "list"], ["client", "show"]] {
+        let listed = pair.operate(&arguments, "");
+        assert_eq!(
+            hidden(&listed.output),
+            None,
+            "{:?} {:?}",
+            listed.output,
+            created
+        );
+    }
+}
+
 #[test]
 fn an_assertion_is_explained_check_by_check_and_not_used_up() {
     let pair = OwnPair::start(&[]);

@@ -119,6 +119,7 @@ pub fn run() -> ExitCode {
 /// Says why the process ends, on standard error; whose reader may have stalled.
 fn say(last_words: &str) {
     let standard_error = crate::output::standard_error();
+    let last_words = crate::visible::visible_lines(last_words);
     standard_error.write(format!("{last_words}\n").into_bytes());
     standard_error.finish(LAST_WORDS_WITHIN);
 }

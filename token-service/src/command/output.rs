@@ -3,17 +3,31 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
 
+use serde::Serialize;
+
+use crate::visible::{visible_json, visible_lines};
+
 /// The reader of standard output has seen enough, as `head` does: no error of the command.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(super) struct ReaderGone;
 
-/// Prints a line.
+/// Prints a line, or several. What would steer a terminal is escaped: much of it was chosen by others.
 ///
 /// # Errors
 /// [`ReaderGone`], or why standard output cannot be written.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
-    bytes(format!("{text}\n").as_bytes())
+    let text = text.to_string();
+    bytes(format!("{}\n", visible_lines(&text)).as_bytes())
+}
+
+/// Prints a value as JSON; see [`line`].
+///
+/// # Errors
+/// As [`line`].
+pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(value)?;
+    bytes(format!("{}\n", visible_json(&text)).as_bytes())
 }
 
 /// Prints bytes as they are.

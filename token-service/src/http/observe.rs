@@ -16,6 +16,7 @@ use super::origin::{self, REQUEST_ID, RequestId};
 use super::pages;
 use crate::metrics::Route;
 use crate::service::Service;
+use crate::visible::bounded;
 use domain::random;
 
 /// Marks a request whose answer may wait for something to happen: the time of it says nothing about the service.
@@ -37,8 +38,8 @@ pub(super) async fn observe(
     let span = tracing::info_span!(
         "request",
         request_id = %id,
-        method = %request.method(),
-        path = request.path(),
+        method = method::name(request.method()),
+        path = %bounded(request.path()),
     );
     let name = method::name(request.method());
     if request.method() == Method::HEAD {

@@ -11,6 +11,7 @@ use ureq::http::Method;
 use super::Connected;
 use super::connection::{Refused, query};
 use crate::admin::views::Applied;
+use crate::visible::visible_lines;
 use document::{BODY, Problems, Table};
 
 /// What `--exit-code` exits with if the registry differed from the file.
@@ -101,7 +102,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
 
 /// Prints problems as compilers do: their place first.
 fn refused(problems: impl Display) -> ExitCode {
-    eprintln!("{problems}");
+    eprintln!("{}", visible_lines(&problems.to_string()));
     ExitCode::FAILURE
 }
 

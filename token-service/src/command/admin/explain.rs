@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use super::Connected;
 use super::connection::Answer;
 use crate::admin::explain::Explanation;
+use crate::visible::{visible, visible_json};
 
 pub(super) const EXAMPLES: &str = "Examples:
   token-service explain eyJhbGciOi...
@@ -44,8 +45,11 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
 }
 
 fn text(explanation: &Explanation) -> String {
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let mut lines = vec![format!("This is: {}", explanation.kind)];
+    let pretty = |value: &Value| {
+        let text = serde_json::to_string_pretty(value).unwrap_or_default();
+        visible_json(&text).into_owned()
+    };
+    let mut lines = vec![format!("This is: {}", visible(&explanation.kind))];
     for (name, part) in [
         ("Header", &explanation.header),
         ("Claims", &explanation.claims),
@@ -57,7 +61,8 @@ fn text(explanation: &Explanation) -> String {
     lines.push(String::new());
     lines.extend(explanation.checks.iter().map(|check| {
         let mark = if check.passed { "pass" } else { "FAIL" };
-        format!("{mark}  {}: {}", check.check, check.reason)
+        // Reasons repeat claims of a token that nobody may have signed: a line end would forge a check that passed.
+        format!("{mark}  {}: {}", check.check, visible(&check.reason))
     }));
     lines.push(String::new());
     lines.push(if explanation.accepted {

@@ -4,6 +4,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
 use crate::admin::views::Page;
+use crate::visible::{visible, visible_lines};
 
 /// A list as a table.
 pub(super) fn list<const N: usize>(
@@ -13,7 +14,7 @@ pub(super) fn list<const N: usize>(
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heads);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.map(|cell| visible(&cell).into_owned()));
     }
     trimmed(&table)
 }
@@ -37,7 +38,7 @@ pub(super) fn card(rows: impl IntoIterator<Item = (&'static str, Option<String>)
     table.load_style(NOTHING);
     for (name, value) in rows {
         if let Some(value) = value {
-            table.add_row([name, &value]);
+            table.add_row([name, &visible_lines(&value)]);
         }
     }
     trimmed(&table)
@@ -45,7 +46,8 @@ pub(super) fn card(rows: impl IntoIterator<Item = (&'static str, Option<String>)
 
 /// Several values as lines; `None` when there are none.
 pub(super) fn lines(values: impl IntoIterator<Item = String>) -> Option<String> {
-    let values: Vec<String> = values.into_iter().collect();
+    let values = values.into_iter();
+    let values: Vec<String> = values.map(|value| visible(&value).into_owned()).collect();
     (!values.is_empty()).then(|| values.join("\n"))
 }
 
