@@ -438,7 +438,7 @@ fn spec_s7_1_invalid_client() {
         vec![grant, ("client_id", "nobody")],
         vec![grant, ("client_id", USER_BOUND.id)],
     ] {
-        with(&[], &fields).assert_error(401, "invalid_client");
+        challenged(with(&[], &fields));
     }
     let secret = ("client_secret", USER_BOUND.secret.unwrap());
     with(&[], &[grant, ("client_id", USER_BOUND.id), secret]).assert_error(401, "invalid_client");

@@ -50,6 +50,8 @@ impl Reply {
             self.header("content-type")
                 .is_some_and(|kind| kind.starts_with("application/json"))
         );
+        // RFC 9110 §15.5.2.
+        assert!(status != 401 || self.header("www-authenticate").is_some());
         let description = self.text("error_description");
         assert!(!description.is_empty());
         let legal = |byte: u8| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);

@@ -28,15 +28,18 @@ pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> 
         })
 }
 
+/// The challenge of every 401 of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
+pub(super) const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
+
 /// A refusal of the token endpoint.
 pub(super) fn token_error(error: &TokenError) -> HttpResponse {
     let code = error.code();
     let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(status, code.as_str(), &error.description());
     let headers = response.headers_mut();
-    if error.challenges_basic() {
-        let challenge = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
-        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, BASIC);
     }
     if let Some(seconds) = error.retry_after() {
         headers.insert(header::RETRY_AFTER, seconds.into());

@@ -149,11 +149,8 @@ fn refuse(error: &LegacyTokenError) -> HttpResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = error::json(status, code, &error.description());
     let headers = response.headers_mut();
-    if error.challenges_basic() {
-        headers.insert(
-            header::WWW_AUTHENTICATE,
-            HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\""),
-        );
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, error::BASIC);
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

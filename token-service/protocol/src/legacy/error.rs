@@ -73,15 +73,6 @@ impl LegacyTokenError {
         }
     }
 
-    /// Whether the answer owes a `WWW-Authenticate: Basic` challenge.
-    #[must_use]
-    pub const fn challenges_basic(&self) -> bool {
-        match self {
-            Self::Client(error) => error.challenges_basic(),
-            _ => false,
-        }
-    }
-
     /// The reason as a word for the log and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {

@@ -87,7 +87,7 @@ pub async fn answer<'a>(
 const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
     match refusal {
         LegacyTokenError::Disabled => Some(0),
-        LegacyTokenError::Client(TokenError::UnknownClient { .. }) => Some(1),
+        LegacyTokenError::Client(TokenError::UnknownClient) => Some(1),
         LegacyTokenError::UnknownCode | LegacyTokenError::RefreshToken => Some(2),
         _ => None,
     }

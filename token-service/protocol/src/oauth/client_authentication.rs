@@ -101,7 +101,7 @@ pub fn authenticate_with(
     match (authorization, form.contains("client_secret")) {
         ([], false) => {
             let client_id = form.get("client_id").ok_or(TokenError::NoClient)?;
-            let client = lookup(client_id).ok_or(TokenError::UnknownClient { basic: false })?;
+            let client = lookup(client_id).ok_or(TokenError::UnknownClient)?;
             Ok(PresentedClient::Named(Arc::clone(client)))
         }
         ([], true) => Err(TokenError::SecretInBody),
@@ -129,7 +129,7 @@ fn basic(
         .ok_or(TokenError::BasicMalformed)?;
     let client = readings(client_id)
         .find_map(|client_id| lookup(&client_id).cloned())
-        .ok_or(TokenError::UnknownClient { basic: true })?;
+        .ok_or(TokenError::UnknownClient)?;
     if is_public(&client) {
         return Err(TokenError::PublicClientInHeader);
     }
@@ -313,25 +313,13 @@ mod tests {
     #[test]
     fn everything_else_is_refused_for_its_own_reason() {
         let good = basic("web:second");
-        let unknown = TokenError::UnknownClient { basic: true };
+        let unknown = TokenError::UnknownClient;
         for (headers, form, reason) in [
             (vec![], "", TokenError::NoClient),
             (vec![], "client_id=", TokenError::NoClient),
-            (
-                vec![],
-                "client_id=nobody",
-                TokenError::UnknownClient { basic: false },
-            ),
-            (
-                vec![],
-                "client_id=legacy",
-                TokenError::UnknownClient { basic: false },
-            ),
-            (
-                vec![],
-                "client_id=disabled",
-                TokenError::UnknownClient { basic: false },
-            ),
+            (vec![], "client_id=nobody", TokenError::UnknownClient),
+            (vec![], "client_id=legacy", TokenError::UnknownClient),
+            (vec![], "client_id=disabled", TokenError::UnknownClient),
             (
                 vec![],
                 "client_id=web&client_secret=second",

@@ -38,10 +38,7 @@ pub enum TokenError {
     /// The Authorization header is not well-formed Basic.
     BasicMalformed,
     /// No enabled client of the current flows has this id.
-    UnknownClient {
-        /// Whether Basic named it.
-        basic: bool,
-    },
+    UnknownClient,
     /// The secret is wrong.
     WrongSecret,
     /// A public client used the Authorization header (spec §5.3).
@@ -112,7 +109,7 @@ impl TokenError {
             | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
             Self::NoClient
             | Self::BasicMalformed
-            | Self::UnknownClient { .. }
+            | Self::UnknownClient
             | Self::WrongSecret
             | Self::PublicClientInHeader
             | Self::SecretInBody
@@ -134,18 +131,6 @@ impl TokenError {
             Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
         }
-    }
-
-    /// Whether the answer owes a `WWW-Authenticate: Basic` challenge (RFC 6749 §5.2, D-4).
-    #[must_use]
-    pub const fn challenges_basic(&self) -> bool {
-        matches!(
-            self,
-            Self::BasicMalformed
-                | Self::UnknownClient { basic: true }
-                | Self::WrongSecret
-                | Self::PublicClientInHeader
-        )
     }
 
     /// Seconds after which the client may try again (RFC 9110 §10.2.3), at least 1; `None` when another try is in vain.
@@ -178,7 +163,7 @@ impl TokenError {
             Self::ClientIdDiffers => "client_id_differs",
             Self::NoClient => "no_client",
             Self::BasicMalformed => "malformed_basic",
-            Self::UnknownClient { .. } => "unknown_client",
+            Self::UnknownClient => "unknown_client",
             Self::WrongSecret => "wrong_secret",
             Self::TooManyGuesses(_) => "too_many_guesses",
             Self::TokenOfOtherClient => "token_of_another_client",
@@ -249,7 +234,7 @@ impl TokenError {
             Self::BasicMalformed => {
                 "The Authorization header must be Basic with base64 of client_id:client_secret"
             }
-            Self::UnknownClient { .. } | Self::WrongSecret => "Client ID or Client Secret is wrong",
+            Self::UnknownClient | Self::WrongSecret => "Client ID or Client Secret is wrong",
             Self::TooManyGuesses(_) => {
                 "Too many wrong Client Secrets came from this address; wait, then try again"
             }
