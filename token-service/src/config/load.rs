@@ -13,7 +13,9 @@ use protocol::settings::Settings;
 use registration::legacy_instance;
 use url::{Host, Url};
 
-use super::{Audit, Config, DAY, HOUR, Lifetimes, Limits, LogFormat, MINUTE, Signing, StoreUrl};
+use super::{
+    Audit, Config, DAY, HOUR, HostPattern, Lifetimes, Limits, LogFormat, MINUTE, Signing, StoreUrl,
+};
 use document::{InvalidDocument, Located, Place, Problems, Section, Table};
 use domain::LegacyInstance;
 use store::postgres::{PostgresSettings, PostgresUrl};
@@ -105,6 +107,7 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
         service_documentation: root
             .parsed("service_documentation", service_documentation)
             .map(|address| address.value),
+        internal_hosts: internal_hosts(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations"),
         admin_token_file: root
@@ -273,6 +276,23 @@ fn otlp_endpoint(text: &str) -> Result<String, &'static str> {
     } else {
         Err(EXPECTED)
     }
+}
+
+fn internal_hosts(root: &mut Section<'_>) -> Option<Vec<HostPattern>> {
+    let mut patterns = Vec::new();
+    for Located { value, place } in root.texts("internal_hosts")? {
+        match HostPattern::parse(&value) {
+            Some(pattern) => patterns.push(pattern),
+            None => {
+                let message = format!(
+                    "internal_hosts: {value} is neither a host name nor *. and the end of host names; give it without \
+                     scheme and port"
+                );
+                root.report(&place, message);
+            }
+        }
+    }
+    Some(patterns)
 }
 
 fn trusted_proxies(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
@@ -527,6 +547,7 @@ api_audience = "http://127.0.0.1:8080"
 identity_audience = "https://identity.example.com/"
 listen = "127.0.0.1:9080"
 internal_listen = "127.0.0.1:9081"
+internal_hosts = []
 trusted_proxies = ["127.0.0.1/32"]
 registrations = "registrations.toml"
 admin_token_file = "data/admin-token"
@@ -660,6 +681,7 @@ enabled = false
             ),
             ("TOKEN_SERVICE__LISTEN", "[::]:1"),
             ("TOKEN_SERVICE__INTERNAL_LISTEN", "0.0.0.0:2"),
+            ("TOKEN_SERVICE__INTERNAL_HOSTS", "a.example, *.B.example"),
             ("TOKEN_SERVICE__TRUSTED_PROXIES", "10.0.0.0/8,::1"),
             ("TOKEN_SERVICE__REGISTRATIONS", "r.toml"),
             ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", "a"),
@@ -718,6 +740,9 @@ enabled = false
             service_documentation: Some("https://docs.example.com/".into()),
             listen: "[::]:1".parse().unwrap(),
             internal_listen: "0.0.0.0:2".parse().unwrap(),
+            internal_hosts: ["a.example", "*.b.example"]
+                .map(|text| HostPattern::parse(text).unwrap())
+                .to_vec(),
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
             allow_insecure_http: false,
             registrations: Some("r.toml".into()),

@@ -1,5 +1,6 @@
 //! The configuration.
 
+mod host;
 mod load;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,6 +13,7 @@ use store::postgres::PostgresSettings;
 use ipnet::IpNet;
 use protocol::settings::{Lifetimes, Settings, Signing};
 
+pub use self::host::{HostPattern, is_internal_host};
 use domain::LegacyInstance;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -29,6 +31,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address of the internal listener: health, metrics, revocations, administration.
     pub internal_listen: SocketAddr,
+    /// Names under which the internal listener is asked for, beside addresses and private names.
+    pub internal_hosts: Vec<HostPattern>,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Allows an http issuer, and development defaults, on addresses other than loopback.
@@ -134,6 +138,7 @@ impl Default for Config {
             service_documentation: None,
             listen: loopback(9080),
             internal_listen: loopback(9081),
+            internal_hosts: Vec::new(),
             trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
             allow_insecure_http: false,
             registrations: None,

@@ -8,6 +8,7 @@ mod endpoint_request;
 mod error;
 mod health;
 mod host;
+mod internal_host;
 mod introspection;
 mod legacy;
 mod lost;
@@ -28,9 +29,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServerHandle};
-use actix_web::middleware::from_fn;
-use actix_web::{App, HttpServer, web};
+use actix_web::body::BoxBody;
+use actix_web::dev::{Server, ServerHandle, ServiceRequest, ServiceResponse};
+use actix_web::http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
+use actix_web::middleware::{Next, from_fn};
+use actix_web::{App, Error, HttpServer, web};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -73,6 +76,7 @@ impl Application {
         let public = HttpServer::new(move || {
             App::new()
                 .configure(|routes| public_routes(routes, &public_data))
+                .wrap(from_fn(strict_transport))
                 .wrap(from_fn(observe::observe))
         })
         .disable_signals()
@@ -87,6 +91,7 @@ impl Application {
             App::new()
                 .app_data(data.clone())
                 .configure(internal_routes)
+                .wrap(from_fn(internal_host::check))
                 .wrap(from_fn(observe::observe))
         })
         .workers(1)
@@ -158,6 +163,24 @@ impl Application {
         }
         outcome
     }
+}
+
+/// Browsers use https alone for the host of an https issuer, for a year (RFC 6797 §6.1). Browsers ignore the header where a
+/// gateway serves the same host over http too (RFC 6797 §8.1). Sub-domains are others' business.
+async fn strict_transport(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let service = request.app_data::<web::Data<Service>>().cloned();
+    let is_https =
+        service.is_some_and(|service| service.config.protocol.issuer.starts_with("https://"));
+    let mut response = next.call(request).await?;
+    if is_https {
+        let year = HeaderValue::from_static("max-age=31536000");
+        let headers = response.headers_mut();
+        headers.insert(STRICT_TRANSPORT_SECURITY, year);
+    }
+    Ok(response)
 }
 
 /// Names the address that cannot be bound, and the key of the configuration that moves the listener.

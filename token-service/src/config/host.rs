@@ -1,0 +1,122 @@
+//! Names under which the internal listener may be asked for, against DNS rebinding: a web page in an operator's browser
+//! cannot read an answer unless the page's own name leads to the listener, and such a name is none of these.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// A name of `internal_hosts`, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostPattern {
+    /// This name.
+    Name(String),
+    /// Every name that ends with this; it starts with a dot.
+    Under(String),
+}
+
+/// Ends of names that nobody can register: RFC 6761 §6.3, `.internal` (reserved by ICANN for private use), and what
+/// Kubernetes calls its services.
+const PRIVATE: [&str; 4] = [".localhost", ".internal", ".svc", ".svc.cluster.local"];
+
+impl HostPattern {
+    /// Reads `gatepass.example.com` or `*.monitoring.example.com`; `None` for anything else, such as a name with a port.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let (name, pattern) = match text.strip_prefix('*') {
+            Some(end) => (end.strip_prefix('.')?, Self::Under(end.to_owned())),
+            None => (text.as_str(), Self::Name(text.clone())),
+        };
+        let label = |label: &str| {
+            let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            !label.is_empty() && label.bytes().all(legal)
+        };
+        name.split('.').all(label).then_some(pattern)
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Name(known) => name == known,
+            Self::Under(end) => name.len() > end.len() && name.ends_with(end),
+        }
+    }
+}
+
+/// Whether a request with the `Host` header `host` (RFC 9110 §7.2) may be answered: it names an address, a name without a dot
+/// such as `localhost` or that of a container, a name of a private network, or one of `configured`.
+#[must_use]
+pub fn is_internal_host(host: &str, configured: &[HostPattern]) -> bool {
+    let host = host.to_ascii_lowercase();
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.split_once(']').map(|(address, _)| address);
+        return address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    }
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) => return false,
+        None => &host,
+    };
+    !name.is_empty()
+        && (!name.contains('.')
+            || name.parse::<Ipv4Addr>().is_ok()
+            || PRIVATE.iter().any(|end| name.ends_with(end))
+            || configured.iter().any(|pattern| pattern.fits(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_web_pages_are_refused() {
+        let configured = ["Gatepass.example.com", "*.ops.example.com"]
+            .map(|text| HostPattern::parse(text).unwrap());
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9081",
+            "10.1.2.3:9081",
+            "[::1]:9081",
+            "[fd00::1]",
+            "localhost:9081",
+            "LOCALHOST",
+            "token-service",
+            "token-service-internal:9081",
+            "token-service.gatepass.svc.cluster.local:9081",
+            "token-service.gatepass.svc",
+            "host.docker.internal:9081",
+            "gatepass.example.com:9081",
+            "GATEPASS.example.com",
+            "a.ops.example.com",
+        ] {
+            assert!(is_internal_host(host, &configured), "{host}");
+        }
+        for host in [
+            "",
+            ":9081",
+            "evil.example:9081",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "gatepass.example.com.evil.example",
+            "evilgatepass.example.com",
+            "ops.example.com",
+            ".ops.example.com",
+            "evil.example.",
+            "localhost.",
+            "evil.local",
+            "user@127.0.0.1",
+            "127.0.0.1:9081:1",
+            "[::1",
+            "[evil.example]",
+        ] {
+            assert!(!is_internal_host(host, &configured), "{host}");
+        }
+        assert!(!is_internal_host("gatepass.example.com", &[]));
+    }
+
+    #[test]
+    fn patterns_are_names() {
+        for text in [
+            "", "*", "*.", "a..b", "a:1", "http://a", "*a.b", "a.*.b", "a/b", "[::1]",
+        ] {
+            assert_eq!(HostPattern::parse(text), None, "{text}");
+        }
+    }
+}

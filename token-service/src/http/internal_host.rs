@@ -1,0 +1,53 @@
+//! The host that a request to the internal listener is for.
+
+use actix_web::Error;
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header;
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+
+use super::{error, paths};
+use crate::config::is_internal_host;
+use crate::service::Service;
+use protocol::oauth::error::ErrorCode;
+
+/// The middleware: 421 (RFC 9110 §15.5.20) for a host that is not internal. Health says nothing that a page may not read, and
+/// load balancers ask for it under any name. A request without a host comes from no browser.
+pub(super) async fn check(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let is_health = [paths::HEALTHZ, paths::READYZ].contains(&request.path());
+    if is_health || is_internal(&request) {
+        return next.call(request).await;
+    }
+    let description = "The internal listener is asked for under a public host name; add the name to internal_hosts, \
+                       or ask for the address";
+    tracing::warn!(
+        "a request to the internal listener is refused: its host is not among internal_hosts"
+    );
+    let code = ErrorCode::InvalidRequest.as_str();
+    let response = error::json(StatusCode::MISDIRECTED_REQUEST, code, description);
+    Ok(request.into_response(response))
+}
+
+fn is_internal(request: &ServiceRequest) -> bool {
+    let Some(service) = request.app_data::<Data<Service>>() else {
+        return false;
+    };
+    let configured = &service.config.internal_hosts;
+    let mut hosts = request.headers().get_all(header::HOST);
+    let named = match (hosts.next(), hosts.next()) {
+        (None, _) => {
+            return request
+                .uri()
+                .authority()
+                .is_none_or(|authority| is_internal_host(authority.as_str(), configured));
+        }
+        (Some(host), None) => host.to_str().ok(),
+        (Some(_), Some(_)) => None,
+    };
+    named.is_some_and(|host| is_internal_host(host, configured))
+}
