@@ -48,6 +48,7 @@ pub struct Pair {
     early_access: Option<Process>,
     envoy: Option<Process>,
     logs: TempDir,
+    output_unread: bool,
 }
 
 impl Pair {
@@ -75,6 +76,7 @@ impl Pair {
             early_access: None,
             envoy: Some(envoy),
             logs,
+            output_unread: false,
         };
         pair.start_token_service()?;
         if pair.setup.replica {
@@ -209,7 +211,11 @@ impl Pair {
             .envs(environment.iter().map(|(key, value)| (key, value)))
             .current_dir(&self.setup.directory);
         let log = self.logs.path().join(format!("{name}.log"));
-        let mut process = Process::start(name, &command, &log)?;
+        let start = match self.output_unread {
+            true => Process::start_unread,
+            false => Process::start,
+        };
+        let mut process = start(name, &command, &log)?;
         let readyz = format!("http://127.0.0.1:{internal}/readyz");
         process.until("ready", || status_of(&readyz) == Some(200))?;
         Ok(process)
@@ -220,6 +226,11 @@ impl Pair {
         let environment = &mut self.setup.environment;
         environment.retain(|(name, _)| name != key);
         environment.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// From its next start on, nobody reads what the token service writes.
+    pub const fn leave_output_unread(&mut self) {
+        self.output_unread = true;
     }
 
     /// Stops the token service in an orderly way and waits for its end.

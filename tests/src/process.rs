@@ -1,7 +1,7 @@
 //! Child processes that never outlive the harness.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{PipeReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,8 @@ pub struct Process {
     name: &'static str,
     guardian: Child,
     log: PathBuf,
+    /// The end of a pipe that holds the output, if nobody shall read it.
+    _unread: Option<PipeReader>,
 }
 
 impl Process {
@@ -42,14 +44,40 @@ impl Process {
             .append(true)
             .open(log)
             .with_context(|| format!("cannot write {}", log.display()))?;
+        Self::spawn(
+            name,
+            command,
+            log,
+            [output.try_clone()?.into(), output.into()],
+            None,
+        )
+    }
+
+    /// Starts `command`, whose output goes into a pipe that nobody reads; `log` stays as it is.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_unread(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
+        let (unread, output) = std::io::pipe()?;
+        let outputs = [output.try_clone()?.into(), output.into()];
+        Self::spawn(name, command, log, outputs, Some(unread))
+    }
+
+    fn spawn(
+        name: &'static str,
+        command: &Command,
+        log: &Path,
+        [output, errors]: [Stdio; 2],
+        unread: Option<PipeReader>,
+    ) -> Result<Self> {
         let mut guardian = Command::new("sh");
         guardian
             .args(["-c", GUARDIAN, name])
             .arg(command.get_program())
             .args(command.get_args())
             .stdin(Stdio::piped())
-            .stdout(output.try_clone()?)
-            .stderr(output)
+            .stdout(output)
+            .stderr(errors)
             // Ctrl-C reaches the harness alone, which then stops its processes in order.
             .process_group(0);
         for (key, value) in command.get_envs() {
@@ -65,6 +93,7 @@ impl Process {
             name,
             guardian: guardian.spawn().context("cannot start sh")?,
             log: log.to_owned(),
+            _unread: unread,
         })
     }
 

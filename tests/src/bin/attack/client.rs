@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use ureq::Agent;
 
 use crate::tally::Observed;
@@ -24,7 +24,10 @@ pub(crate) enum Operation {
     Keys,
     Token,
     Call,
+    /// From a browser in which nobody has signed in before.
     SignIn,
+    /// From a browser in which the person has signed in before the attack.
+    KnownDevice,
 }
 
 impl Operation {
@@ -34,6 +37,7 @@ impl Operation {
             Self::Token => "token",
             Self::Call => "API call",
             Self::SignIn => "sign-in",
+            Self::KnownDevice => "sign-in from a known device",
         }
     }
 }
@@ -47,8 +51,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts, with an access token for the API.
-    pub(crate) fn start(target: &Target, token: String) -> Self {
+    /// Starts, with an access token for the API and a browser that the service knows.
+    pub(crate) fn start(target: &Target, token: String, known: KnownBrowser) -> Self {
         let mut client = Self {
             stop: Vec::new(),
             threads: Vec::new(),
@@ -80,6 +84,9 @@ impl Client {
         client.spawn(PAUSE_OF_PERSON, move |_, seen| {
             // A browser of its own each time: no session, no cookie.
             observe(seen, Operation::SignIn, || sign_in(&person));
+        });
+        client.spawn(PAUSE_OF_PERSON, move |_, seen| {
+            observe(seen, Operation::KnownDevice, || known.sign_in());
         });
         client
     }
@@ -203,13 +210,52 @@ fn sign_in(target: &Target) -> Result<u16> {
         return Ok(page.status().as_u16());
     }
     let page = page.body_mut().read_to_string()?;
-    let csrf = csrf(&page).context("the page has no form")?;
+    post_form(
+        &browser,
+        &target.lobby,
+        csrf(&page).context("the page has no form")?,
+    )
+}
+
+fn post_form(browser: &Agent, lobby: &str, csrf: &str) -> Result<u16> {
     let form = sign_in_form(csrf, "grace@example.com", "demo-password-of-grace");
-    let request = browser.post(format!("{}/auth/sign-in", target.lobby));
+    let request = browser.post(format!("{lobby}/auth/sign-in"));
     let answer = request.content_type(FORM).send(form)?;
     match answer.status().as_u16() {
         // The page again, with what was wrong.
         200 => Ok(401),
         status => Ok(status),
+    }
+}
+
+/// A browser in which the person has signed in: it has the cookie of a known device.
+pub(crate) struct KnownBrowser {
+    agent: Agent,
+    lobby: String,
+    csrf: String,
+}
+
+impl KnownBrowser {
+    /// Signs the person in.
+    ///
+    /// # Errors
+    /// If the token service does not let the person in.
+    pub(crate) fn of(target: &Target) -> Result<Self> {
+        let agent = agent();
+        let mut page = agent.get(format!("{}{AUTHORIZE}", target.lobby)).call()?;
+        let page = page.body_mut().read_to_string()?;
+        let known = Self {
+            agent,
+            lobby: target.lobby.clone(),
+            csrf: csrf(&page).context("the page has no form")?.to_owned(),
+        };
+        let status = known.sign_in()?;
+        ensure!(status == 303, "signing in before the attack: {status}");
+        Ok(known)
+    }
+
+    /// Signs in once more, on the form of the first time.
+    fn sign_in(&self) -> Result<u16> {
+        post_form(&self.agent, &self.lobby, &self.csrf)
     }
 }

@@ -9,6 +9,7 @@ mod garbage;
 mod outage;
 mod passwords;
 mod revocations;
+mod stalled_logs;
 mod tally;
 mod target;
 mod unfinished;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use tests::{Pair, flood};
 
-use client::{Client, Operation};
+use client::{Client, KnownBrowser, Operation};
 use tally::Tally;
 use target::Target;
 
@@ -37,15 +38,15 @@ struct Attack {
     run: fn(&Target) -> Result<Tally>,
 }
 
-/// A token service that is away during an attack, and back after it.
+/// A token service that is away or hindered during an attack, and starts anew after it.
 struct Outage {
     /// Texts of the gateway's configuration and what stands in their place.
     gateway: &'static [(&'static str, &'static str)],
-    /// Takes the token service away.
+    /// Takes the token service away, or hinders it.
     begin: fn(&mut Pair) -> Result<()>,
 }
 
-const ATTACKS: [&Attack; 9] = [
+const ATTACKS: [&Attack; 10] = [
     &unknown_keys::ATTACK,
     &outage::NO_KEYS,
     &outage::STALE_FEED,
@@ -55,6 +56,7 @@ const ATTACKS: [&Attack; 9] = [
     &garbage::ATTACK,
     &revocations::ATTACK,
     &addresses::ATTACK,
+    &stalled_logs::ATTACK,
 ];
 
 /// How soon the API serves again once the token service is back.
@@ -110,18 +112,19 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
     let state = tempfile::TempDir::new()?;
     let gateway = attack.outage.map_or(&[][..], |outage| outage.gateway);
     let mut pair = Pair::of_demo(state.path(), gateway)?;
-    let token = client::token(&Target::new(&pair, Instant::now()))?;
+    let before = Target::new(&pair, Instant::now());
+    let (token, known) = (client::token(&before)?, KnownBrowser::of(&before)?);
     if let Some(outage) = attack.outage {
         (outage.begin)(&mut pair)?;
     }
     let target = Target::new(&pair, Instant::now() + time);
-    let client = Client::start(&target, token.clone());
+    let client = Client::start(&target, token.clone(), known);
     let sent = (attack.run)(&target)?;
     let seen = client.stop()?;
     println!("  the attacker saw      {sent}");
     let mut all_well = true;
     for (operation, observed) in &seen {
-        println!("  the client: {:<9} {observed}", operation.name());
+        println!("  the client: {:<27} {observed}", operation.name());
         for (outcome, count) in observed.failures() {
             let explained = attack
                 .explains

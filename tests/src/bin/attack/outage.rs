@@ -11,6 +11,7 @@ const UNAVAILABLE: &[(Operation, u16)] = &[
     (Operation::Token, 503),
     (Operation::Call, 503),
     (Operation::SignIn, 503),
+    (Operation::KnownDevice, 503),
 ];
 
 pub(crate) const NO_KEYS: Attack = Attack {

@@ -10,8 +10,8 @@ use crate::target::Target;
 pub(crate) const ATTACK: Attack = Attack {
     name: "wrong-passwords",
     about: "64 wrong passwords at once, for people who exist and people who do not",
-    // Envoy writes one address for all of this machine, the attacker's and the client's: the service slows both down.
-    // And places for hashing may be taken, for a browser that it does not know.
+    // Envoy writes one address for all of this machine, the attacker's and the client's: the service slows a browser that it
+    // does not know down with the attacker, and has no hashing place for it. A known device has a pace and places of its own.
     outage: None,
     explains: &[(Operation::SignIn, 429), (Operation::SignIn, 503)],
     run: |target| guess(target, |_| Vec::new()),
