@@ -1,5 +1,5 @@
 //! The bearer tokens of the administration. Their file is read anew for each request that presents one, so that an operator
-//! changes them while the service runs: two at once let every caller move to the new one before the old one ends.
+//! adds, changes and ends tokens while the service runs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,58 @@ use crate::key_file::{self, KeyFileError};
 use domain::digest::Digest;
 use domain::random::Random;
 
-/// Tokens in the file at most: the old one and its successor.
-const MOST: usize = 2;
+/// Tokens in the file at most. Each request compares all of them.
+const MOST: usize = 100;
 
-/// The tokens of a file, one a line.
+/// Characters of a name at most.
+const LONGEST_NAME: usize = 64;
+
+const EXPECTED: &str = "TOKEN, TOKEN NAME or TOKEN NAME ROLE: the token is 32 bytes as 43 characters of base64url, the name has \
+                        1 to 64 letters, digits or . _ - @, the role is full or read-only";
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Full,
+    /// To look: lists, single objects, the audit log, explanations. No copy of the store.
+    ReadOnly,
+}
+
+impl Role {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "full" => Some(Self::Full),
+            "read-only" => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+}
+
+/// The owner of a token, as the file names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The name; a token without one is nobody's in particular.
+    pub name: Option<String>,
+    /// What the token allows.
+    pub role: Role,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AdminToken {
+    digest: Digest,
+    holder: Holder,
+}
+
+/// The tokens of a file, one on each line.
 #[derive(Debug)]
 pub struct AdminTokens {
     path: PathBuf,
-    tokens: ArcSwap<Vec<Digest>>,
+    tokens: ArcSwap<Vec<AdminToken>>,
 }
 
 impl AdminTokens {
-    /// The tokens in the file at `path`; a missing file is created with a random one.
+    /// The tokens in the file at `path`; a missing file is created with a random one, without a name and for everything.
     ///
     /// # Errors
     /// A [`KeyFileError`]; an existing file is never changed.
@@ -34,14 +74,14 @@ impl AdminTokens {
         })
     }
 
-    /// Whether `presented` is one of the tokens in the file, compared in constant time. While the file cannot be read, or
-    /// holds something else, the tokens that it held before count.
+    /// Whose token `presented` is, compared in constant time; `None` if it is not in the file. While the file cannot be read,
+    /// or holds something else, the tokens that it held before count.
     #[must_use]
-    pub fn contain(&self, presented: &[u8]) -> bool {
+    pub fn holder(&self, presented: &[u8]) -> Option<Holder> {
         match read(&self.path) {
             Ok(tokens) => {
                 if tokens != **self.tokens.load() {
-                    tracing::info!(path = %self.path.display(), "admin tokens changed");
+                    tracing::info!(path = %self.path.display(), tokens = tokens.len(), "admin tokens changed");
                     self.tokens.store(tokens.into());
                 }
             }
@@ -50,16 +90,76 @@ impl AdminTokens {
         let presented = Digest::of(presented);
         let tokens = self.tokens.load();
         // Every token is compared: how long it takes does not tell which one was close.
-        tokens
-            .iter()
-            .fold(false, |found, token| found | (*token == presented))
+        let found = tokens.iter().fold(None, |found, token| {
+            let is_this = token.digest == presented;
+            found.or(is_this.then_some(token))
+        });
+        found.map(|token| token.holder.clone())
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Digest>, KeyFileError> {
-    let tokens = key_file::load_lines(path, MOST)?;
-    let digest = |token| Digest::of(key_file::text(token).as_bytes());
-    Ok(tokens.iter().map(digest).collect())
+/// The token that a command presents: of those for everything the last one, which stands below the one that it replaces.
+/// `None` if the text has no token.
+#[must_use]
+pub fn newest(text: &str) -> Option<&str> {
+    let lines = || text.lines().filter_map(fields);
+    let full = lines().rfind(|fields: &Vec<&str>| !matches!(fields.get(2), Some(&"read-only")));
+    full.or_else(|| lines().next_back())?.first().copied()
+}
+
+/// The fields of a line; `None` for an empty line or a comment.
+fn fields(line: &str) -> Option<Vec<&str>> {
+    let line = line.trim();
+    (!line.is_empty() && !line.starts_with('#')).then(|| line.split_ascii_whitespace().collect())
+}
+
+fn read(path: &Path) -> Result<Vec<AdminToken>, KeyFileError> {
+    let text = key_file::contents(path)?;
+    let malformed = |line| KeyFileError::Line {
+        path: path.to_owned(),
+        line,
+        expected: EXPECTED,
+    };
+    let text = std::str::from_utf8(&text).map_err(|_| malformed(1))?;
+    let mut tokens = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(fields) = fields(line) {
+            tokens.push(token(&fields).ok_or_else(|| malformed(number))?);
+        }
+    }
+    if (1..=MOST).contains(&tokens.len()) {
+        Ok(tokens)
+    } else {
+        Err(KeyFileError::Count {
+            path: path.to_owned(),
+            found: tokens.len(),
+            most: MOST,
+        })
+    }
+}
+
+fn token(fields: &[&str]) -> Option<AdminToken> {
+    let (token, name, role) = match *fields {
+        [token] => (token, None, Role::Full),
+        [token, name] => (token, Some(name), Role::Full),
+        [token, name, role] => (token, Some(name), Role::parse(role)?),
+        _ => return None,
+    };
+    let legal = |name: &&str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+        name.len() <= LONGEST_NAME && name.bytes().all(plain)
+    };
+    if !name.as_ref().is_none_or(legal) {
+        return None;
+    }
+    let token = key_file::parse(token.as_bytes())?;
+    Some(AdminToken {
+        digest: Digest::of(key_file::text(&token).as_bytes()),
+        holder: Holder {
+            name: name.map(str::to_owned),
+            role,
+        },
+    })
 }
 
 #[cfg(test)]
@@ -71,31 +171,70 @@ mod tests {
     use super::*;
     use domain::random::OsRandom;
 
+    fn named(name: &str, role: Role) -> Option<Holder> {
+        let name = Some(name.to_owned());
+        Some(Holder { name, role })
+    }
+
     #[test]
     fn tokens_change_while_the_service_runs() {
         let folder = TempDir::new().unwrap();
-        let (path, other) = (folder.path().join("token"), folder.path().join("other"));
+        let path = folder.path().join("token");
         let tokens = AdminTokens::open(&path, &OsRandom).unwrap();
         let first = std::fs::read_to_string(&path).unwrap();
-        key_file::load_or_create(&other, &OsRandom).unwrap();
-        let second = std::fs::read_to_string(&other).unwrap();
-        let (first, second) = (first.trim_end(), second.trim_end());
-        let contained = || [first, second].map(|token| tokens.contain(token.as_bytes()));
-        assert_eq!(contained(), [true, false]);
+        let (first, second) = (first.trim_end(), "B".repeat(42) + "A");
+        let holders = || [first, &second].map(|token| tokens.holder(token.as_bytes()));
+        let nobody = Holder {
+            name: None,
+            role: Role::Full,
+        };
+        assert_eq!(holders(), [Some(nobody.clone()), None]);
+        let ada = || named("ada", Role::Full);
+        let monitoring = || named("monitoring", Role::ReadOnly);
         for (text, expected) in [
-            (format!("{first}\n{second}\n"), [true, true]),
+            (
+                format!("{first}\n{second}\n"),
+                [Some(nobody.clone()), Some(nobody)],
+            ),
+            (
+                format!("# people\n{first} ada\n\n{second}  monitoring\tread-only\n"),
+                [ada(), monitoring()],
+            ),
             // What makes no sense changes nothing.
-            (format!("{first}\n{second}\n{second}\n"), [true, true]),
-            ("\n".to_owned(), [true, true]),
-            (format!("{second}\n"), [false, true]),
+            (
+                format!("{first} ada\n{second} ada root\n"),
+                [ada(), monitoring()],
+            ),
+            (
+                format!("{first} ada\n{second} a\u{1b}b full\n"),
+                [ada(), monitoring()],
+            ),
+            (
+                format!("{first} ada full {second}\n"),
+                [ada(), monitoring()],
+            ),
+            ("\n".to_owned(), [ada(), monitoring()]),
+            ("# nobody\n".repeat(200), [ada(), monitoring()]),
+            (format!("{second} ada full\n"), [None, ada()]),
         ] {
             std::fs::write(&path, &text).unwrap();
-            assert_eq!(contained(), expected, "{text}");
+            assert_eq!(holders(), expected, "{text}");
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(contained(), [false, true]);
+        assert_eq!(holders(), [None, ada()]);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(contained(), [false, true]);
-        assert!(!tokens.contain(b""));
+        assert_eq!(holders(), [None, ada()]);
+        assert_eq!(tokens.holder(b""), None);
+    }
+
+    #[test]
+    fn commands_present_the_newest_token_that_allows_everything() {
+        assert_eq!(newest("old\nnew\n"), Some("new"));
+        assert_eq!(
+            newest("one ada\ntwo bob full\nsee eve read-only\n# end\n"),
+            Some("two")
+        );
+        assert_eq!(newest("see eve read-only\n"), Some("see"));
+        assert_eq!(newest("# nothing\n\n"), None);
     }
 }

@@ -131,10 +131,13 @@ impl Entry {
         }
     }
 
-    /// An administrator did it.
-    pub fn by_administrator(self) -> Self {
+    /// An administrator did it: the holder of the admin token with this name.
+    pub fn by_administrator(self, name: Option<&str>) -> Self {
         Self {
-            actor: Some("administrator".to_owned()),
+            actor: Some(name.map_or_else(
+                || "administrator".to_owned(),
+                |name| format!("administrator:{name}"),
+            )),
             ..self
         }
     }

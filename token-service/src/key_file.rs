@@ -48,6 +48,26 @@ pub enum KeyFileError {
         /// Which file.
         path: PathBuf,
     },
+    /// A line of it cannot be read.
+    #[error("the key file {path}, line {line}: expected {expected}")]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What a line holds.
+        expected: &'static str,
+    },
+    /// It holds too few or too many lines.
+    #[error("the key file {path} has {found} keys or tokens: expected 1 to {most}")]
+    Count {
+        /// Which file.
+        path: PathBuf,
+        /// Lines with a key or token.
+        found: usize,
+        /// The largest number.
+        most: usize,
+    },
     /// No random bytes for a new key.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -69,19 +89,14 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
     }
 }
 
-/// The keys in the file at `path`, one a line: at least one and at most `most`.
+/// What the file at `path` holds.
 ///
 /// # Errors
-/// As [`load`].
-pub fn load_lines(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
-    let text = Zeroizing::new(std::fs::read(path).map_err(|error| file_error(path, error))?);
+/// A [`KeyFileError`]: there is no such file, or it is open to others.
+pub fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
+    let bytes = Zeroizing::new(std::fs::read(path).map_err(|error| file_error(path, error))?);
     check_permissions(path)?;
-    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let keys: Option<Vec<Key>> = lines.filter(|line| !line.is_empty()).map(parse).collect();
-    keys.filter(|keys| (1..=most).contains(&keys.len()))
-        .ok_or_else(|| KeyFileError::Malformed {
-            path: path.to_owned(),
-        })
+    Ok(bytes)
 }
 
 /// The key in the file at `path`; a missing file is created with a random key and mode 0600.
@@ -111,13 +126,13 @@ fn file_error(path: &Path, error: io::Error) -> KeyFileError {
     }
 }
 
-/// `None` when there is no such file.
 /// The key as its file holds it: 43 characters of base64url.
 #[must_use]
 pub fn text(key: &Key) -> Zeroizing<String> {
     Zeroizing::new(URL_SAFE_NO_PAD.encode(**key))
 }
 
+/// `None` when there is no such file.
 fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
     let text = match std::fs::read(path).map(Zeroizing::new) {
         Ok(text) => text,
@@ -150,7 +165,8 @@ fn write_new(path: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-fn parse(text: &[u8]) -> Option<Key> {
+/// The key that a file holds in this way; `None` for anything else.
+pub(crate) fn parse(text: &[u8]) -> Option<Key> {
     let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim_ascii_end()).ok()?);
     bytes.as_slice().try_into().ok().map(Zeroizing::new)
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::admin_tokens::AdminTokens;
 use crate::audit_log::{AuditLog, Entry, Origin, StandardOutput};
+use crate::admin_tokens::{AdminTokens, Holder};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
@@ -170,10 +170,10 @@ impl Service {
         Ok(self.registry())
     }
 
-    /// Whether this is a bearer token of the administration, as its file holds it now; compared in constant time.
+    /// Whose bearer token of the administration this is, as the file of admin tokens says now; compared in constant time.
     #[must_use]
-    pub fn is_admin_token(&self, presented: &[u8]) -> bool {
-        self.admin_tokens.contain(presented)
+    pub fn administrator(&self, presented: &[u8]) -> Option<Holder> {
+        self.admin_tokens.holder(presented)
     }
 
     /// Takes an entry for the audit log.

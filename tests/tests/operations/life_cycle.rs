@@ -129,21 +129,6 @@ fn a_database_that_cannot_be_reached_is_named_with_the_cause() {
     );
 }
 
-#[test]
-fn admin_tokens_change_while_the_service_runs() {
-    let pair = OwnPair::start(&[]);
-    let file = pair.state().join("admin-token");
-    let first = std::fs::read_to_string(&file).unwrap();
-    let second = "A".repeat(43);
-    for tokens in [format!("{first}{second}\n"), format!("{second}\n")] {
-        std::fs::write(&file, tokens).unwrap();
-        pair.operate(&["client", "list"], "").done();
-    }
-    let ended = format!("Bearer {}", first.trim());
-    let url = format!("{}/admin/clients", pair.pair.internal_url());
-    get(&url, &[("authorization", &ended)]).assert_error(401, "invalid_token");
-}
-
 /// A service on a disk that takes `blocks` of 512 bytes for each file and no more.
 struct OnAFullDisk {
     process: std::process::Child,

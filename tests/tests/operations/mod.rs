@@ -5,6 +5,7 @@ mod backup;
 mod clients;
 mod explain;
 mod guesses;
+mod internal_listener;
 mod keys;
 mod legacy_instances;
 mod life_cycle;

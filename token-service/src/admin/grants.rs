@@ -63,7 +63,7 @@ impl Administration<'_> {
         let store = &self.service.store;
         let now = self.service.clock.now();
         let entry = Entry::new(AuditAction::GrantRevoked)
-            .by_administrator()
+            .by_administrator(self.name)
             .grant(id);
         let (ended, entry) = match store.grant(id).await? {
             Some(grant) => {

@@ -42,7 +42,7 @@ impl Administration<'_> {
         if rotation == Rotation::ImmediateWithCutOff {
             self.cut_off_earlier_keys().await?;
         }
-        let entry = Entry::new(AuditAction::KeysRotated).by_administrator();
+        let entry = Entry::new(AuditAction::KeysRotated).by_administrator(self.name);
         self.service.record(self.origin, entry.detail(detail));
         Ok(self.keys())
     }
@@ -80,7 +80,7 @@ impl Administration<'_> {
             .forget_signing_key(kid.to_owned())
             .await?;
         self.service.maintain_keys().await?;
-        let entry = Entry::new(AuditAction::KeyDeleted).by_administrator();
+        let entry = Entry::new(AuditAction::KeyDeleted).by_administrator(self.name);
         self.service.record(self.origin, entry.detail(kid));
         Ok(())
     }

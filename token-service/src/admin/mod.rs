@@ -40,6 +40,8 @@ pub struct Administration<'a> {
     pub service: &'a std::sync::Arc<Service>,
     /// Where the request comes from.
     pub origin: &'a Origin,
+    /// The name of the admin token, if it has one.
+    pub name: Option<&'a str>,
 }
 
 /// Which part of a list.

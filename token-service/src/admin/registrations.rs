@@ -154,7 +154,8 @@ impl Administration<'_> {
         }
         self.service.reload_registry().await?;
         for entry in entries(&plan.differences, &plan.kept) {
-            self.service.record(self.origin, entry.by_administrator());
+            self.service
+                .record(self.origin, entry.by_administrator(self.name));
         }
         Ok(plan.differences)
     }

@@ -57,7 +57,7 @@ impl Administration<'_> {
         let issued_up_to = at.rfc3339();
         if store.announce(revoked, extent).await? {
             let detail = format!("{issuer}, issued up to {issued_up_to}");
-            let entry = Entry::new(AuditAction::TokensCutOff).by_administrator();
+            let entry = Entry::new(AuditAction::TokensCutOff).by_administrator(self.name);
             self.service.record(self.origin, entry.detail(detail));
         }
         Ok(CutOffView {
@@ -90,7 +90,7 @@ impl Administration<'_> {
     pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {
         let feed = FeedId::generate(&*self.service.random)?;
         self.service.store.renew_feed(feed).await?;
-        let entry = Entry::new(AuditAction::RevocationFeedRenewed).by_administrator();
+        let entry = Entry::new(AuditAction::RevocationFeedRenewed).by_administrator(self.name);
         self.service.record(self.origin, entry);
         Ok(FeedView {
             feed: feed.to_string(),

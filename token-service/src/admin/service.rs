@@ -42,7 +42,7 @@ impl Administration<'_> {
         .map_err(|error| AdminError::Internal(error.to_string()))?;
         let backup = Backup { folder };
         self.service.store.backup(&backup.file()).await?;
-        let entry = Entry::new(AuditAction::BackupTaken).by_administrator();
+        let entry = Entry::new(AuditAction::BackupTaken).by_administrator(self.name);
         self.service.record(self.origin, entry);
         Ok(backup)
     }

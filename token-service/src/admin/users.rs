@@ -129,7 +129,7 @@ impl Administration<'_> {
                 self.carry_out(plan, &registry).await?;
             }
             let entry = Entry::new(AuditAction::SecondFactorRemoved)
-                .by_administrator()
+                .by_administrator(self.name)
                 .user(before.username.as_str());
             self.service.record(self.origin, entry);
             Ok(())

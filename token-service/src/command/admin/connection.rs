@@ -13,6 +13,7 @@ use serde_json::Value;
 use ureq::http::{Method, Request, header};
 use zeroize::Zeroizing;
 
+use crate::admin_tokens;
 use crate::command::{ConfigFile, output};
 use crate::http::paths;
 
@@ -54,6 +55,8 @@ impl Connection {
         let token = std::fs::read_to_string(&token_file)
             .with_context(|| format!("the admin token file {}", token_file.display()))?;
         let token = Zeroizing::new(token);
+        let presented = admin_tokens::newest(&token)
+            .with_context(|| format!("{} holds no admin token", token_file.display()))?;
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -65,20 +68,10 @@ impl Connection {
         Ok(Administration {
             agent,
             url: url.trim_end_matches('/').to_owned(),
-            authorization: Zeroizing::new(format!("Bearer {}", last_line(&token))),
+            authorization: Zeroizing::new(format!("Bearer {presented}")),
             json: self.json,
         })
     }
-}
-
-/// The newest token: it stands below the one that it replaces.
-fn last_line(tokens: &str) -> &str {
-    tokens
-        .trim_end()
-        .lines()
-        .next_back()
-        .unwrap_or_default()
-        .trim()
 }
 
 /// A listener on every address is reached on loopback.
@@ -149,7 +142,7 @@ impl Administration {
         text: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
         if self.json {
-            output::line(serde_json::to_string_pretty(value)?)
+            output::json(value)
         } else {
             output::line(text(value))
         }
@@ -265,7 +258,7 @@ impl<T> Answer<T> {
     /// Prints it: as JSON if so asked, otherwise as `text` writes it.
     pub(super) fn print(&self, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         if self.json {
-            output::line(serde_json::to_string_pretty(&self.raw)?)
+            output::json(&self.raw)
         } else {
             output::line(text(&self.value))
         }

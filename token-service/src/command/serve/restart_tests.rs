@@ -112,6 +112,7 @@ async fn operate<T>(
     let administration = Administration {
         service,
         origin: &origin,
+        name: None,
     };
     command(administration).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Who may administrate: whoever has the admin token.
+//! Who may administrate: the holders of admin tokens, each as far as the role of their token goes.
 
 use std::fmt;
 use std::future::{Ready, ready};
@@ -9,53 +9,93 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 
-use super::super::{error, origin};
+use super::super::{error, method, origin};
 use crate::admin::Administration;
 use crate::audit_log::{Entry, Origin};
+use crate::admin_tokens::{Holder, Role};
 use crate::service::Service;
+use crate::visible::bounded;
 use domain::AuditAction;
 
-/// Somebody with the admin token. A handler that takes one cannot be reached without.
+/// Somebody with an admin token of the role `full`. A handler that takes one cannot be reached without.
 #[derive(Debug)]
-pub(super) struct Administrator {
-    service: Data<Service>,
-    origin: Origin,
-}
+pub(super) struct Administrator(Reader);
 
 impl Administrator {
     /// What they may do.
     pub(super) fn administration(&self) -> Administration<'_> {
+        self.0.administration()
+    }
+}
+
+/// Somebody with an admin token of any role: for handlers that change nothing.
+#[derive(Debug)]
+pub(super) struct Reader {
+    service: Data<Service>,
+    origin: Origin,
+    holder: Holder,
+}
+
+impl Reader {
+    /// What they may look at.
+    pub(super) fn administration(&self) -> Administration<'_> {
         Administration {
             service: &self.service,
             origin: &self.origin,
+            name: self.holder.name.as_deref(),
         }
     }
 }
 
-/// The admin token is absent or wrong.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Denied;
+/// Why somebody may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// The admin token is absent or wrong.
+    Unknown,
+    /// The admin token is for looking only.
+    ReadOnly,
+}
+
+impl Denied {
+    /// `error` and its description (RFC 6750 §3.1).
+    const fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Unknown => (
+                "invalid_token",
+                "Send a token of admin_token_file as a bearer token",
+            ),
+            Self::ReadOnly => (
+                "insufficient_scope",
+                "This admin token has the role read-only; send one with the role full",
+            ),
+        }
+    }
+}
 
 impl fmt::Display for Denied {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the admin token is absent or wrong")
+        formatter.write_str(self.texts().1)
     }
 }
 
 impl ResponseError for Denied {
     fn status_code(&self) -> StatusCode {
-        StatusCode::UNAUTHORIZED
+        match self {
+            Self::Unknown => StatusCode::UNAUTHORIZED,
+            Self::ReadOnly => StatusCode::FORBIDDEN,
+        }
     }
 
     fn error_response(&self) -> HttpResponse {
-        let mut response = error::json(
-            StatusCode::UNAUTHORIZED,
-            "invalid_token",
-            "Send the content of admin_token_file as a bearer token",
-        );
+        let (code, description) = self.texts();
+        let challenge = match self {
+            Self::Unknown => "Bearer realm=\"administration\"",
+            Self::ReadOnly => "Bearer realm=\"administration\", error=\"insufficient_scope\"",
+        };
+        let mut response = error::json(self.status_code(), code, description);
         response.headers_mut().insert(
             header::WWW_AUTHENTICATE,
-            HeaderValue::from_static("Bearer realm=\"administration\""),
+            HeaderValue::from_static(challenge),
         );
         response
     }
@@ -66,21 +106,47 @@ impl FromRequest for Administrator {
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let Some(service) = request.app_data::<Data<Service>>().cloned() else {
-            return ready(Err(Denied));
-        };
-        let origin = origin::of(request);
-        let presented = request
-            .headers()
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.as_bytes().split_first_chunk::<7>())
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
-            .map(|(_, token)| token);
-        if presented.is_some_and(|token| service.is_admin_token(token)) {
-            return ready(Ok(Self { service, origin }));
+        ready(admitted(request, |role| role == Role::Full).map(Self))
+    }
+}
+
+impl FromRequest for Reader {
+    type Error = Denied;
+    type Future = Ready<Result<Self, Self::Error>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(admitted(request, |_| true))
+    }
+}
+
+fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Reader, Denied> {
+    let service = request.app_data::<Data<Service>>().cloned();
+    let service = service.ok_or(Denied::Unknown)?;
+    let origin = origin::of(request);
+    let presented = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.as_bytes().split_first_chunk::<7>())
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
+        .map(|(_, token)| token);
+    let holder = presented.and_then(|token| service.administrator(token));
+    let entry = Entry::new(AuditAction::AdministrationRefused);
+    let method = method::name(request.method());
+    let entry = entry.detail(format!("{method} {}", bounded(request.path())));
+    match holder {
+        Some(holder) if may(holder.role) => Ok(Reader {
+            service,
+            origin,
+            holder,
+        }),
+        Some(holder) => {
+            let entry = entry.by_administrator(holder.name.as_deref());
+            service.record(&origin, entry);
+            Err(Denied::ReadOnly)
         }
-        let entry = Entry::new(AuditAction::AdministrationRefused);
-        service.record(&origin, entry.detail(request.path()));
-        ready(Err(Denied))
+        None => {
+            service.record(&origin, entry);
+            Err(Denied::Unknown)
+        }
     }
 }

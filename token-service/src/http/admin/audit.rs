@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::Administrator;
+use super::access::Reader;
 use super::answer::{self, ErrorBody};
 use super::body;
 use crate::admin::AdminError;
@@ -46,7 +46,7 @@ struct Query {
 #[utoipa::path(get, path = "/admin/audit", tag = "audit", params(Query),
     responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
     let query = body::query::<Query>(http.query_string())?;
     let query = AuditQuery {
         after: query.after,
@@ -57,7 +57,7 @@ async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpRes
         username: query.username,
         action: query.action,
     };
-    let page = administrator.administration().audit(&query).await;
+    let page = reader.administration().audit(&query).await;
     Ok(answer::json(StatusCode::OK, page?))
 }
 

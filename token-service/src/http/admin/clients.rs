@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body::{self, PageQuery};
 use crate::admin::AdminError;
@@ -39,14 +39,11 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Lists clients in the order of their ids.
 #[utoipa::path(get, path = "/admin/clients", tag = "clients", params(PageQuery),
     responses((status = 200, body = Page<ClientView>), (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
     let query = body::query::<PageQuery>(http.query_string())?;
     Ok(answer::json(
         StatusCode::OK,
-        administrator
-            .administration()
-            .clients(&query.into())
-            .await?,
+        reader.administration().clients(&query.into()).await?,
     ))
 }
 
@@ -71,13 +68,10 @@ async fn create(
 /// Shows a client.
 #[utoipa::path(get, path = "/admin/clients/{client_id}", tag = "clients", params(("client_id" = String, Path)),
     responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn show(
-    administrator: Administrator,
-    client_id: Path<String>,
-) -> Result<HttpResponse, AdminError> {
+async fn show(reader: Reader, client_id: Path<String>) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().client(&client_id).await?,
+        reader.administration().client(&client_id).await?,
     ))
 }
 

@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body;
 use crate::admin::views::{GrantView, Page, RevokedGrants};
@@ -44,14 +44,14 @@ struct GrantQuery {
 #[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
     responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
     let query = body::query::<GrantQuery>(http.query_string())?;
     let page = PageRequest {
         after: query.after,
         limit: query.limit,
     };
     let (client_id, username) = (query.client_id.as_deref(), query.username.as_deref());
-    let administration = administrator.administration();
+    let administration = reader.administration();
     let grants = administration.grants(client_id, username, &page).await;
     Ok(answer::json(StatusCode::OK, grants?))
 }
@@ -84,13 +84,10 @@ async fn revoke_all(
 /// Shows a grant.
 #[utoipa::path(get, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
     responses((status = 200, body = GrantView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn show(
-    administrator: Administrator,
-    grant_id: Path<String>,
-) -> Result<HttpResponse, AdminError> {
+async fn show(reader: Reader, grant_id: Path<String>) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().grant(&grant_id).await?,
+        reader.administration().grant(&grant_id).await?,
     ))
 }
 

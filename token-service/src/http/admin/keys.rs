@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body;
 use crate::admin::AdminError;
@@ -22,11 +22,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Lists signing keys, oldest first.
 #[utoipa::path(get, path = "/admin/keys", tag = "keys",
     responses((status = 200, body = Vec<KeyView>), (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator) -> Result<HttpResponse, AdminError> {
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator.administration().keys(),
-    ))
+async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
+    Ok(answer::json(StatusCode::OK, reader.administration().keys()))
 }
 
 /// Makes the successor of each signing key.

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body;
 use crate::admin::AdminError;
@@ -24,8 +24,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// Lists the hosts of the legacy flow.
 #[utoipa::path(get, path = "/admin/legacy-instances", tag = "legacy instances",
     responses((status = 200, body = Vec<LegacyInstanceView>), (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator) -> Result<HttpResponse, AdminError> {
-    let instances = administrator.administration().legacy_instances();
+async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
+    let instances = reader.administration().legacy_instances();
     Ok(answer::json(StatusCode::OK, instances))
 }
 

@@ -16,6 +16,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web;
 use utoipa::openapi::RefOr;
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
@@ -27,8 +28,9 @@ use crate::admin::AdminError;
 #[openapi(
     info(
         title = "Token service administration",
-        description = "Registration and operations of the token service. Every request carries the admin token, \
-                       which `admin_token_file` holds, as a bearer token."
+        description = "Registration and operations of the token service. Every request carries a token of \
+                       `admin_token_file` as a bearer token. With a token of the role read-only, lists, single objects and \
+                       explanations are answered, and everything else is 403."
     ),
     security(("admin_token" = [])),
     servers((url = "/", description = "The internal listener that serves this description")),
@@ -101,6 +103,15 @@ impl Modify for Complete {
                 if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
                     operation.operation_id = Some(format!("{tag}_{name}"));
                 }
+                if !is_for_readers(operation) {
+                    let forbidden = "403".to_owned();
+                    let like = operation.responses.responses.get("401").cloned();
+                    if let Some(RefOr::T(mut response)) = like {
+                        response.description.clear();
+                        let response = RefOr::T(response);
+                        operation.responses.responses.insert(forbidden, response);
+                    }
+                }
                 for (status, response) in &mut operation.responses.responses {
                     if let RefOr::T(response) = response
                         && response.description.is_empty()
@@ -113,6 +124,13 @@ impl Modify for Complete {
     }
 }
 
+/// Whether an admin token of the role `read-only` is enough: the names of the handlers that take a `Reader`.
+fn is_for_readers(operation: &Operation) -> bool {
+    let name = operation.operation_id.as_deref();
+    let name = name.and_then(|id| id.rsplit('_').next());
+    matches!(name, Some("list" | "show" | "explain"))
+}
+
 fn meaning(status: &str) -> &'static str {
     match status {
         "200" => "Done; the body is the result.",
@@ -120,6 +138,7 @@ fn meaning(status: &str) -> &'static str {
         "204" => "Done.",
         "400" => "The request is not what the operation takes; nothing was changed.",
         "401" => "The admin token is absent or wrong.",
+        "403" => "The admin token has the role read-only.",
         "404" => "There is nothing of this name.",
         "409" => {
             "It exists already, or is in a state that does not allow the operation; nothing was changed."

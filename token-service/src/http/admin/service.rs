@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body;
 use crate::admin::AdminError;
@@ -102,17 +102,11 @@ async fn backup(
 /// Decodes an access token, refresh token or user assertion, and tells of every check whether it passes and why.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
     responses((status = 200, body = Explanation), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
-async fn explain(
-    administrator: Administrator,
-    payload: Payload,
-) -> Result<HttpResponse, AdminError> {
+async fn explain(reader: Reader, payload: Payload) -> Result<HttpResponse, AdminError> {
     let bytes = body::bytes(payload).await?;
     // The parser's message might repeat the token.
     let request: ExplainRequest = serde_json::from_slice(&bytes)
         .map_err(|_| AdminError::Malformed("expected {\"token\": \"...\"}".to_owned()))?;
-    let explanation = administrator
-        .administration()
-        .explain(&request.token)
-        .await?;
+    let explanation = reader.administration().explain(&request.token).await?;
     Ok(answer::json(StatusCode::OK, explanation))
 }

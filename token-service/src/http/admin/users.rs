@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::Administrator;
+use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
 use super::body::{self, PageQuery};
 use crate::admin::AdminError;
@@ -50,11 +50,11 @@ struct AccountQuery {
 /// Lists users in the order of their names.
 #[utoipa::path(get, path = "/admin/users", tag = "users", params(PageQuery),
     responses((status = 200, body = Page<UserView>), (status = 401, body = ErrorBody)))]
-async fn list(administrator: Administrator, http: HttpRequest) -> Result<HttpResponse, AdminError> {
+async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
     let query = body::query::<PageQuery>(http.query_string())?;
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().users(&query.into()),
+        reader.administration().users(&query.into()),
     ))
 }
 
@@ -79,13 +79,10 @@ async fn create(
 /// Shows a user.
 #[utoipa::path(get, path = "/admin/users/{username}", tag = "users", params(("username" = String, Path)),
     responses((status = 200, body = UserView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn show(
-    administrator: Administrator,
-    username: Path<String>,
-) -> Result<HttpResponse, AdminError> {
+async fn show(reader: Reader, username: Path<String>) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(
         StatusCode::OK,
-        administrator.administration().user(&username)?,
+        reader.administration().user(&username)?,
     ))
 }
 
