@@ -76,8 +76,9 @@ impl Application {
         let public = HttpServer::new(move || {
             App::new()
                 .configure(|routes| public_routes(routes, &public_data))
-                .wrap(from_fn(strict_transport))
                 .wrap(from_fn(observe::observe))
+                // Around everything: pages take the place of answers.
+                .wrap(from_fn(strict_transport))
         })
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS)
