@@ -89,6 +89,40 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
     }
 }
 
+/// The keys in the file at `path`, one on each line, without empty lines and comments (`#`): at least one and at most `most`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
+    if !path.exists() {
+        return Err(KeyFileError::Missing {
+            path: path.to_owned(),
+        });
+    }
+    let text = contents(path)?;
+    let mut keys = Vec::new();
+    for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let text = text.trim_ascii();
+        if text.is_empty() || text.starts_with(b"#") {
+            continue;
+        }
+        keys.push(parse(text).ok_or_else(|| KeyFileError::Line {
+            path: path.to_owned(),
+            line,
+            expected: "32 bytes as 43 characters of base64url",
+        })?);
+    }
+    if (1..=most).contains(&keys.len()) {
+        Ok(keys)
+    } else {
+        Err(KeyFileError::Count {
+            path: path.to_owned(),
+            found: keys.len(),
+            most,
+        })
+    }
+}
+
 /// What the file at `path` holds.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ pub mod admin_tokens;
 pub mod audit_log;
 pub mod command;
 pub mod config;
+pub mod encryption_key;
 pub mod event_view;
 pub mod feed;
 pub mod http;

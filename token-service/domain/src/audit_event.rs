@@ -75,11 +75,13 @@ pub enum AuditAction {
     SignInThrottled,
     /// A used refresh token came back within its grace: its first answer was given again (D-3).
     TokensRepeated,
+    /// An administrator had the store sealed under the current encryption key.
+    StoreResealed,
 }
 
 impl AuditAction {
     /// All of them, in their order.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::SignIn,
         Self::SignInRefused,
         Self::SecondFactorRefused,
@@ -113,6 +115,7 @@ impl AuditAction {
         Self::RegistrationKept,
         Self::SignInThrottled,
         Self::TokensRepeated,
+        Self::StoreResealed,
     ];
 
     /// The name in JSON, in metrics and on the command line.
@@ -152,6 +155,7 @@ impl AuditAction {
             Self::RegistrationKept => "registration_kept",
             Self::SignInThrottled => "sign_in_throttled",
             Self::TokensRepeated => "tokens_repeated",
+            Self::StoreResealed => "store_resealed",
         }
     }
 

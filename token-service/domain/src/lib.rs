@@ -21,6 +21,7 @@ pub mod registry_change;
 pub mod remembered;
 pub mod revocation;
 pub mod scope;
+pub mod sealed_value;
 mod serde_form;
 pub mod session;
 pub mod signing_key;
@@ -45,6 +46,7 @@ pub use revocation::{
     Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,
 };
 pub use scope::Scope;
+pub use sealed_value::SealedValue;
 pub use session::{Session, SessionStage};
 pub use signing_key::SealedSigningKey;
 pub use user::{CredentialsVersion, LinkedAccount, User, Username};

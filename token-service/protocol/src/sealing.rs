@@ -1,8 +1,14 @@
-//! Secrets at rest: sealed with AES-256-GCM under the encryption key, which never enters the store. The same key
-//! authenticates what the service hands out and must recognise again.
+//! Secrets at rest: sealed with AES-256-GCM under the encryption key, which never enters the store. What the service hands out
+//! and must recognise again has tags (HMAC-SHA-256).
+//!
+//! The key file holds the current key and earlier ones: everything is sealed under the current one and opened with each, so
+//! that a key can be replaced. Tags do not come from these keys but from a root, which the store keeps sealed: they stay the
+//! same when the encryption key changes.
+
+use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hmac;
+use aws_lc_rs::{hkdf, hmac};
 use zeroize::Zeroizing;
 
 /// Why sealing or opening failed. Deliberately without detail.
@@ -16,41 +22,256 @@ pub enum SealingError {
     Failed,
 }
 
-/// The key that seals signing keys and TOTP secrets: 256 bits.
-pub struct EncryptionKey {
+/// Length of an encryption key and of the root of the tags, in bytes.
+const LENGTH: usize = 32;
+
+/// What tags are derived from.
+pub type Root = Zeroizing<[u8; LENGTH]>;
+
+/// Names an encryption key and tells nothing of it: derived from the key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyId([u8; 8]);
+
+/// 16 hexadecimal digits.
+impl fmt::Display for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// The first byte of sealed bytes that name their key: then come its [`KeyId`], nonce, ciphertext and tag. The first version
+/// had nonce, ciphertext and tag alone.
+const NAMES_ITS_KEY: u8 = 2;
+
+/// Keeps the keys that HKDF makes of an encryption key apart (RFC 5869 §3.2).
+const SEALING_INFO: &[u8] = b"token-service sealing v2";
+const ID_INFO: &[u8] = b"token-service key id";
+const SALT: &[u8] = b"token-service encryption key";
+
+/// What the first version derived the tags from: the root of stores that were made then.
+const FIRST_ROOT_LABEL: &[u8] = b"token-service tags v1";
+
+/// One encryption key, in all its forms.
+struct SealingKey {
+    id: KeyId,
     sealing: RandomizedNonceKey,
+    /// For what the first version sealed, with the key itself.
+    first: RandomizedNonceKey,
+    first_root: Root,
+}
+
+/// The length of what HKDF is asked for.
+struct Bytes(usize);
+
+impl hkdf::KeyType for Bytes {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl SealingKey {
+    fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, SALT).extract(bytes);
+        let aead = |key: &[u8]| {
+            RandomizedNonceKey::new(&AES_256_GCM, key).map_err(|_| SealingError::Failed)
+        };
+        let sealing: Zeroizing<[u8; LENGTH]> = Zeroizing::new(derived(&secret, SEALING_INFO)?);
+        let mut first_root = Root::default();
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), FIRST_ROOT_LABEL);
+        copy(tag.as_ref(), &mut *first_root);
+        Ok(Self {
+            id: KeyId(derived(&secret, ID_INFO)?),
+            sealing: aead(&*sealing)?,
+            first: aead(bytes)?,
+            first_root,
+        })
+    }
+
+    fn opens(&self, context: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let named = split(sealed).filter(|(id, _)| *id == self.id);
+        named
+            .and_then(|(_, rest)| open(&self.sealing, context, rest))
+            .or_else(|| open(&self.first, context, sealed))
+    }
+}
+
+fn derived<const N: usize>(secret: &hkdf::Prk, info: &[u8]) -> Result<[u8; N], SealingError> {
+    let mut bytes = [0; N];
+    secret
+        .expand(&[info], Bytes(N))
+        .and_then(|derived| derived.fill(&mut bytes))
+        .map_err(|_| SealingError::Failed)?;
+    Ok(bytes)
+}
+
+fn copy(from: &[u8], to: &mut [u8]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+/// The key that sealed bytes name, and what follows the name.
+fn split(sealed: &[u8]) -> Option<(KeyId, &[u8])> {
+    let rest = sealed.strip_prefix(&[NAMES_ITS_KEY])?;
+    let (id, rest) = rest.split_first_chunk::<8>()?;
+    Some((KeyId(*id), rest))
+}
+
+fn open(key: &RandomizedNonceKey, context: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, ciphertext) = sealed.split_at_checked(NONCE_LEN)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let mut buffer = Zeroizing::new(ciphertext.to_vec());
+    let opened = key.open_in_place(nonce, Aad::from(context), &mut buffer);
+    let length = opened.ok()?.len();
+    buffer.truncate(length);
+    Some(buffer)
+}
+
+/// The keys that seal and open: the current one and earlier ones.
+pub struct SealingKeys {
+    current: SealingKey,
+    earlier: Vec<SealingKey>,
+}
+
+impl fmt::Debug for SealingKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.ids()).finish()
+    }
+}
+
+impl SealingKeys {
+    /// The keys with these bytes: `current` seals, all open.
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] when the library refuses them.
+    pub fn new<'a>(
+        current: &[u8; LENGTH],
+        earlier: impl IntoIterator<Item = &'a [u8; LENGTH]>,
+    ) -> Result<Self, SealingError> {
+        let earlier = earlier.into_iter().map(SealingKey::new);
+        Ok(Self {
+            current: SealingKey::new(current)?,
+            earlier: earlier.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The names of the keys, the current one first.
+    pub fn ids(&self) -> impl Iterator<Item = KeyId> {
+        self.all().map(|key| key.id)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SealingKey> {
+        std::iter::once(&self.current).chain(&self.earlier)
+    }
+
+    /// Seals `plaintext` under the current key. `context` names what it is and whose: sealed bytes open only in their own
+    /// context, so a row cannot be passed off as another. The answer is 37 bytes longer.
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] when the library fails.
+    pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
+        let SealingKey { id, sealing, .. } = &self.current;
+        let mut buffer = Zeroizing::new(plaintext.to_vec());
+        let nonce = sealing
+            .seal_in_place_append_tag(Aad::from(context), &mut *buffer)
+            .map_err(|_| SealingError::Failed)?;
+        Ok([
+            &[NAMES_ITS_KEY],
+            id.0.as_slice(),
+            nonce.as_ref(),
+            buffer.as_slice(),
+        ]
+        .concat())
+    }
+
+    /// Opens what one of the keys sealed in the same context.
+    ///
+    /// # Errors
+    /// [`SealingError::Refused`] for anything else.
+    pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+        self.all()
+            .find_map(|key| key.opens(context, sealed))
+            .ok_or(SealingError::Refused)
+    }
+
+    /// Which of the keys opens the sealed bytes, in the form of today or of the first version.
+    #[must_use]
+    pub fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
+        let mut all = self.all();
+        let key = all.find(|key| key.opens(context, sealed).is_some());
+        key.map(|key| key.id)
+    }
+
+    /// Whether the sealed bytes are as [`SealingKeys::seal`] makes them now.
+    #[must_use]
+    pub fn is_up_to_date(&self, sealed: &[u8]) -> bool {
+        split(sealed).is_some_and(|(id, _)| id == self.current.id)
+    }
+
+    /// The name of a key that is not among these, if the sealed bytes have one.
+    #[must_use]
+    pub fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
+        let (id, _) = split(sealed)?;
+        self.ids().all(|known| known != id).then_some(id)
+    }
+
+    /// The root of a store that the first version made, of which `sealed` is a value.
+    #[must_use]
+    pub fn first_root(&self, context: &str, sealed: &[u8]) -> Option<Root> {
+        let mut all = self.all();
+        let key = all.find(|key| key.opens(context, sealed).is_some());
+        key.map(|key| key.first_root.clone())
+    }
+}
+
+/// What seals signing keys and TOTP secrets, and makes tags.
+pub struct EncryptionKey {
+    sealing: SealingKeys,
     tagging: hmac::Key,
 }
 
-/// Keeps the two uses of one key apart: the key for tags is derived, not the key itself.
-const TAGGING_LABEL: &[u8] = b"token-service tags v1";
-
-impl std::fmt::Debug for EncryptionKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for EncryptionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("EncryptionKey(..)")
     }
 }
 
 impl EncryptionKey {
-    /// Length of the key, in bytes.
-    pub const LENGTH: usize = 32;
-
-    /// The key with these bytes.
+    /// One key alone, with the root that the first version made of it.
     ///
     /// # Errors
-    /// [`SealingError::Failed`] when the library refuses them.
-    pub fn new(bytes: &[u8; Self::LENGTH]) -> Result<Self, SealingError> {
-        let sealing =
-            RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| SealingError::Failed)?;
-        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), TAGGING_LABEL);
-        Ok(Self {
-            sealing,
-            tagging: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
-        })
+    /// [`SealingError::Failed`] when the library refuses it.
+    pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
+        let sealing = SealingKeys::new(bytes, [])?;
+        let root = sealing.current.first_root.clone();
+        Ok(Self::with_root(sealing, &root))
     }
 
-    /// An unforgeable tag for `parts` (HMAC-SHA-256, 32 bytes): nobody without the key can make it. The parts are
-    /// kept apart by their lengths.
+    /// These keys, with the root of the store's tags.
+    #[must_use]
+    pub fn with_root(sealing: SealingKeys, root: &Root) -> Self {
+        Self {
+            sealing,
+            tagging: hmac::Key::new(hmac::HMAC_SHA256, &**root),
+        }
+    }
+
+    /// The keys that seal and open.
+    #[must_use]
+    pub const fn sealing(&self) -> &SealingKeys {
+        &self.sealing
+    }
+
+    /// An unforgeable tag for `parts` (HMAC-SHA-256, 32 bytes): nobody without the root can make it. The parts are
+    /// kept apart by their lengths; the first one names the purpose.
     #[must_use]
     pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.tagging);
@@ -59,43 +280,24 @@ impl EncryptionKey {
             context.update(part);
         }
         let mut tag = [0; 32];
-        for (to, from) in tag.iter_mut().zip(context.sign().as_ref()) {
-            *to = *from;
-        }
+        copy(context.sign().as_ref(), &mut tag);
         tag
     }
 
-    /// Seals `plaintext`. `context` names what it is and whose: sealed bytes open only in their own context,
-    /// so a row cannot be passed off as another. The answer is nonce, ciphertext, tag: 28 bytes longer.
+    /// See [`SealingKeys::seal`].
     ///
     /// # Errors
     /// [`SealingError::Failed`] when the library fails.
     pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
-        let mut buffer = Zeroizing::new(plaintext.to_vec());
-        let nonce = self
-            .sealing
-            .seal_in_place_append_tag(Aad::from(context), &mut *buffer)
-            .map_err(|_| SealingError::Failed)?;
-        Ok([nonce.as_ref(), buffer.as_slice()].concat())
+        self.sealing.seal(context, plaintext)
     }
 
-    /// Opens what [`EncryptionKey::seal`] made in the same context.
+    /// See [`SealingKeys::open`].
     ///
     /// # Errors
-    /// [`SealingError::Refused`] for anything else.
+    /// [`SealingError::Refused`] for what none of the keys sealed in this context.
     pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
-        let (nonce, ciphertext) = sealed
-            .split_at_checked(NONCE_LEN)
-            .ok_or(SealingError::Refused)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealingError::Refused)?;
-        let mut buffer = Zeroizing::new(ciphertext.to_vec());
-        let length = self
-            .sealing
-            .open_in_place(nonce, Aad::from(context), &mut buffer)
-            .map_err(|_| SealingError::Refused)?
-            .len();
-        buffer.truncate(length);
-        Ok(buffer)
+        self.sealing.open(context, sealed)
     }
 }
 
@@ -123,7 +325,7 @@ mod tests {
     fn opens_only_with_the_same_key_and_context() {
         let key = EncryptionKey::new(&[1; 32]).unwrap();
         let sealed = key.seal("totp:ada", b"secret").unwrap();
-        assert_eq!(sealed.len(), b"secret".len() + 28);
+        assert_eq!(sealed.len(), b"secret".len() + 37);
         assert_eq!(key.open("totp:ada", &sealed).unwrap().as_slice(), b"secret");
         assert_eq!(key.open("totp:bob", &sealed), Err(SealingError::Refused));
         let other = EncryptionKey::new(&[2; 32]).unwrap();
@@ -142,5 +344,55 @@ mod tests {
             key.seal("totp:ada", b"secret").unwrap(),
             "nonces are random"
         );
+    }
+
+    /// AES-256-GCM and HMAC-SHA-256 as another implementation computes them, with the key of 32 times 7.
+    const FIRST_SEALED: &str =
+        "000102030405060708090a0b6be48a02787dae4748c41c21f123f25e12ea0cd6a345";
+    const FIRST_TAG: &str = "ed4058c353fd97c09fe47051531582694e89486660797a5ee55a0c2efa95e4ed";
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits = hex.as_bytes().chunks(2);
+        let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.map(byte).collect()
+    }
+
+    #[test]
+    fn what_the_first_version_sealed_and_tagged_is_known() {
+        let key = EncryptionKey::new(&[7; 32]).unwrap();
+        let sealed = bytes(FIRST_SEALED);
+        assert_eq!(key.open("totp:ada", &sealed).unwrap().as_slice(), b"secret");
+        assert_eq!(hex(&key.tag(&[b"ab", b"c"])), FIRST_TAG);
+        assert!(!key.sealing().is_up_to_date(&sealed));
+        let root = key.sealing().first_root("totp:ada", &sealed).unwrap();
+        let renewed = SealingKeys::new(&[8; 32], [&[7; 32]]).unwrap();
+        let renewed = EncryptionKey::with_root(renewed, &root);
+        assert_eq!(hex(&renewed.tag(&[b"ab", b"c"])), FIRST_TAG);
+    }
+
+    #[test]
+    fn earlier_keys_open_and_the_current_one_seals() {
+        let old = SealingKeys::new(&[1; 32], []).unwrap();
+        let both = SealingKeys::new(&[2; 32], [&[1; 32]]).unwrap();
+        let new = SealingKeys::new(&[2; 32], []).unwrap();
+        let [old_id, new_id] = [&old, &new].map(|keys| keys.ids().next().unwrap());
+        assert_ne!(old_id, new_id);
+        let before = old.seal("c", b"secret").unwrap();
+        assert_eq!(both.open("c", &before).unwrap().as_slice(), b"secret");
+        assert_eq!(both.opener("c", &before), Some(old_id));
+        assert!(!both.is_up_to_date(&before));
+        assert_eq!(new.open("c", &before), Err(SealingError::Refused));
+        assert_eq!(
+            (new.missing(&before), both.missing(&before)),
+            (Some(old_id), None)
+        );
+        let after = both.seal("c", b"secret").unwrap();
+        assert!(new.is_up_to_date(&after));
+        assert_eq!(new.open("c", &after).unwrap().as_slice(), b"secret");
+        assert_eq!(old.open("c", &after), Err(SealingError::Refused));
     }
 }

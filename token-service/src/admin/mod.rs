@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod clients;
+pub mod encryption_key;
 mod error;
 pub mod explain;
 pub mod forms;

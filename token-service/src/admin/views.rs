@@ -363,6 +363,32 @@ impl From<&domain::LegacyInstance> for LegacyInstanceView {
     }
 }
 
+/// The encryption keys of a replica's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EncryptionKeysView {
+    /// The keys, the current one first.
+    pub keys: Vec<EncryptionKeyView>,
+    /// Values that are sealed with an earlier key, or in an earlier form.
+    pub outdated: u64,
+    /// Values that none of the keys opens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
+    /// Values that were sealed anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resealed: Option<u64>,
+}
+
+/// An encryption key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EncryptionKeyView {
+    /// Its name, which tells nothing of the key.
+    pub id: String,
+    /// Whether it seals.
+    pub current: bool,
+    /// Values of the store that are sealed with it.
+    pub sealed_values: u64,
+}
+
 /// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditView {

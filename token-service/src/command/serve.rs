@@ -10,8 +10,8 @@ use crate::admin::registrations::{self, MOST_PLANS};
 use crate::admin_tokens::AdminTokens;
 use crate::audit_log::{Entry, Origin};
 use crate::config::{Config, StoreUrl};
+use crate::encryption_key;
 use crate::http::Application;
-use crate::key_file;
 use crate::service::{Service, StoredRegistry};
 use domain::clock::{Clock, SystemClock};
 use domain::random::OsRandom;
@@ -85,13 +85,8 @@ async fn prepare_on(
 ) -> anyhow::Result<Service> {
     // Made and checked at start, so that operators find it before they need it.
     let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
-    // A new key opens nothing that an old one sealed: it is made for an empty store only.
-    let encryption_key = if store.signing_keys().await?.is_empty() {
-        key_file::load_or_create(&config.encryption_key_file, &OsRandom)?
-    } else {
-        key_file::load(&config.encryption_key_file)?
-    };
-    let encryption_key = EncryptionKey::new(&encryption_key)?;
+    let encryption_key =
+        encryption_key::open(&config.encryption_key_file, &*store, &OsRandom).await?;
     let (registry, entries) = register(&config, &*store, &encryption_key).await?;
     let random = Arc::new(OsRandom);
     let service = Service::new(
@@ -259,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::command::assertion::tests::of_the_demo;
+    use crate::encryption_key::EncryptionKeyError;
     use crate::key_file::KeyFileError;
     use domain::User;
     use domain::clock::{ManualClock, Timestamp};
@@ -412,7 +408,10 @@ mod tests {
         std::fs::remove_file(&key_file).unwrap();
         let error = prepare(config).await.unwrap_err();
         assert!(
-            matches!(error.downcast_ref(), Some(KeyFileError::Missing { .. })),
+            matches!(
+                error.downcast_ref(),
+                Some(EncryptionKeyError::File(KeyFileError::Missing { .. }))
+            ),
             "{error}"
         );
         assert!(!key_file.exists());

@@ -27,8 +27,8 @@ use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
-    SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 /// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is asked
@@ -184,6 +184,43 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Removes a key: what it signed is worth nothing from now on. `false` when there is no such key.
     async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError>;
+
+    // --- what the encryption key seals -----------------------------------------------------------
+
+    /// The root of the tags, sealed; `None` in a store that has none yet.
+    async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The TOTP secrets that users have set up, sealed, in any order.
+    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError>;
+
+    /// Puts `after`, the same value sealed anew, in the place of `before`. Nothing ends, and the [`CredentialsVersion`] stays.
+    /// `false`, and nothing is changed, if something else than `before` is there. For the root, `before` may be `None`: there
+    /// is none yet.
+    async fn reseal(
+        &self,
+        value: SealedValue,
+        before: Option<Vec<u8>>,
+        after: Vec<u8>,
+    ) -> Result<bool, StoreError>;
+
+    /// Everything that the store holds sealed, in any order.
+    async fn sealed_values(&self) -> Result<Vec<(SealedValue, Vec<u8>)>, StoreError> {
+        let root = self
+            .sealed_root()
+            .await?
+            .map(|root| (SealedValue::Root, root));
+        let mut values: Vec<_> = root.into_iter().collect();
+        let keys = self.signing_keys().await?.into_iter();
+        values.extend(keys.map(|key| (SealedValue::SigningKey(key.kid), key.sealed_pkcs8)));
+        for user in self.registry().await?.1 {
+            if let Some(sealed) = user.totp_secret_sealed {
+                values.push((SealedValue::RegisteredTotpSecret(user.username), sealed));
+            }
+        }
+        let own = self.own_totp_secrets().await?.into_iter();
+        values.extend(own.map(|(username, sealed)| (SealedValue::OwnTotpSecret(username), sealed)));
+        Ok(values)
+    }
 
     // --- authorization codes --------------------------------------------------------------------
 

@@ -17,8 +17,17 @@ pub fn sealing_context(username: &Username) -> String {
     format!("totp:{username}")
 }
 
-/// Opens the secret of a user. Before D-33 it was sealed in the context of the name as it was typed, with accents that many
-/// keyboards write as letters of their own.
+/// The contexts in which the secret of a user may be sealed, today's first. Before D-33 it was sealed in the context of the
+/// name as it was typed, with accents that many keyboards write as letters of their own.
+#[must_use]
+pub fn sealing_contexts(username: &Username) -> Vec<String> {
+    let mut contexts = vec![sealing_context(username)];
+    let decomposed = username.decomposed();
+    contexts.extend(decomposed.map(|decomposed| format!("totp:{decomposed}")));
+    contexts
+}
+
+/// Opens the secret of a user.
 ///
 /// # Errors
 /// [`SealingError::Refused`] when it was not sealed for this user with this key.
@@ -27,11 +36,11 @@ pub fn open_secret(
     username: &Username,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, SealingError> {
-    key.open(&sealing_context(username), sealed)
-        .or_else(|error| {
-            let decomposed = username.decomposed().ok_or(error)?;
-            key.open(&format!("totp:{decomposed}"), sealed)
-        })
+    let contexts = sealing_contexts(username);
+    let mut contexts = contexts.iter();
+    contexts
+        .find_map(|context| key.open(context, sealed).ok())
+        .ok_or(SealingError::Refused)
 }
 
 /// The time step that `code` belongs to; `None` when it is not a code of now. Spaces in `code` do not count:

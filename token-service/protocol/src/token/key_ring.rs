@@ -233,7 +233,7 @@ fn generate(
     let pkcs8 = SigningKey::generate_pkcs8(algorithm)?;
     let kid = SigningKey::from_pkcs8(algorithm, &pkcs8)?.kid().to_owned();
     let sealed_pkcs8 = encryption_key
-        .seal(&sealing_context(&kid), &pkcs8)
+        .seal(&signing_key_context(&kid), &pkcs8)
         .map_err(|error| KeyRingError::Sealing {
             kid: kid.clone(),
             error,
@@ -253,7 +253,7 @@ fn open(
     encryption_key: &EncryptionKey,
 ) -> Result<SigningKey, KeyRingError> {
     let pkcs8 = encryption_key
-        .open(&sealing_context(&key.kid), &key.sealed_pkcs8)
+        .open(&signing_key_context(&key.kid), &key.sealed_pkcs8)
         .map_err(|error| KeyRingError::Sealing {
             kid: key.kid.clone(),
             error,
@@ -261,6 +261,8 @@ fn open(
     Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)
 }
 
-fn sealing_context(kid: &str) -> String {
+/// The context in which the private part of a signing key is sealed.
+#[must_use]
+pub fn signing_key_context(kid: &str) -> String {
     format!("signing-key:{kid}")
 }

@@ -10,5 +10,5 @@ pub mod rotation;
 pub use identity::IdentityTokens;
 pub use jwt::{header, sign};
 pub use key::{KeyError, SigningKey};
-pub use key_ring::{KeyRing, KeyRingError, carry_out};
+pub use key_ring::{KeyRing, KeyRingError, carry_out, signing_key_context};
 pub use mint::{AccessToken, Mint, Subject};

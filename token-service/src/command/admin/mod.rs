@@ -6,6 +6,7 @@ mod audit;
 mod backup;
 mod client;
 mod connection;
+mod encryption_key;
 mod explain;
 mod grant;
 mod key;
@@ -35,6 +36,9 @@ pub(super) enum Command {
     /// Signing keys: list, rotate, remove.
     #[command(subcommand, visible_alias = "keys", after_help = key::EXAMPLES)]
     Key(key::Command),
+    /// Encryption keys of the store: list, reseal.
+    #[command(subcommand, after_help = encryption_key::EXAMPLES)]
+    EncryptionKey(encryption_key::Command),
     /// Hosts of the legacy flow: list, put, remove.
     #[command(subcommand, after_help = legacy_instance::EXAMPLES)]
     LegacyInstance(legacy_instance::Command),
@@ -79,6 +83,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Client(command) => client::run(command)?,
         Command::User(command) => user::run(command)?,
         Command::Key(command) => key::run(command)?,
+        Command::EncryptionKey(command) => encryption_key::run(command)?,
         Command::LegacyInstance(command) => legacy_instance::run(command)?,
         Command::Grant(command) => grant::run(command)?,
         Command::Revocations(command) => revocations::run(command)?,

@@ -5,6 +5,7 @@ mod answer;
 mod audit;
 mod body;
 mod clients;
+mod encryption_keys;
 mod grants;
 mod keys;
 mod legacy_instances;
@@ -60,6 +61,8 @@ use crate::admin::AdminError;
         keys::list,
         keys::rotate,
         keys::delete,
+        encryption_keys::list,
+        encryption_keys::reseal,
         legacy_instances::list,
         legacy_instances::put,
         legacy_instances::delete,
@@ -157,6 +160,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
             .configure(users::routes)
             .configure(grants::routes)
             .configure(keys::routes)
+            .configure(encryption_keys::routes)
             .configure(legacy_instances::routes)
             .configure(revocations::routes)
             .configure(audit::routes)

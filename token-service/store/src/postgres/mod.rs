@@ -17,6 +17,7 @@ mod operation;
 mod registry;
 mod revocations;
 mod schema;
+mod sealed;
 mod second_factors;
 mod sessions;
 mod settings;
@@ -49,7 +50,7 @@ use domain::{
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
     RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, SealedSigningKey,
-    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    SealedValue, SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
@@ -250,6 +251,28 @@ impl Store for PostgresStore {
 
     async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
         self.statement(signing_keys::Forget(kid)).await
+    }
+
+    async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.statement(sealed::Root).await
+    }
+
+    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
+        self.statement(sealed::OwnTotpSecrets).await
+    }
+
+    async fn reseal(
+        &self,
+        value: SealedValue,
+        before: Option<Vec<u8>>,
+        after: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let operation = sealed::Reseal {
+            value,
+            before,
+            after,
+        };
+        self.transaction(operation).await
     }
 
     async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {

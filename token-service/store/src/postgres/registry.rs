@@ -163,7 +163,7 @@ impl Operation for Change {
 
 /// Moves the version on, unless it is not the one that the change was planned on. First in every change, so that they
 /// come one after the other.
-async fn next_version(
+pub(super) async fn next_version(
     client: &impl GenericClient,
     planned_on: Option<u64>,
 ) -> Result<RegistryOutcome, Fault> {

@@ -119,6 +119,11 @@ const MIGRATIONS: &[&str] = &["
         last_used_at BIGINT,
         PRIMARY KEY (client_id, digest)
     );
+", "
+    CREATE TABLE IF NOT EXISTS sealed (
+        name TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
 "];
 
 /// What every version has. The schema's version is one of the counters.

@@ -15,6 +15,7 @@ mod once;
 mod open;
 mod registry;
 mod revocations;
+mod sealed;
 mod second_factors;
 mod sessions;
 mod signing_keys;
@@ -54,8 +55,8 @@ use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SecondFactor,
-    SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 pub use self::backup::{RestoreError, restore};
@@ -241,6 +242,24 @@ impl Store for RedbStore {
 
     async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
         self.write(move |tables, _| signing_keys::forget(tables, &kid))
+            .await
+    }
+
+    async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(sealed::root)
+    }
+
+    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
+        self.read(sealed::own_totp_secrets)
+    }
+
+    async fn reseal(
+        &self,
+        value: SealedValue,
+        before: Option<Vec<u8>>,
+        after: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tables, _| sealed::reseal(tables, &value, before.as_deref(), &after))
             .await
     }
 

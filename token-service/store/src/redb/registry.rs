@@ -85,7 +85,7 @@ pub(super) fn rehash(
 }
 
 /// Moves the version on, unless it is not the one that the change was planned on.
-fn next_version(
+pub(super) fn next_version(
     tables: &mut Tables<'_>,
     planned_on: Option<u64>,
 ) -> Result<RegistryOutcome, Fault> {

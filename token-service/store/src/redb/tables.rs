@@ -57,6 +57,10 @@ pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::n
 /// Client id and digest of a client secret to the seconds at which it was added and last used; 0 for unknown and never.
 pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> =
     TableDefinition::new("client_secrets");
+/// Name to a sealed value of its own: [`ROOT_KEY`].
+pub(super) const SEALED: TableDefinition<&str, &[u8]> = TableDefinition::new("sealed");
+/// The root of the tags.
+pub(super) const ROOT_KEY: &str = "root";
 
 /// Digest of an unused code to what it stands for.
 pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
@@ -211,6 +215,7 @@ tables! {
     remembered: REMEMBERED<&'static str, &'static [u8]>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
+    sealed: SEALED<&'static str, &'static [u8]>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
     used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,
     grants: GRANTS<&'static [u8; 16], &'static [u8]>,

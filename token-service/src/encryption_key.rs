@@ -1,0 +1,197 @@
+//! The encryption key of a store, at a start and when it is rotated.
+//!
+//! To rotate: add the new key to the file at every replica, then make it the first one, then have everything sealed anew
+//! ([`reseal`]), then remove the old one. At each step every replica opens what the others seal.
+
+use std::path::Path;
+
+use domain::SealedValue;
+use domain::random::{self, Random, RandomError};
+use protocol::sealing::{EncryptionKey, KeyId, Root, SealingError, SealingKeys};
+use protocol::sign_in::totp;
+use protocol::token::signing_key_context;
+use store::{Store, StoreError};
+use zeroize::Zeroizing;
+
+use crate::key_file::{self, Key, KeyFileError};
+
+/// Keys in the file at most.
+const MOST_KEYS: usize = 8;
+
+/// How often sealed values are looked at again that others changed in between.
+const PASSES: usize = 3;
+
+/// The context in which the root is sealed.
+const ROOT_CONTEXT: &str = "root of the tags";
+
+/// Why a store's encryption key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptionKeyError {
+    /// See [`KeyFileError`].
+    #[error(transparent)]
+    File(#[from] KeyFileError),
+    /// See [`StoreError`].
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// See [`RandomError`].
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// See [`SealingError`].
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
+    /// The store was sealed with a key that is not in the file.
+    #[error(
+        "none of the keys in encryption_key_file ({found}) opens this store{}: add the key of this store to the file",
+        .needed.map(|id| format!(", which is sealed with the key {id}")).unwrap_or_default()
+    )]
+    OtherKey {
+        /// The names of the keys in the file.
+        found: String,
+        /// The name of the key that is needed, if the store knows it.
+        needed: Option<KeyId>,
+    },
+}
+
+/// The keys in the file at `path`, with the root of `store`. An empty store gets a root, and a file that does not exist is made
+/// for it; a store of the first version keeps the root that was derived from its key.
+///
+/// # Errors
+/// An [`EncryptionKeyError`]; then nothing was changed but that.
+pub async fn open(
+    path: &Path,
+    store: &dyn Store,
+    random: &dyn Random,
+) -> Result<EncryptionKey, EncryptionKeyError> {
+    let signing_keys = store.signing_keys().await?;
+    let mut sealed_root = store.sealed_root().await?;
+    // A new key opens nothing that an old one sealed: it is made for an empty store only.
+    if signing_keys.is_empty() && sealed_root.is_none() && !path.exists() {
+        key_file::load_or_create(path, random)?;
+    }
+    let sealing = sealing_keys(&key_file::load_keys(path, MOST_KEYS)?)?;
+    if sealed_root.is_none() {
+        let root = match signing_keys.first() {
+            None => Zeroizing::new(random::bytes(random)?),
+            Some(key) => sealing
+                .first_root(&signing_key_context(&key.kid), &key.sealed_pkcs8)
+                .ok_or_else(|| other_key(&sealing, &key.sealed_pkcs8))?,
+        };
+        let sealed = sealing.seal(ROOT_CONTEXT, &*root)?;
+        // Another replica may have been faster: then its root counts.
+        store.reseal(SealedValue::Root, None, sealed).await?;
+        sealed_root = store.sealed_root().await?;
+    }
+    let sealed_root = sealed_root.unwrap_or_default();
+    let opened = sealing.open(ROOT_CONTEXT, &sealed_root);
+    let opened = opened.map_err(|_| other_key(&sealing, &sealed_root))?;
+    let root: Root = match opened.as_slice().try_into() {
+        Ok(root) => Zeroizing::new(root),
+        Err(_) => return Err(SealingError::Refused.into()),
+    };
+    Ok(EncryptionKey::with_root(sealing, &root))
+}
+
+fn sealing_keys(keys: &[Key]) -> Result<SealingKeys, SealingError> {
+    let (current, earlier) = keys.split_first().ok_or(SealingError::Failed)?;
+    SealingKeys::new(current, earlier.iter().map(|key| &**key))
+}
+
+fn other_key(sealing: &SealingKeys, sealed: &[u8]) -> EncryptionKeyError {
+    let found: Vec<String> = sealing.ids().map(|id| id.to_string()).collect();
+    EncryptionKeyError::OtherKey {
+        found: found.join(", "),
+        needed: sealing.missing(sealed),
+    }
+}
+
+/// How much of a store is sealed with which key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// The keys of the file, the current one first, each with the number of values that it sealed.
+    pub keys: Vec<(KeyId, u64)>,
+    /// Values in the form of today under the current key.
+    pub up_to_date: u64,
+    /// Values that none of the keys opens.
+    pub unreadable: Vec<String>,
+}
+
+/// Looks through everything that `store` holds sealed.
+///
+/// # Errors
+/// The store's.
+pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, StoreError> {
+    let sealing = key.sealing();
+    let mut usage = Usage {
+        keys: sealing.ids().map(|id| (id, 0)).collect(),
+        up_to_date: 0,
+        unreadable: Vec::new(),
+    };
+    for (value, sealed) in store.sealed_values().await? {
+        let opened = contexts(&value);
+        let opened = opened
+            .iter()
+            .find_map(|context| sealing.opener(context, &sealed));
+        match usage.keys.iter_mut().find(|(id, _)| Some(*id) == opened) {
+            Some((_, count)) => *count += 1,
+            None => usage.unreadable.push(name(&value)),
+        }
+        usage.up_to_date += u64::from(opened.is_some() && sealing.is_up_to_date(&sealed));
+    }
+    Ok(usage)
+}
+
+/// Seals everything in `store` under the current key that is not yet; the answer is the number of values. What none of the
+/// keys opens stays as it is.
+///
+/// # Errors
+/// The store's, or [`SealingError::Failed`]; what was sealed before stays so.
+pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, EncryptionKeyError> {
+    let sealing = key.sealing();
+    let mut resealed = 0;
+    for _ in 0..PASSES {
+        let mut overtaken = false;
+        for (value, sealed) in store.sealed_values().await? {
+            if sealing.is_up_to_date(&sealed) {
+                continue;
+            }
+            let contexts = contexts(&value);
+            let opened = contexts
+                .iter()
+                .find_map(|context| sealing.open(context, &sealed).ok());
+            let (Some(plaintext), Some(context)) = (opened, contexts.first()) else {
+                continue;
+            };
+            let after = sealing.seal(context, &plaintext)?;
+            match store.reseal(value, Some(sealed), after).await? {
+                true => resealed += 1,
+                false => overtaken = true,
+            }
+        }
+        if !overtaken {
+            break;
+        }
+    }
+    Ok(resealed)
+}
+
+/// The contexts in which a value may be sealed; the first one is today's.
+fn contexts(value: &SealedValue) -> Vec<String> {
+    match value {
+        SealedValue::Root => vec![ROOT_CONTEXT.to_owned()],
+        SealedValue::SigningKey(kid) => vec![signing_key_context(kid)],
+        SealedValue::RegisteredTotpSecret(username) | SealedValue::OwnTotpSecret(username) => {
+            totp::sealing_contexts(username)
+        }
+    }
+}
+
+fn name(value: &SealedValue) -> String {
+    match value {
+        SealedValue::Root => "root of the tags".to_owned(),
+        SealedValue::SigningKey(kid) => format!("signing key {kid}"),
+        SealedValue::RegisteredTotpSecret(username) => {
+            format!("registered TOTP secret of {username}")
+        }
+        SealedValue::OwnTotpSecret(username) => format!("authenticator app of {username}"),
+    }
+}
