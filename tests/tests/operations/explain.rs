@@ -156,7 +156,7 @@ fn an_assertion_is_explained_check_by_check_and_not_used_up() {
 }
 
 /// A legacy access token and refresh token of this pair.
-fn legacy_tokens(pair: &OwnPair) -> (String, String) {
+pub(super) fn legacy_tokens(pair: &OwnPair) -> (String, String) {
     let address = pair.pair.legacy_url();
     let browser = Browser::on_host(&address, "us1.legacy.example");
     let callback = "http://localhost:8765/callback";
@@ -182,7 +182,7 @@ fn legacy_tokens(pair: &OwnPair) -> (String, String) {
 }
 
 /// The legacy token endpoint's answer to a refresh.
-fn legacy_refresh(pair: &OwnPair, token: &str) -> Reply {
+pub(super) fn legacy_refresh(pair: &OwnPair, token: &str) -> Reply {
     let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
     let request = Request::post(format!("{}/as/token.oauth2", pair.pair.legacy_url()))
         .header("host", "sso-us1.legacy.example")

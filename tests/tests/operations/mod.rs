@@ -3,6 +3,7 @@
 mod audit;
 mod backup;
 mod clients;
+mod encryption_key;
 mod explain;
 mod guesses;
 mod internal_listener;

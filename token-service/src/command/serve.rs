@@ -255,6 +255,7 @@ mod tests {
     use super::*;
     use crate::command::assertion::tests::of_the_demo;
     use crate::encryption_key::EncryptionKeyError;
+    use crate::key_file;
     use crate::key_file::KeyFileError;
     use domain::User;
     use domain::clock::{ManualClock, Timestamp};
@@ -263,6 +264,8 @@ mod tests {
     use protocol::oauth::error::TokenError;
     use protocol::oauth::grants::GrantType;
     use protocol::oauth::token_endpoint::{self, Trace};
+    use protocol::token::KeyRing;
+    use protocol::token::rotation::Policy;
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
 
@@ -397,6 +400,32 @@ mod tests {
         while service.store.sweep(clock.now(), 100).await.unwrap().removed > 0 {}
         clock.set(last_second);
         assert!(exchange().await.is_ok(), "it is not remembered for ever");
+    }
+
+    /// A store that the first version made has no root, and values that name no key.
+    #[tokio::test]
+    async fn a_store_of_the_first_version_keeps_its_tags() {
+        let folder = TempDir::new().unwrap();
+        let config = demo(&folder);
+        let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
+        let key = EncryptionKey::new(&bytes).unwrap();
+        {
+            let store = open_store(&config).await.unwrap();
+            let policy = Policy::of(&config.protocol, &Registry::default());
+            let now = SystemClock.now();
+            KeyRing::open(&*store, &key, &policy, now).await.unwrap();
+        }
+        let service = prepare(config.clone()).await.unwrap();
+        let parts: &[&[u8]] = &[b"recovery code", b"joan"];
+        assert_eq!(service.encryption_key.tag(parts), key.tag(parts));
+        drop(service);
+        // A new store's root is its own: the tags tell nothing of the key.
+        let folder = TempDir::new().unwrap();
+        let config = demo(&folder);
+        let service = prepare(config.clone()).await.unwrap();
+        let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
+        let alone = EncryptionKey::new(&bytes).unwrap();
+        assert_ne!(service.encryption_key.tag(parts), alone.tag(parts));
     }
 
     #[tokio::test]

@@ -52,6 +52,7 @@ macro_rules! conformance {
             client_secrets_have_times,
             parallel_rotations_agree_on_one_signing_key,
             a_signing_key_retires_resumes_and_is_forgotten,
+            what_is_sealed_is_sealed_anew,
             a_code_is_redeemed_once,
             a_replayed_code_revokes_its_grant,
             a_used_code_is_remembered_and_then_forgotten,
@@ -792,6 +793,81 @@ pub(super) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     assert!(!is_revoked(&*store, &grant).await);
     let redeemed = redeem(&*store, "c", fitting(), at(1)).await;
     assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+}
+
+pub(super) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
+    let joan = User {
+        totp_secret_sealed: Some(b"registered".to_vec()),
+        ..user("joan")
+    };
+    let change = put(vec![], vec![joan, user("ada")]);
+    let store = subject.store();
+    store.change_registry(change, at(0)).await.unwrap();
+    let set = store.set_second_factor(username("ada"), Some(second_factor(&["a"])), None, at(0));
+    assert!(set.await.unwrap().is_some());
+    let key = signing_key("kid", Algorithm::EdDsa, at(0));
+    assert!(store.add_signing_key(key.clone(), None).await.unwrap());
+    assert_eq!(store.sealed_root().await.unwrap(), None);
+    let start = async |root: &[u8]| {
+        let root = root.to_vec();
+        store.reseal(SealedValue::Root, None, root).await.unwrap()
+    };
+    assert_eq!(
+        (start(b"root").await, start(b"of a replica").await),
+        (true, false)
+    );
+    let credentials = store.credentials(username("ada")).await.unwrap().unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let version = store.registry_version().await.unwrap();
+    let all = [
+        (SealedValue::Root, b"root".to_vec()),
+        (SealedValue::SigningKey("kid".to_owned()), key.sealed_pkcs8),
+        (
+            SealedValue::RegisteredTotpSecret(username("joan")),
+            b"registered".to_vec(),
+        ),
+        (
+            SealedValue::OwnTotpSecret(username("ada")),
+            b"sealed".to_vec(),
+        ),
+    ];
+    assert_eq!(store.sealed_values().await.unwrap(), all);
+    for (value, before) in &all {
+        let reseal = async |before: Option<&[u8]>, after: &[u8]| {
+            let before = before.map(<[u8]>::to_vec);
+            store
+                .reseal(value.clone(), before, after.to_vec())
+                .await
+                .unwrap()
+        };
+        assert!(!reseal(Some(b"something else"), b"lost").await);
+        assert!(!reseal(None, b"lost").await);
+        assert!(reseal(Some(before), b"anew").await);
+        assert!(!reseal(Some(before), b"lost").await);
+    }
+    for unknown in [
+        SealedValue::SigningKey("unknown".to_owned()),
+        SealedValue::RegisteredTotpSecret(username("ada")),
+        SealedValue::OwnTotpSecret(username("joan")),
+        SealedValue::RegisteredTotpSecret(username("nobody")),
+    ] {
+        for before in [None, Some(Vec::new())] {
+            let lost = b"lost".to_vec();
+            assert!(!store.reseal(unknown.clone(), before, lost).await.unwrap());
+        }
+    }
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let anew = all.map(|(value, _)| (value, b"anew".to_vec()));
+    assert_eq!(store.sealed_values().await.unwrap(), anew);
+    assert!(store.registry_version().await.unwrap() > version);
+    let after = store.credentials(username("ada")).await.unwrap().unwrap();
+    assert!(after.version == credentials.version, "nothing ends");
+    let second_factor = store.second_factor(username("ada")).await.unwrap().unwrap();
+    assert_eq!(second_factor.recovery_codes, [Digest::of(b"a")]);
 }
 
 pub(super) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
