@@ -222,6 +222,23 @@ fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
     }
 }
 
+/// The mode of the file at `path` if everybody on the machine may read it, or others than its owner may change it.
+#[must_use]
+pub fn exposed_mode(path: &Path) -> Option<u32> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+        (mode & 0o026 != 0).then_some(mode)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 #[cfg(not(unix))]
 fn check_permissions(_: &Path) -> Result<(), KeyFileError> {
     Ok(())

@@ -96,3 +96,16 @@ pub struct Remembered {
     #[serde(default)]
     pub made: BTreeMap<String, Made>,
 }
+
+impl Remembered {
+    /// Notes that a stored form is sealed anew, and says the same; `false` if no file made it.
+    pub fn reseal(&mut self, before: &[u8], after: &[u8]) -> bool {
+        let before = Digest::of(before);
+        let made = self.made.values_mut().find(|made| made.digest == before);
+        if let Some(made) = made {
+            made.digest = Digest::of(after);
+            return true;
+        }
+        false
+    }
+}

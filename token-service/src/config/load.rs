@@ -588,6 +588,35 @@ enabled = false
 "#;
 
     #[test]
+    fn registrations_that_others_read_or_change_are_warned_of() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("registrations.toml");
+        std::fs::write(&path, "").unwrap();
+        let warned = |issuer: &str, mode: u32| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let path = path.display().to_string();
+            let environment = [
+                ("TOKEN_SERVICE__ISSUER", issuer),
+                ("TOKEN_SERVICE__REGISTRATIONS", &path),
+            ];
+            let warnings = load_from(None, &environment).unwrap().warnings();
+            warnings
+                .iter()
+                .any(|warning| warning.contains("registrations"))
+        };
+        for (mode, expected) in [(0o600, false), (0o640, false), (0o644, true), (0o660, true)] {
+            assert_eq!(
+                warned("https://lobby.example.com", mode),
+                expected,
+                "{mode:o}"
+            );
+        }
+        assert!(!warned("http://127.0.0.1:8081", 0o644));
+    }
+
+    #[test]
     fn without_a_file_the_development_defaults_hold() {
         assert_eq!(load_from(None, &[]), Ok(Config::default()));
         assert_eq!(load("", &[]), Ok(Config::default()));

@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use protocol::settings::{Lifetimes, Settings, Signing};
 
 pub use self::host::{HostPattern, is_internal_host};
+use crate::key_file::exposed_mode;
 use domain::LegacyInstance;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -123,6 +124,17 @@ impl Config {
                  secrets cross the network in the clear. Listen on loopback, or let only your gateway, your \
                  monitoring and your administrators reach the port",
                 self.internal_listen
+            ));
+        }
+        // An http issuer is for development, with registrations from a checkout.
+        if let Some(path) = &self.registrations
+            && self.protocol.issuer.starts_with("https://")
+            && let Some(mode) = exposed_mode(path)
+        {
+            let path = path.display();
+            warnings.push(format!(
+                "registrations {path} may be read by everybody on this machine, or changed by others than its owner (mode \
+                 {mode:o}), and holds passwords and secrets: chmod 640 {path}"
             ));
         }
         warnings

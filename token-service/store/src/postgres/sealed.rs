@@ -7,7 +7,8 @@ use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::registry::next_version;
 use crate::row::{decode, decode_json, encode, encode_json};
-use domain::{SealedSigningKey, SealedValue, SecondFactor, User, Username};
+use domain::remembered::{ObjectKind, ObjectName};
+use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
 
 /// The name of the root of the tags.
 const ROOT: &str = "root";
@@ -117,6 +118,16 @@ impl Reseal {
             ..user
         };
         credentials::put(client, &changed).await?;
+        let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
+        let sql = "SELECT body FROM remembered WHERE object = $1 FOR UPDATE";
+        if let (Some(row), Some(before)) = (query_opt(client, sql, &[&object]).await?, &self.before)
+        {
+            let mut remembered: Remembered = decode_json(row.try_get(0)?)?;
+            if remembered.reseal(before, &self.after) {
+                let sql = "UPDATE remembered SET body = $2 WHERE object = $1";
+                execute(client, sql, &[&object, &encode_json(&remembered)?]).await?;
+            }
+        }
         Ok(true)
     }
 

@@ -7,7 +7,8 @@ use super::registry::next_version;
 use super::tables::{
     ROOT_KEY, SEALED, SECOND_FACTORS, Tables, decode, decode_json, encode, encode_json,
 };
-use domain::{SealedSigningKey, SealedValue, SecondFactor, User, Username};
+use domain::remembered::{ObjectKind, ObjectName};
+use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
 
 /// The root of the tags.
 pub(super) fn root(transaction: &ReadTransaction) -> Result<Option<Vec<u8>>, Fault> {
@@ -73,6 +74,15 @@ pub(super) fn reseal(
             }
             user.totp_secret_sealed = Some(after.to_vec());
             table.insert(username.as_str(), encode_json(&user)?.as_slice())?;
+            let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
+            let table = tables.remembered.open()?;
+            let found = table.get(object.as_str())?;
+            let found = found.map(|row| decode_json::<Remembered>(row.value()));
+            if let (Some(mut remembered), Some(before)) = (found.transpose()?, before)
+                && remembered.reseal(before, after)
+            {
+                table.insert(object.as_str(), encode_json(&remembered)?.as_slice())?;
+            }
             // What was planned on the registry before must not bring the old one back.
             next_version(tables, None)?;
         }
