@@ -71,6 +71,12 @@ bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
 attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
 	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
 
+.PHONY: audit
+audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
+	.cache/bin/cargo-deny check licenses bans sources
+	@if .cache/bin/cargo-deny fetch db; then .cache/bin/cargo-deny check --disable-fetch advisories; \
+		else echo 'Not checked: known vulnerabilities. Their list is at https://github.com/rustsec/advisory-db.' >&2; fi
+
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
@@ -105,6 +111,10 @@ prerequisites:
 	rustup toolchain install nightly --profile minimal
 	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
 	cargo install cargo-fuzz --version 0.13.2 --locked --root .cache
+
+.cache/bin/cargo-deny: | prerequisites
+	@echo '== installing cargo-deny (compiles for some minutes)'
+	cargo install cargo-deny --version 0.20.2 --locked --root .cache
 
 $(VENV)/bin/pip: | prerequisites
 	@echo '== creating $(VENV)'
