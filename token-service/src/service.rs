@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::audit_log::{AuditLog, Entry, Origin, StandardOutput};
 use crate::admin_tokens::{AdminTokens, Holder};
+use crate::audit_log::{AuditLog, Entry, Origin, StandardOutput};
 use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;

@@ -11,8 +11,8 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 
 use super::super::{error, method, origin};
 use crate::admin::Administration;
-use crate::audit_log::{Entry, Origin};
 use crate::admin_tokens::{Holder, Role};
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
 use crate::visible::bounded;
 use domain::AuditAction;
