@@ -6,10 +6,10 @@ mod artifacts;
 mod chromedriver;
 mod envoy;
 pub mod flood;
-#[cfg(test)]
-mod layers;
 pub mod gateways;
 mod issuer;
+#[cfg(test)]
+mod layers;
 mod pair;
 mod ports;
 mod postgres;
