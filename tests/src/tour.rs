@@ -1,4 +1,4 @@
-//! The README's tour, word for word: only the addresses are those of a pair.
+//! The tour of `README.md` and `docs/tour.md`, word for word. Only the addresses are replaced by those of a pair.
 
 use std::env;
 use std::fs;
@@ -21,14 +21,14 @@ pub struct Tour {
     pub lobby_ea: Option<String>,
     /// The address of the hosts of the legacy flow.
     pub legacy: Option<String>,
-    /// Whether the pair runs in the containers of `docker-compose.yml`: where the README shows a command for them, in a
-    /// block marked `sh`, it takes the place of the one before it.
+    /// Whether the pair runs in the containers of `docker-compose.yml`: a block marked `sh` then takes the place of the
+    /// block before it.
     pub in_containers: bool,
     /// A folder of programs that go before those of the system.
     pub programs: Option<PathBuf>,
 }
 
-/// A command block of the tour, and what the README shows of its output.
+/// A command block of the tour, and what the page shows of its output.
 #[derive(Debug, Default)]
 struct Step {
     section: String,
@@ -41,13 +41,14 @@ struct Step {
 const SEPARATOR: &str = "=== end of a step ===";
 
 impl Tour {
-    /// Goes through it. Answers how many steps there were.
+    /// Runs all steps, in one shell. Returns their number.
     ///
     /// # Errors
-    /// When a command fails, or does not print what the README shows.
+    /// When a command fails, or does not print what the page shows.
     pub fn go(&self, artifacts: &Artifacts) -> Result<usize> {
-        let readme = fs::read_to_string(artifacts.repository.join("README.md"))?;
-        let mut steps = steps(&readme)?;
+        let page = |name: &str| fs::read_to_string(artifacts.repository.join(name));
+        let mut steps = steps(of_readme(&page("README.md")?)?)?;
+        steps.extend(self::steps(&page("docs/tour.md")?)?);
         steps.retain(|step| match step.section.as_str() {
             "The legacy flow" => self.legacy.is_some(),
             "Early access" => self.lobby_ea.is_some(),
@@ -107,7 +108,7 @@ impl Tour {
         let encoded = |url: &str| url.replace(':', "%3A").replace('/', "%2F");
         let lobby = "http://127.0.0.1:8081";
         let or_nowhere = |url: &Option<String>| url.clone().unwrap_or_default();
-        // Not one after the other: an address of this pair may be another one of the README.
+        // In one pass: an address of this pair may be the printed address of another service.
         let places = [
             ("http://127.0.0.1:8080", self.api.clone()),
             (lobby, self.lobby.clone()),
@@ -134,17 +135,23 @@ impl Tour {
     }
 }
 
-fn steps(readme: &str) -> Result<Vec<Step>> {
+/// The section of the README that is the tour.
+fn of_readme(readme: &str) -> Result<&str> {
     let (_, tour) = readme
         .split_once("\n## Tour\n")
-        .context("README.md: no tour")?;
+        .context("README.md: no section Tour")?;
     let (tour, _) = tour
         .split_once("\n## ")
-        .context("README.md: the tour does not end")?;
+        .context("README.md: no section after Tour")?;
+    Ok(tour)
+}
+
+/// The steps of a page, each with the section (`## ...`) that it stands in.
+fn steps(page: &str) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::new();
     let mut section = "";
     let mut fence = None;
-    for line in tour.lines() {
+    for line in page.lines() {
         match (line.strip_prefix("```"), fence) {
             (Some(kind), None) => {
                 if kind == "bash" {
@@ -159,7 +166,7 @@ fn steps(readme: &str) -> Result<Vec<Step>> {
             (None, Some(kind)) => {
                 let step = steps
                     .last_mut()
-                    .context("README.md: output before commands")?;
+                    .context("the tour: output before commands")?;
                 let text = match kind {
                     "bash" => &mut step.commands,
                     "sh" => &mut step.in_containers,
@@ -168,7 +175,7 @@ fn steps(readme: &str) -> Result<Vec<Step>> {
                 text.push_str(line);
                 text.push('\n');
             }
-            (None, None) => section = line.strip_prefix("### ").unwrap_or(section),
+            (None, None) => section = line.strip_prefix("## ").unwrap_or(section),
         }
     }
     Ok(steps)

@@ -1,4 +1,4 @@
-//! The README's tour.
+//! The tour of `README.md` and `docs/tour.md`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,14 +25,14 @@ fn the_tour_works_as_printed() {
     assert!(steps >= 10, "{steps} steps");
 }
 
-/// Runs what the README runs in a container.
+/// Runs on this machine what the tour runs in a container.
 const STAND_IN: &str = r#"#!/usr/bin/env bash
 [ "${*:1:5}" = 'compose exec -T token-service token-service' ] || exit 64
 shift 5
 exec 'PROGRAM' "${@/#\/etc\/token-service/DEMO}"
 "#;
 
-/// What the README has for containers, by a stand-in for docker: it runs the same program, and finds the demo where
+/// The commands for containers, with a stand-in for docker: it runs the same program, and finds the demo where
 /// docker-compose.yml mounts it.
 #[test]
 fn the_tour_works_in_containers_as_printed() {

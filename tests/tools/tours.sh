@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Goes through the README's tour at both pairs of docker-compose.yml, which run with the profile `replicas`.
+# Runs the tour of README.md and docs/tour.md against both pairs of docker-compose.yml, which run with the profile `replicas`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 for pair in containers replicas; do

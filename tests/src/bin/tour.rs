@@ -1,6 +1,6 @@
-//! Goes through the README's tour at a pair that runs already: `tour` at the one of `make up`, `tour containers` at the one
-//! of `docker compose up`, `tour replicas` at the one of its profile `replicas`. The environment variables that move the
-//! pair's ports count here too.
+//! Runs the tour of `README.md` and `docs/tour.md` against a running pair: `tour` against that of `make up`, `tour containers`
+//! against that of `docker compose up`, `tour replicas` against that of its profile `replicas`. The environment variables that
+//! move the pair's ports count here too.
 
 use std::env;
 use std::process::ExitCode;

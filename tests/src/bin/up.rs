@@ -83,8 +83,8 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Puts the state of a service whose address was moved in `folder`: it belongs to that issuer, and another copy of the
-/// pair in this checkout may hold the one that the configuration names.
+/// Puts the state of a service with a moved address into `folder`. The state belongs to one issuer, and another pair in this
+/// checkout may have opened the state that the configuration names.
 fn state_in(folder: &Path) -> [(String, String); 3] {
     let at = |name: &str| folder.join(name).display().to_string();
     [
@@ -145,7 +145,7 @@ Installed Application (PKCE): the same in a browser, then with the verifier and 
   curl -d client_id=installed-demo -d grant_type=authorization_code -d redirect_uri=http://127.0.0.1:8090/callback \
     -d code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk -d code=CODE {lobby}/auth/token
 
-Legacy flow: see the README. Is OAuth2 enabled on an instance?
+Legacy flow (docs/tour.md has all of it): is OAuth2 enabled on an instance?
 
   curl -H 'Host: us1.legacy.example' {legacy}/OAuthStatus
 "#

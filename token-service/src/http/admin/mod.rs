@@ -28,7 +28,7 @@ use crate::admin::AdminError;
 #[derive(OpenApi)]
 #[openapi(
     info(
-        title = "Token service administration",
+        title = "Gatepass administration",
         description = "Registration and operations of the token service. Every request carries a token of \
                        `admin_token_file` as a bearer token. With a token of the role read-only, lists, single objects and \
                        explanations are answered, and everything else is 403."
