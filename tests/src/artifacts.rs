@@ -1,11 +1,11 @@
-//! The built parts.
+//! The programs that make up a pair.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the programs are that make up a pair. `make` builds and installs them beforehand.
+/// Paths of the programs that make up a pair. `make` builds and installs them.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     /// The root of the repository.
@@ -19,12 +19,12 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Finds them: the token service beside the running program, the filter in the same target directory,
-    /// Envoy in `.cache`. The repository is the one around the current directory, or else around the program: what
-    /// cargo compiled in would name the old place of a checkout that was copied or moved with its target directory.
+    /// Finds the token service beside the running program, the filter in the same target directory, Envoy in `.cache`. The
+    /// repository is the one around the current directory, or else around the program. `CARGO_MANIFEST_DIR` would name the
+    /// old place of a checkout that was moved together with its target directory.
     ///
     /// # Errors
-    /// When one is missing; the message says which command makes it.
+    /// If a program is missing; the message names the command that makes it.
     pub fn find() -> Result<Self> {
         let program = env::current_exe()?;
         let repository = around(&env::current_dir()?)
@@ -65,7 +65,7 @@ impl Artifacts {
         env::var_os("TOKEN_GUARD_BIN").map_or_else(beside, PathBuf::from)
     }
 
-    /// The directory for what runs leave behind; cargo never cleans it, `make test` does.
+    /// The directory for the output of runs. Cargo never cleans it, `make test` does.
     pub(crate) fn scratch(&self) -> Result<PathBuf> {
         let scratch = self
             .filter

@@ -9,7 +9,7 @@ use crate::pair::status_of;
 use crate::ports::free_port;
 use crate::process::Process;
 
-/// A running chromedriver; dropping it stops it, and with it the browsers that it started.
+/// A running chromedriver. Dropping it stops chromedriver and the browsers that it started.
 #[derive(Debug)]
 pub struct Chromedriver {
     port: u16,
@@ -17,10 +17,10 @@ pub struct Chromedriver {
 }
 
 impl Chromedriver {
-    /// Starts it on a free port and waits until it answers. Its log goes to `directory`.
+    /// Starts chromedriver on a free port and waits until it answers. The log goes to `directory`.
     ///
     /// # Errors
-    /// When it is not installed (`make tools` does) or does not become ready; with its log.
+    /// If chromedriver is not installed (`make tools` installs it) or does not become ready; with the log.
     pub fn start(directory: &Path) -> Result<Self> {
         let port = free_port()?;
         let mut command = Command::new("chromedriver");

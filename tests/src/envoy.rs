@@ -11,8 +11,8 @@ use crate::pair::Setup;
 use crate::ports::Ports;
 use crate::process::Process;
 
-/// Starts Envoy with `envoy/envoy.yaml`, moved to the ports of `setup`, in `directory`. Each text in its changes of
-/// the gateway must be in the file, and gives way to the one beside it.
+/// Starts Envoy in `directory` with `envoy/envoy.yaml`, moved to the ports of `setup`. `setup.gateway` lists further
+/// replacements; the replaced text must occur in the file.
 pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> Result<Process> {
     let ports = Ports {
         internal: setup.feed.unwrap_or(setup.ports.internal),
@@ -55,8 +55,8 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
     Process::start("envoy", &command, &directory.join("envoy.log"))
 }
 
-/// Adds to the endpoint in the line marked `name`, which has `port`, one with the port of the replica. In containers
-/// both have one name.
+/// Adds an endpoint with the port of the replica beside the endpoint in the line marked `name`, which has `port`. In
+/// containers both endpoints have one name.
 fn with_replica(config: &str, name: &str, port: u16, replica: u16) -> Result<String> {
     let lines: Vec<&str> = config.lines().collect();
     let marked = lines
@@ -76,9 +76,9 @@ fn with_replica(config: &str, name: &str, port: u16, replica: u16) -> Result<Str
     Ok(config.replace(&endpoint, &format!("{endpoint}\n{another}")))
 }
 
-/// `template` with other values: the addresses of lobby and api wherever they stand, and where a line ends in the
-/// comment `# NAME`, the default value of NAME in that line. A name without a line, or a line without the default,
-/// is an error: the file and this table must agree.
+/// `template` with other values: the addresses of lobby and api everywhere, and in each line that ends in the comment
+/// `# NAME` the value of NAME in place of its default. A name without a line, or a line without the default, is an
+/// error: the file and this table must agree.
 fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String> {
     let defaults = Ports::default();
     let values = [
@@ -158,7 +158,7 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
     Ok(lines.join("\n") + "\n")
 }
 
-/// Lets no other Envoy listen at the ports of this one. By default Envoy allows that, for the sake of its own workers.
+/// Prevents another Envoy from listening at the same ports. Envoy allows that by default, for its own workers.
 fn refuse_shared_ports(lines: &mut Vec<String>) -> Result<()> {
     let resources = lines.iter().position(|line| line == "static_resources:");
     let mut position = resources.context("envoy.yaml: no static_resources")?;

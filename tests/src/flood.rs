@@ -1,4 +1,4 @@
-//! Requests in numbers, against 127.0.0.1 alone: for the tests and for `make attack`.
+//! Many requests at once, to 127.0.0.1 only: for the tests and for `make attack`.
 
 use std::io::{Cursor, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -14,13 +14,13 @@ use tokio::runtime::Runtime;
 /// Streams of one HTTP/2 connection, as many as Envoy allows.
 const STREAMS: usize = 100;
 
-/// How long a held connection is listened to.
+/// How long the flood listens to a held connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lets this process open as many files as it may.
+/// Raises this process's limit of open files as far as allowed.
 ///
 /// # Errors
-/// When `needed` files are more than it may open.
+/// If the process may not open `needed` files.
 pub fn allow_open_files(needed: u64) -> Result<()> {
     let limit = rlimit::increase_nofile_limit(rlimit::INFINITY)?;
     ensure!(
@@ -33,7 +33,7 @@ pub fn allow_open_files(needed: u64) -> Result<()> {
 /// A runtime for the connections of a flood.
 ///
 /// # Errors
-/// When it cannot be started.
+/// If the runtime cannot be started.
 pub fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -42,7 +42,7 @@ pub fn runtime() -> Result<Runtime> {
         .context("cannot start a runtime")
 }
 
-/// The parts of a body that wait to be sent.
+/// Parts of a body, ready to send.
 pub type Part = Cursor<Vec<u8>>;
 
 /// Opens an HTTP/2 connection from `source`, an address of this machine, to `port`. A task of the runtime drives it.
@@ -60,13 +60,13 @@ pub async fn connect_http2(source: Ipv4Addr, port: u16) -> Result<SendRequest<Pa
         .handshake(stream)
         .await?;
     tokio::spawn(async move {
-        // The other side ends it when it has had enough.
+        // The other side ends the connection.
         let _ended = connection.await;
     });
     Ok(requests)
 }
 
-/// Sends a request on one stream of a connection; status and body of the answer.
+/// Sends a request on one stream of a connection. Returns status and body of the response.
 ///
 /// # Errors
 /// When the stream or the connection breaks.
@@ -90,16 +90,16 @@ pub async fn exchange(
     Ok((head.status.as_u16(), read))
 }
 
-/// POSTs whose bodies never end, held until they are dropped.
+/// POST requests whose bodies never end. Dropping this value ends them.
 #[derive(Debug, Default)]
 pub struct UnfinishedPosts {
     http1: Vec<TcpStream>,
     http2: Vec<(ResponseFuture, SendStream<Part>)>,
-    // Dropped last: it drives the streams.
+    // Dropped last, because it drives the streams.
     runtime: Option<Runtime>,
 }
 
-/// What arrives of each body, of 1,000 bytes that are promised.
+/// The part of each body that is sent, of 1,000 announced bytes.
 const BEGINNING: &[u8] = b"grant_type=client";
 
 impl UnfinishedPosts {
@@ -153,10 +153,10 @@ impl UnfinishedPosts {
         })
     }
 
-    /// What the other side says at last to the first of the HTTP/1.1 connections, until it closes the connection.
+    /// Everything that the other side sends on the first HTTP/1.1 connection until it closes the connection.
     ///
     /// # Errors
-    /// When there is none, or it is not closed within a minute.
+    /// If there is no such connection, or it is not closed within a minute.
     pub fn last_words(&mut self) -> Result<String> {
         let connection = self.http1.first_mut().context("nothing is held")?;
         let mut words = Vec::new();
@@ -164,10 +164,10 @@ impl UnfinishedPosts {
         Ok(String::from_utf8_lossy(&words).into_owned())
     }
 
-    /// The status that the first of the HTTP/2 streams gets at last.
+    /// The status of the response on the first HTTP/2 stream.
     ///
     /// # Errors
-    /// When there is none, or the stream ends without an answer.
+    /// If there is no such stream, or it ends without a response.
     pub fn last_status(&mut self) -> Result<u16> {
         ensure!(!self.http2.is_empty(), "nothing is held");
         let (response, _body) = self.http2.swap_remove(0);

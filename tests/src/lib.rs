@@ -4,6 +4,8 @@
 
 mod artifacts;
 mod chromedriver;
+#[cfg(test)]
+mod documents;
 mod envoy;
 pub mod flood;
 pub mod gateways;

@@ -17,20 +17,19 @@ use crate::process::Process;
 pub struct Setup {
     /// Where the parts listen.
     pub ports: Ports,
-    /// The token service's configuration file; `None` for its development defaults. The addresses in it
-    /// give way to `ports`.
+    /// The token service's configuration file; `None` for its development defaults. `ports` replace its addresses.
     pub config: Option<PathBuf>,
-    /// Keys of the configuration that give way to these values, as `(TOKEN_SERVICE__..., value)`.
+    /// Environment variables that replace keys of the configuration, as `(TOKEN_SERVICE__..., value)`.
     pub environment: Vec<(String, String)>,
-    /// The early-access token service too: its configuration file, and what gives way in it.
+    /// Configuration file and environment variables of the early-access token service; `None` to start none.
     pub early_access: Option<(PathBuf, Vec<(String, String)>)>,
-    /// Whether a second token service with the same configuration serves too; its store must be a database.
+    /// True to start a second token service with the same configuration. The store must be PostgreSQL.
     pub replica: bool,
-    /// A module that takes the place of the filter.
+    /// A module to load in place of the filter.
     pub filter: Option<PathBuf>,
-    /// Texts of `envoy.yaml`, and what takes their place.
+    /// Replacements in `envoy.yaml`: text, new text.
     pub gateway: Vec<(String, String)>,
-    /// Where the gateway finds the revocation feed; `None` for the token service's internal listener.
+    /// Address of the revocation feed; `None` for the token service's internal listener.
     pub feed: Option<u16>,
     /// Worker threads of Envoy.
     pub workers: u16,
@@ -38,7 +37,7 @@ pub struct Setup {
     pub directory: PathBuf,
 }
 
-/// A running pair; dropping it stops both programs.
+/// A running pair. Dropping it stops both programs.
 #[derive(Debug)]
 pub struct Pair {
     setup: Setup,
@@ -55,7 +54,7 @@ impl Pair {
     /// Starts both programs and waits until they answer.
     ///
     /// # Errors
-    /// When a port is taken; when a part is not built, does not start or does not become healthy, with its log.
+    /// If a port is taken, or a program is not built, does not start or does not become healthy; with its log.
     pub fn start(setup: Setup) -> Result<Self> {
         let mut artifacts = Artifacts::find()?;
         setup.ports.check_free(setup.early_access.is_some())?;
@@ -88,7 +87,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Starts a pair with the demo's configuration on free ports, its state in the folder `state`. `gateway` as
+    /// Starts a pair with the demo's configuration on free ports and the state in the folder `state`. `gateway` is
     /// [`Setup::gateway`].
     ///
     /// # Errors
@@ -121,7 +120,7 @@ impl Pair {
         })
     }
 
-    /// Starts the token service on the data of its predecessor and waits until it is ready.
+    /// Starts the token service again, on the same data, and waits until it is ready.
     ///
     /// # Errors
     /// When it does not become ready; with its log.
@@ -260,8 +259,7 @@ impl Pair {
             .kill()
     }
 
-    /// Stops Envoy and starts a new one, which knows nothing, and waits until it guards the api. The token service
-    /// need not run.
+    /// Restarts Envoy and waits until the filter guards the api. The token service need not run.
     ///
     /// # Errors
     /// When it does not start; with its log.
@@ -275,7 +273,7 @@ impl Pair {
         self.wait_for_guard()
     }
 
-    /// Envoy is healthy when its listeners route, and the filter guards once it refuses a missing token.
+    /// Waits until the listeners route, and until the filter refuses a missing token.
     fn wait_for_envoy(&mut self) -> Result<()> {
         let keys = format!("{}/auth/jwks", self.lobby_url());
         self.envoy()?
@@ -321,7 +319,7 @@ impl Pair {
         format!("http://127.0.0.1:{}", self.setup.ports.lobby_ea)
     }
 
-    /// Where the hosts of the legacy flow are, without a trailing slash.
+    /// Address of the hosts of the legacy flow, without a trailing slash.
     #[must_use]
     pub fn legacy_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.setup.ports.legacy)
@@ -345,7 +343,7 @@ impl Pair {
         self.setup.ports
     }
 
-    /// The programs that run.
+    /// Paths of the running programs.
     #[must_use]
     pub fn artifacts(&self) -> &Artifacts {
         &self.artifacts
@@ -382,7 +380,7 @@ impl Drop for Pair {
     }
 }
 
-/// The status of a GET, or `None` when nobody answers.
+/// The status of a GET; `None` without a response.
 pub(crate) fn status_of(url: &str) -> Option<u16> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)

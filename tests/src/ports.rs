@@ -84,8 +84,8 @@ impl Ports {
         })
     }
 
-    /// Fails when a program listens at one of these ports, or two are the same. To be asked before anything starts:
-    /// two Envoys share a port without a word, and each gets some of the connections.
+    /// Checks that no program listens at these ports, and that they differ. Call this before anything starts: two Envoys
+    /// would share a port silently, and each would get some of the connections.
     ///
     /// # Errors
     /// Each problem in a line, with the address and the environment variable that moves it.
@@ -132,7 +132,7 @@ impl Ports {
     /// Ports that are free now and that no other pair of this process gets.
     ///
     /// # Errors
-    /// When there are none.
+    /// If no port is free.
     pub fn free() -> Result<Self> {
         Ok(Self {
             api: free_port()?,
@@ -150,14 +150,14 @@ impl Ports {
     }
 }
 
-/// A port that is free now and that nobody else in this process gets, nor any other process that runs these tests: each
-/// locks a file for each port that it takes, until it ends.
+/// A port that is free now. No other caller gets it, in this process or in another one that runs these tests: each process
+/// locks a file for each of its ports until the process ends.
 ///
 /// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
-/// so that no connection takes one between the look and its use.
+/// so that no connection takes a port between this check and its use.
 ///
 /// # Errors
-/// When there is none.
+/// If no port is free.
 pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 10_000;
@@ -174,8 +174,7 @@ pub fn free_port() -> Result<u16> {
         .context("no free port")
 }
 
-/// Whether this process may have the port. Where the lock file belongs to somebody else, the look at the port itself
-/// has to do.
+/// True if this process may use the port. If the lock file belongs to another user, only the port itself is checked.
 fn reserve(port: u16) -> bool {
     static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 

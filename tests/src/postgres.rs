@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own for a test.
+//! A PostgreSQL server for one test.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// A running server; dropping it stops it and removes its data.
+/// A running server. Dropping it stops the server and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
     script: Child,
@@ -14,12 +14,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts one and waits until it answers.
+    /// Starts a server and waits until it answers.
     ///
     /// # Errors
     /// When PostgreSQL is not installed or does not start.
     pub fn start(repository: &Path) -> Result<Self> {
-        // It ends when its input does, however this process ends.
+        // The script ends when its input does, however this process ends.
         let mut script = Command::new(repository.join("tests/tools/postgres.sh"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 /// How long a process may take to become ready: a debug build on a busy machine with two cores.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the command `"$@"` until its standard input ends, which it does however the harness ends: by a
-/// return, a panic or a signal. A line on it names the signal to send; otherwise it is TERM.
+/// Runs the command `"$@"` until standard input ends. Standard input ends however the harness ends: by a return, a panic or
+/// a signal. A line on standard input names the signal to send; the default is TERM.
 const GUARDIAN: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- & child=$!
@@ -23,7 +23,7 @@ kill "$watch" 2>/dev/null
 exit "$status"
 "#;
 
-/// A running process; dropping it stops it and waits for its end.
+/// A running process. Dropping it stops the process and waits for its end.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
@@ -97,7 +97,7 @@ impl Process {
         })
     }
 
-    /// Waits until `ready`; fails when the process ends first or takes too long.
+    /// Waits until `ready`.
     ///
     /// # Errors
     /// When the process ends first or takes too long; with its log.
@@ -169,7 +169,7 @@ impl Drop for Process {
     }
 }
 
-/// The pause between two looks at a condition: whoever looks without one takes the processor from what is to happen.
+/// Pauses between two checks of a condition, so that waiting leaves the processor to the awaited work.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one pause of the harness, between two looks at a condition of another process"

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::artifacts::Artifacts;
 
-/// Where the pair is that the tour goes through. Sections about what it does not have are left out.
+/// Addresses of the pair that the tour visits. Sections without an address are left out.
 #[derive(Debug, Clone)]
 pub struct Tour {
     /// {api_url}.
@@ -24,7 +24,7 @@ pub struct Tour {
     /// Whether the pair runs in the containers of `docker-compose.yml`: a block marked `sh` then takes the place of the
     /// block before it.
     pub in_containers: bool,
-    /// A folder of programs that go before those of the system.
+    /// A folder that comes first in `PATH`.
     pub programs: Option<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ struct Step {
     shown: String,
 }
 
-/// Between the outputs of two steps.
+/// Separates the outputs of two steps.
 const SEPARATOR: &str = "=== end of a step ===";
 
 impl Tour {
@@ -70,7 +70,7 @@ impl Tour {
             .collect();
         let path = env::var_os("PATH").unwrap_or_default();
         let programs = self.programs.iter().cloned().chain(env::split_paths(&path));
-        // Some steps wait for something.
+        // Some steps wait for a change.
         let output = Command::new("timeout")
             .args(["600", "bash", "-euo", "pipefail", "-c", &self.here(&script)])
             .env("PATH", env::join_paths(programs)?)
@@ -104,7 +104,7 @@ impl Tour {
 
     /// The text with the addresses of this pair.
     fn here(&self, text: &str) -> String {
-        // Addresses in queries are encoded by the service.
+        // The service percent-encodes addresses in queries.
         let encoded = |url: &str| url.replace(':', "%3A").replace('/', "%2F");
         let lobby = "http://127.0.0.1:8081";
         let or_nowhere = |url: &Option<String>| url.clone().unwrap_or_default();
@@ -181,7 +181,7 @@ fn steps(page: &str) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// What is shown has to occur in order; `...` stands for anything.
+/// Checks that the shown lines occur in the output, in order; `...` stands for any text.
 fn check_shown(output: &str, shown: &str) -> Result<()> {
     let mut rest = output;
     for piece in shown.lines().flat_map(|line| line.split("...")) {

@@ -1,4 +1,4 @@
-//! `make up`: runs the pair in the foreground and says how to use it.
+//! `make up`: runs the pair in the foreground and prints how to use it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tests::{Artifacts, Pair, Ports, Setup};
 
-/// How often the pair is looked after.
+/// How often the program checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {

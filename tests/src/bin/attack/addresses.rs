@@ -1,4 +1,4 @@
-//! Wrong passwords, each from another address that the attacker made up: does the service take them for many people?
+//! Wrong passwords, each with another forged address: does the service count them for different people?
 
 use crate::Attack;
 use crate::client::Operation;
@@ -7,7 +7,7 @@ use crate::passwords;
 pub(crate) const ATTACK: Attack = Attack {
     name: "forged-addresses",
     about: "64 wrong passwords at once, each with an address that is made up",
-    // As wrong passwords do.
+    // The same as for wrong passwords.
     outage: None,
     explains: &[(Operation::SignIn, 429), (Operation::SignIn, 503)],
     run: |target| {

@@ -15,7 +15,7 @@ use crate::target::{TOKEN_FORM, Target, basic};
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_OF_PERSON: Duration = Duration::from_secs(2);
 
-/// Longer than anybody waits.
+/// Timeout of a request, longer than a person waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the client does.
@@ -106,7 +106,7 @@ impl Client {
         }));
     }
 
-    /// Stops, and tells what the client saw.
+    /// Stops, and returns what the client saw.
     pub(crate) fn stop(self) -> Result<Seen> {
         drop(self.stop);
         let mut all = Seen::new();
@@ -176,7 +176,7 @@ pub(crate) fn token(target: &Target) -> Result<String> {
     token.map(str::to_owned).context("no token")
 }
 
-/// Where signing in to the demo's web application starts.
+/// The authorization request of the demo's web application.
 pub(crate) const AUTHORIZE: &str = "/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc";
 
 /// The CSRF token of a sign-in page.
@@ -187,7 +187,7 @@ pub(crate) fn csrf(page: &str) -> Option<&str> {
 
 /// The fields of a sign-in.
 pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String {
-    // All that is no letter or digit, in percent encoding.
+    // Percent-encodes everything but letters and digits.
     let encode = |text: &str| -> String {
         text.bytes()
             .map(|byte| {
@@ -222,7 +222,7 @@ fn post_form(browser: &Agent, lobby: &str, csrf: &str) -> Result<u16> {
     let request = browser.post(format!("{lobby}/auth/sign-in"));
     let answer = request.content_type(FORM).send(form)?;
     match answer.status().as_u16() {
-        // The page again, with what was wrong.
+        // The page again, with the problem.
         200 => Ok(401),
         status => Ok(status),
     }

@@ -1,4 +1,4 @@
-//! What is no token, no form and no path.
+//! Requests with malformed tokens, forms and paths.
 
 use http::Request;
 

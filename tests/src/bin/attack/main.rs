@@ -28,19 +28,19 @@ use target::Target;
 /// One attack.
 struct Attack {
     name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     about: &'static str,
-    /// The failure of the pair itself during which the attack comes, if any.
+    /// Outage of the pair during the attack, if any.
     outage: Option<&'static Outage>,
-    /// Statuses other than success that the client may see because of it.
+    /// Statuses other than success that the attack explains.
     explains: &'static [(Operation, u16)],
-    /// Attacks until the time is up, and counts what came of it.
+    /// Attacks until the time is up, and counts the outcomes.
     run: fn(&Target) -> Result<Tally>,
 }
 
 /// A token service that is away or hindered during an attack, and starts anew after it.
 struct Outage {
-    /// Texts of the gateway's configuration and what stands in their place.
+    /// Replacements in the gateway's configuration: text, new text.
     gateway: &'static [(&'static str, &'static str)],
     /// Takes the token service away, or hinders it.
     begin: fn(&mut Pair) -> Result<()>,
@@ -59,7 +59,7 @@ const ATTACKS: [&Attack; 10] = [
     &stalled_logs::ATTACK,
 ];
 
-/// How soon the API serves again once the token service is back.
+/// How soon the API must serve again after the token service started.
 const RECOVERY: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the client saw nothing but what the attacks explain.
+/// True if the client saw only errors that the attacks explain.
 fn run() -> Result<bool> {
     let seconds = std::env::var("ATTACK_SECONDS").unwrap_or_else(|_| "60".to_owned());
     let seconds: u64 = seconds.parse().context("ATTACK_SECONDS")?;
@@ -95,7 +95,7 @@ fn run() -> Result<bool> {
     let mut all_well = true;
     for attack in ATTACKS {
         if chosen.is_empty() || chosen.iter().any(|name| name == attack.name) {
-            // A pair of its own: what an attack leaves behind is not the next one's.
+            // A new pair for each attack, so that attacks do not affect each other.
             all_well &= stage(attack, Duration::from_secs(seconds))?;
         }
     }
@@ -147,7 +147,7 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
     }
     if !all_well {
         let logs = pair.logs();
-        // Not the access log, which is a line for each request of the attack.
+        // Without the access log, which has a line for each request of the attack.
         let lines = logs.lines().filter(|line| !line.starts_with("{\"method\""));
         let lines: Vec<&str> = lines.collect();
         let last = lines.len().saturating_sub(20);

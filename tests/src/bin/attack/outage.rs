@@ -1,4 +1,4 @@
-//! The same flood while the token service is away: a gateway that never had keys, and one whose revocations are stale. All
+//! Floods while the token service is down: a gateway that never had keys, and a gateway whose revocations are stale. All
 //! requests wait, and end together.
 
 use crate::client::Operation;

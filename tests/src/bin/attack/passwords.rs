@@ -17,7 +17,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run: |target| guess(target, |_| Vec::new()),
 };
 
-/// Wrong passwords for other people than the one who signs in, each with the headers of its number.
+/// Wrong passwords for other users than the client's, each with the headers for its number.
 pub(crate) fn guess(
     target: &Target,
     headers: fn(u64) -> Vec<(&'static str, String)>,

@@ -1,10 +1,10 @@
-//! Counts of outcomes, and how long they took.
+//! Counts and durations of outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How often each outcome came: a status, or what broke.
+/// Number of each outcome: a status, or an error.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally(BTreeMap<String, u64>);
 

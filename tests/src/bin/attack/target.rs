@@ -15,7 +15,7 @@ use tests::{Pair, Ports};
 
 use crate::tally::Tally;
 
-/// The address from which attackers connect. The client's is 127.0.0.1. Envoy writes the machine's own address for both.
+/// The address from which attackers connect; the client connects from 127.0.0.1. Envoy reports the machine's address for both.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// `Authorization` of the demo's user-bound client.
@@ -91,7 +91,7 @@ impl Target {
                                     let sent = attacker(own.clone(), number);
                                     match tokio::time::timeout_at(end, sent).await {
                                         Ok(Ok(status)) => tally.count(&status.to_string()),
-                                        // The connection is gone: the next round has another.
+                                        // The connection is closed: the next round opens another.
                                         Ok(Err(_)) => {
                                             tally.count("broken");
                                             break;
@@ -129,7 +129,7 @@ const fn numbers(connection: usize, streams: usize, stream: usize, round: u64) -
     ((connection * streams + stream) as u64 * 1_000 + round) * 1_000_000
 }
 
-/// One of many that attack at once.
+/// One of many concurrent attackers.
 #[derive(Clone)]
 pub(crate) struct Attacker(SendRequest<Part>);
 

@@ -1,4 +1,4 @@
-//! Forms that stop in the middle, held for as long as the gateway lets them.
+//! Forms that stop in the middle, held open as long as the gateway allows.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::Attack;
 use crate::tally::Tally;
 use crate::target::Target;
 
-/// At once.
+/// Unfinished forms at the same time.
 const COUNT: usize = 1_100;
 
-/// After which those that were given up are replaced.
+/// How often closed connections are replaced.
 const RENEW: Duration = Duration::from_secs(5);
 
 pub(crate) const HTTP1: Attack = Attack {

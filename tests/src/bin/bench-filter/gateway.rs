@@ -12,7 +12,7 @@ use tests::{Artifacts, Process, free_port};
 
 use crate::tokens::{AUDIENCE, FORWARDED, Issuers};
 
-/// Who looks at the tokens.
+/// The filter that verifies tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Enforcer {
     None,

@@ -40,7 +40,7 @@ impl Client {
         })
     }
 
-    /// Sends at least so many requests, and waits for their answers.
+    /// Sends at least this many requests, and waits for their responses.
     pub(crate) fn send(&mut self, count: usize) -> Result<()> {
         for _ in 0..count.div_ceil(CONNECTIONS) {
             for connection in &mut self.connections {

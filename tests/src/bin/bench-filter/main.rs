@@ -73,7 +73,6 @@ const fn first_sight(name: &'static str, algorithm: &'static str) -> Scenario {
     }
 }
 
-/// Design section 9.
 const SCENARIOS: [Scenario; 9] = [
     cached("cached, no claims", Some((2.2, 1.5))),
     Scenario {
@@ -195,7 +194,8 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Res
     for round in 0..count {
         let mut costs = Round::default();
         for turn in 0..clients.len() {
-            // Another one begins each round, and the way back is as frequent: nobody has the same predecessor always.
+            // Each round begins with another variant and alternates the direction, so that no variant always follows the
+            // same other one.
             let step = (turn + round / 2) % clients.len();
             let place = if round % 2 == 0 {
                 step

@@ -92,7 +92,7 @@ impl Issuers {
         Ok(jwk)
     }
 
-    /// So many different tokens, of all issuers in turn.
+    /// This many different tokens, of all issuers in turn.
     pub(crate) fn tokens(&self, count: usize) -> Result<Vec<String>> {
         (0..count)
             .zip(self.names().collect::<Vec<_>>().into_iter().cycle())

@@ -1,0 +1,250 @@
+//! What comments and pages refer to exists: sections and rules of `docs/protocol.md`, decisions, files, headings.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Folders of builds and installations.
+const SKIPPED: [&str; 6] = [".cache", ".git", "corpus", "data", "node_modules", "target"];
+
+/// Endings of files whose text people write.
+const ENDINGS: [&str; 10] = [
+    "rs", "md", "toml", "yaml", "yml", "js", "mjs", "py", "sh", "html",
+];
+
+/// A file of the repository.
+struct Document {
+    path: PathBuf,
+    text: String,
+}
+
+impl Document {
+    fn is_page(&self) -> bool {
+        self.path.extension().is_some_and(|ending| ending == "md")
+    }
+
+    /// The lines outside code blocks, with their numbers.
+    fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
+        let mut in_code = false;
+        self.text.lines().enumerate().filter_map(move |(at, line)| {
+            let is_fence = line.trim_start().starts_with("```");
+            in_code ^= is_fence;
+            (!is_fence && !in_code).then_some((at + 1, line))
+        })
+    }
+
+    fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.path.display())
+    }
+}
+
+fn documents() -> Vec<Document> {
+    let mut folders = vec![PathBuf::from(ROOT).canonicalize().unwrap()];
+    let mut documents = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let ending = path.extension().unwrap_or_default().to_string_lossy();
+            if path.is_symlink() || SKIPPED.contains(&&*name) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if name == "Makefile" || ENDINGS.contains(&&*ending) {
+                let text = fs::read_to_string(&path).unwrap();
+                documents.push(Document { path, text });
+            }
+        }
+    }
+    assert!(documents.len() > 100, "{} files", documents.len());
+    documents
+}
+
+fn page(name: &str) -> Document {
+    let path = PathBuf::from(ROOT).join(name).canonicalize().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    Document { path, text }
+}
+
+/// Sections of the protocol (`4.2`), and rules in them (`4.2 rule 1`).
+fn sections_and_rules() -> BTreeSet<String> {
+    let protocol = page("docs/protocol.md");
+    let mut known = BTreeSet::new();
+    let mut section = String::new();
+    for (_, line) in protocol.prose() {
+        let heading = line
+            .strip_prefix("## ")
+            .or_else(|| line.strip_prefix("### "));
+        if let Some(heading) = heading {
+            section = leading_number(heading);
+            known.insert(section.clone());
+        } else if let Some((number, _)) = line.split_once(". ")
+            && number.parse::<u8>().is_ok()
+        {
+            known.insert(format!("{section} rule {number}"));
+        }
+    }
+    known
+}
+
+/// The section number at the start of `text`, without a dot at its end.
+fn leading_number(text: &str) -> String {
+    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.');
+    let number = &text[..end.unwrap_or(text.len())];
+    number.trim_end_matches('.').to_owned()
+}
+
+/// What follows each `protocol.md` in `line`: `§4.2`, `§4.2 rule 1`, also several of them (`§4.4, §4.6 and §5.2`).
+fn citations(line: &str) -> Vec<String> {
+    let mut cited = Vec::new();
+    for text in line.split("protocol.md ").skip(1) {
+        let mut rest = text;
+        while let Some(section) = rest.strip_prefix('§') {
+            let number = leading_number(section);
+            rest = &section[number.len()..];
+            match rest.strip_prefix(" rule ").map(leading_number) {
+                Some(rule) if !rule.is_empty() => {
+                    cited.push(format!("{number} rule {rule}"));
+                    rest = &rest[" rule ".len() + rule.len()..];
+                }
+                _ => cited.push(number),
+            }
+            let joint = [", ", " and ", " to "]
+                .into_iter()
+                .find_map(|joint| rest.strip_prefix(joint));
+            rest = joint.unwrap_or_default();
+        }
+    }
+    cited
+}
+
+/// Decisions (`D-4`) that `line` names.
+fn decisions(line: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    for (at, _) in line.match_indices("D-") {
+        let is_start = !line[..at].ends_with(|before: char| before.is_ascii_alphanumeric());
+        let number = leading_number(&line[at + 2..]);
+        if is_start && !number.is_empty() {
+            named.push(number);
+        }
+    }
+    named
+}
+
+/// Targets of the links in `line`.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(page: &Document) -> BTreeSet<String> {
+    let headings = page.prose().filter_map(|(_, line)| {
+        line.starts_with('#')
+            .then(|| line.trim_start_matches('#').trim())
+    });
+    headings
+        .map(|heading| {
+            let kept = heading.chars().filter(|character| {
+                character.is_alphanumeric() || matches!(character, ' ' | '-' | '_')
+            });
+            kept.collect::<String>().to_lowercase().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn cited_sections_rules_and_decisions_exist() {
+    let known = sections_and_rules();
+    let protocol = page("docs/protocol.md");
+    let mut wrong = Vec::new();
+    let mut cited = 0;
+    for document in documents() {
+        for (at, line) in document.text.lines().enumerate() {
+            let place = document.place(at + 1);
+            for section in citations(line) {
+                cited += 1;
+                if !known.contains(&section) {
+                    wrong.push(format!("{place}: §{section}"));
+                }
+            }
+            for number in decisions(line) {
+                if !protocol.text.contains(&format!("**D-{number}** ")) {
+                    wrong.push(format!("{place}: D-{number}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(cited > 50, "{cited} citations");
+}
+
+#[test]
+fn nothing_cites_what_is_not_in_the_repository() {
+    // Put together here, because this file is searched too.
+    let absent = [
+        ("spec", " §"),
+        ("design", " §"),
+        ("design", " section"),
+        ("checklist", " row"),
+    ]
+    .map(|(document, part)| format!("{document}{part}"));
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for (at, line) in document.text.lines().enumerate() {
+            let line = line.to_lowercase();
+            if absent.iter().any(|absent| line.contains(absent)) {
+                wrong.push(document.place(at + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let mut wrong = Vec::new();
+    let mut followed = 0;
+    for document in documents().iter().filter(|document| document.is_page()) {
+        for (at, line) in document.prose() {
+            for link in links(line).filter(|link| !link.contains("://")) {
+                followed += 1;
+                let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let folder = document.path.parent().unwrap_or(Path::new(ROOT));
+                let target = match path {
+                    "" => document.path.clone(),
+                    path => folder.join(path),
+                };
+                let leads = match anchor {
+                    "" => target.exists(),
+                    anchor => fs::read_to_string(&target).is_ok_and(|text| {
+                        let target = Document { path: target, text };
+                        anchors(&target).contains(anchor)
+                    }),
+                };
+                if !leads {
+                    wrong.push(format!("{}: {link}", document.place(at)));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(followed > 50, "{followed} links");
+}
+
+#[test]
+fn citations_are_read_as_people_write_them() {
+    let cited = |line| citations(line).join("; ");
+    assert_eq!(cited("(protocol.md §2.3, D-10)"), "2.3");
+    assert_eq!(cited("docs/protocol.md §4.2 rule 2."), "4.2 rule 2");
+    assert_eq!(
+        cited("protocol.md §4.4, §4.6 and §5.2, RFC 1"),
+        "4.4; 4.6; 5.2"
+    );
+    assert_eq!(cited("RFC 6749 §4.1"), "");
+    assert_eq!(decisions("D-4 (UUID-4, D-12)"), ["4", "12"]);
+}
