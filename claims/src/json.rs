@@ -1,7 +1,7 @@
 //! Strict JSON objects: duplicate member names are an error, at every depth.
 //!
-//! RFC 7519 §4 lets a parser reject duplicate claim names or keep the last one; two parsers that choose
-//! differently read two different tokens, so we reject (RFC 8725 §2.4).
+//! RFC 7519 §4 lets a parser reject duplicate claim names or keep the last one. Two parsers that choose differently
+//! read two different tokens, so this parser rejects them (RFC 8725 §2.4).
 
 use std::fmt;
 

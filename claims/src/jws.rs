@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::json::{self, JsonError};
 
-/// The longest compact form that is looked at, in bytes. Larger ones are refused unread.
+/// Longest compact form that is parsed, in bytes. Longer ones are refused unread.
 pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// The signature algorithms of this product (RFC 7518 §3.1, RFC 8037 §3.1). There is no `none` and no HMAC.
@@ -47,7 +47,7 @@ impl Algorithm {
     }
 }
 
-/// Why a text is not a compact JWS that we read on.
+/// Why a text is not an acceptable compact JWS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwsError {
     /// Longer than [`MAX_TOKEN_BYTES`].
@@ -65,7 +65,7 @@ pub enum JwsError {
     /// A header member has the wrong type.
     #[error("the header's {0} is not a string")]
     HeaderType(&'static str),
-    /// `crit` names extensions that must be understood; we understand none (RFC 7515 §4.1.11).
+    /// The header has `crit`, and no extension is understood (RFC 7515 §4.1.11).
     #[error("the header has a crit extension that is not understood")]
     Critical,
 }
@@ -91,8 +91,8 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The header members that we read. `jku`, `x5u`, `jwk` and `x5c` are ignored: a key never comes from the
-/// token that it is to verify (RFC 8725 §3.10).
+/// The header members that are read. `jku`, `x5u`, `jwk` and `x5c` are ignored: a key never comes from the token that
+/// it verifies (RFC 8725 §3.10).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JoseHeader {
     /// The `alg` value as sent; compare it with [`Algorithm::from_name`].

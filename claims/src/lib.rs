@@ -1,8 +1,8 @@
 //! What the token service and the filter must agree on.
 //!
-//! The token service mints what this crate describes and the filter accepts only that, so the two cannot
-//! drift apart. The crate signs and verifies nothing: it holds names, shapes and the strict parser of the
-//! JWS compact form.
+//! The token service issues tokens as this crate describes them, and the filter accepts no others, so the two cannot
+//! drift apart. The crate signs and verifies nothing: it has names, shapes and the strict parser of the JWS compact
+//! form.
 
 pub mod json;
 pub mod jwk;

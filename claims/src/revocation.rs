@@ -51,16 +51,16 @@ pub struct Entry {
     /// The claim `user_site`, for [`EntryKind::Account`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_site: Option<String>,
-    /// Tokens with an `iat` up to this time are revoked, seconds since 1970. Means nothing for
-    /// [`EntryKind::Grant`] and [`EntryKind::Token`].
+    /// Tokens with an `iat` up to this time are revoked, seconds since 1970. Without meaning for [`EntryKind::Grant`]
+    /// and [`EntryKind::Token`].
     pub at: u64,
     /// When the last access token that the entry concerns has expired, seconds since 1970. A reader keeps the entry
     /// for its clock skew longer.
     pub exp: u64,
 }
 
-/// What an [`Entry`] revokes. A reader skips, counts and logs entries of a kind that it does not know: a later kind may have
-/// more members or fewer than [`Entry`], but none of the same name and another type.
+/// What an [`Entry`] revokes. Readers skip, count and log entries of an unknown kind. A later kind may have more or
+/// fewer members than [`Entry`]; a member with a known name keeps its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {

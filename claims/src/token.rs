@@ -1,5 +1,5 @@
-//! The tokens of the current flows: types and claims (spec §2.1, §2.2; RFC 9068). Claims that are read own their text; those
-//! that are written may borrow it.
+//! The tokens of the current flows: types and claims (spec §2.1, §2.2; RFC 9068). Claims that are read own their text;
+//! those that are written may borrow it.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub struct AccessTokenClaims<Text = String> {
     pub exp: u64,
     /// Unique id of this token.
     pub jti: Text,
-    /// The authorization that the token stems from; revoking it ends all its tokens.
+    /// The authorization that the token comes from. Revoking the authorization ends all its tokens.
     pub grant_id: Text,
 }
 
@@ -50,7 +50,7 @@ pub struct AccessTokenClaims<Text = String> {
 pub struct RefreshTokenClaims<Text = String> {
     /// The issuer: {lobby_url}.
     pub iss: Text,
-    /// The token endpoint's own issuer: nobody else may accept it.
+    /// The issuer itself: only its token endpoint accepts the token.
     pub aud: Text,
     /// The authorization-server account.
     pub sub: Text,

@@ -17,7 +17,7 @@ validate(description)
 
 folder = pathlib.Path(folder).resolve()
 (folder / "openapi.json").write_text(json.dumps(description))
-# The generated code is not formatted: nobody reads it.
+# The generated code is not formatted.
 (folder / "generator.yaml").write_text("post_hooks: []\npackage_name_override: administration\n")
 generate = [
     sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none", "--fail-on-warning",

@@ -1,6 +1,6 @@
 // Every grant with openid-client, which stands on oauth4webapi. It finds the endpoints by discovery (RFC 8414) and
-// checks `iss` of the authorization response (RFC 9207). The person with the browser is the program that runs this one:
-// it reads `OPEN url` lines and answers each with the address at which the browser ended.
+// checks `iss` of the authorization response (RFC 9207). The program that starts this one plays the user with the
+// browser: it reads `OPEN url` lines and answers each with the address at which the browser ended.
 
 import { createPrivateKey, createSign, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'

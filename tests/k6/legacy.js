@@ -1,10 +1,10 @@
-// The legacy flow: `k6 run tests/k6/legacy.js`, with k6 1.1 or newer. RATE scales it (1), DURATION is how long it lasts
-// (30s).
+// The legacy flow: `k6 run tests/k6/legacy.js`, with k6 1.1 or newer. RATE scales the load (1), DURATION is its
+// duration (30s).
 //
-//   LEGACY_URL                             where the hosts are
+//   LEGACY_URL                             address of the hosts
 //   LEGACY_HOST, LEGACY_AUTH_SERVER_HOST   their names
 //   LEGACY_CLIENT_ID, LEGACY_REDIRECT_URI  a client without a secret
-//   API_URL, P95, ...                      as in pair.js; of PEOPLE the first signs in, who has one linked account
+//   API_URL, P95, ...                      as in pair.js; the first of PEOPLE signs in and has one linked account
 
 import http from 'k6/http'
 import { codeIn, iteration, must, people, projects, query, setting, thresholds } from './pair.js'

@@ -1,6 +1,5 @@
-// Every grant and the API under load, side by side: `k6 run tests/k6/load.js`, with k6 1.1 or newer. RATE scales all of
-// it (1), DURATION is how long it lasts (1m). See pair.js for the other environment variables, among them those that
-// move the limits of durations.
+// Every grant and the API under load, side by side: `k6 run tests/k6/load.js`, with k6 1.1 or newer. RATE scales the
+// load (1), DURATION is its duration (1m). pair.js lists the other environment variables, also those for the limits.
 
 import {
   SIGN_IN,
@@ -17,7 +16,7 @@ import {
 const rate = Number(__ENV.RATE || 1)
 const duration = __ENV.DURATION || '1m'
 
-// Requests a second, and the users that may be needed for them.
+// Requests per second, and the most virtual users for them.
 const scenario = (exec, perSecond, vus) => ({
   executor: 'constant-arrival-rate',
   exec,
@@ -60,7 +59,7 @@ export const options = {
   },
 }
 
-// One token for all calls of the API, as most clients keep theirs for its hour.
+// One token for all calls of the API, because most clients keep a token for its hour.
 export function setup() {
   return { accessToken: clientCredentials().access_token }
 }

@@ -1,5 +1,5 @@
-// The pair as k6 talks to it; needs k6 1.1 or newer. Addresses and credentials come from the environment. The
-// defaults are the demo's.
+// Requests to the pair, for k6 1.1 or newer. Addresses and credentials come from the environment. The defaults are
+// those of the demo.
 //
 //   LOBBY_URL, API_URL                     the two listeners
 //   WEB_CLIENT_ID, WEB_CLIENT_SECRET, WEB_REDIRECT_URI
@@ -7,10 +7,10 @@
 //   NON_INTERACTIVE_CLIENT_ID, NON_INTERACTIVE_CLIENT_SECRET, NON_INTERACTIVE_USER
 //   PRIVATE_KEY (file, PKCS#8 PEM), CERTIFICATE_ALIAS, IDENTITY_AUDIENCE
 //   USER_BOUND_CLIENT_ID, USER_BOUND_CLIENT_SECRET, USER_ID, USER_SITE
-//   PEOPLE (file)                          people who sign in, in turn: one `username,password` a line. Who has several
-//                                          linked accounts takes the first. Nobody with a second factor.
-//   USERNAME, PASSWORD                     one person, in the place of PEOPLE
-//   P95                                    highest 95th percentile of each request's duration in milliseconds, in the
+//   PEOPLE (file)                          people who sign in, in turn: one `username,password` per line. Users with
+//                                          several linked accounts take the first. No users with a second factor.
+//   USERNAME, PASSWORD                     one person, in place of PEOPLE
+//   P95                                    highest 95th percentile of each request's duration in milliseconds, in
 //                                          place of each script's limits; `off` for none
 //   P95_API, P95_REFRESH_TOKEN, ...        the same for one request, by its name in capitals
 
@@ -84,8 +84,8 @@ function limit(name, milliseconds) {
   return [`p(95)<${text}`]
 }
 
-// Thresholds for each of the requests `names`, of which at least one must be made: k6 passes a limit on what never
-// happened. `limits` are the highest 95th percentiles of their durations in milliseconds, by name.
+// Thresholds for each of the requests `names`. At least one request of each name must be made: k6 passes a limit on
+// requests that never happened. `limits` are the highest 95th percentiles of their durations in milliseconds, by name.
 export function thresholds(names, limits = {}) {
   const all = {}
   for (const name of names) {
@@ -100,10 +100,10 @@ export function thresholds(names, limits = {}) {
   return all
 }
 
-// A check has failed, and the rest of its iteration makes no sense.
+// A check has failed: the iteration ends.
 class Stop extends Error {}
 
-// The function of an iteration. An error that is no failed check fails the run, with exit code 110: k6 itself would
+// The function of an iteration. An error other than a failed check fails the run, with exit code 110. k6 itself would
 // log the error and count the iteration as done.
 export const iteration = (steps) => async (data) => {
   try {
@@ -118,7 +118,7 @@ export const iteration = (steps) => async (data) => {
   }
 }
 
-// Checks `answer` under the name of its request and what is expected of it, or ends the iteration.
+// Checks `answer` under the name of its request. A failed check ends the iteration.
 export function must(answer, name, expected, holds) {
   if (!check(answer, { [`${name}: ${expected}`]: holds })) {
     const why = answer.status >= 400 ? String(answer.body).slice(0, 300) : answer.headers.Location || ''
@@ -139,7 +139,7 @@ export const query = (parameters) =>
     .map(([name, value]) => `${name}=${encodeURIComponent(value)}`)
     .join('&')
 
-// A token request under the tag `name`, authenticated as the client does it; the answer, checked.
+// Sends a token request under the tag `name` with the client's authentication. Returns the checked answer.
 function token(of, name, fields) {
   const headers = {}
   const form = { grant_type: name, ...fields }
@@ -153,10 +153,10 @@ function token(of, name, fields) {
   return answer.json()
 }
 
-// One person after the other, so that the load is that of many.
+// The users in turn, so that the load is that of many users.
 export const nextPerson = () => people[exec.scenario.iterationInTest % people.length]
 
-// Submits the sign-in form and goes where it leads.
+// Submits the sign-in form and follows the redirect.
 function submitSignIn(page, person) {
   const posted = page.submitForm({
     formSelector: 'form',
@@ -177,8 +177,8 @@ function selectAccount(page) {
   })
 }
 
-// Signs in as the person and returns the code that their browser brings to the client. Within one iteration the
-// session stays: no form then.
+// Signs in as the person and returns the code that the browser brings to the client. The session lasts for one
+// iteration: further requests show no form.
 function signIn(person, of, parameters) {
   const address = `${lobby}/auth/authorize?${query({
     response_type: 'code',
@@ -235,7 +235,7 @@ const bytes = (text) => Uint8Array.from([...text], (character) => character.char
 
 let signingKey
 
-// A user assertion that nobody has used yet.
+// A new user assertion.
 async function assertion() {
   const algorithm = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }
   if (!signingKey) {

@@ -43,7 +43,7 @@ export default iteration(async () => {
   projects(webRefresh(web.refresh_token).access_token)
   projects((await jwtBearer()).access_token)
   projects(clientCredentials().access_token)
-  // The session of the first person is at hand: a new one, for another person.
+  // The browser has the first person's session: another person starts a new session.
   http.cookieJar().clear(lobby)
   const installed = installedCode(people[people.length - 1])
   projects(installed.access_token)

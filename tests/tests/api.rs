@@ -90,7 +90,7 @@ fn rfc6750_s3_refusals_say_why() {
 #[test]
 fn rfc6750_s3_1_a_token_without_the_scope_is_forbidden() {
     let bearer = format!("Bearer {}", token());
-    // The collection too, and not only what is in it.
+    // The collection, and the documents in it.
     for path in ["/api/documents/1", "/api/documents/", "/api/documents"] {
         let reply = get(&format!("{}{path}", api()), &[("authorization", &bearer)]);
         reply.assert_error(403, "insufficient_scope");
@@ -119,8 +119,8 @@ fn rfc8725_s3_11_other_tokens_of_ours_are_no_access_tokens() {
     }
 }
 
-/// The token with one bit changed in its header, claims or signature. It still is base64url: the filter refuses what is
-/// not in another way.
+/// The token with one bit changed in its header, claims or signature. The result is still base64url: other text is
+/// refused for another reason.
 fn with_changed_part(token: &str, part: usize) -> String {
     let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
     let mut bytes = URL_SAFE_NO_PAD.decode(&parts[part]).unwrap();

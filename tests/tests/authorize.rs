@@ -124,7 +124,7 @@ fn link(page: &crate::support::Reply, text: &str) -> String {
     link.attr("href").unwrap().to_owned()
 }
 
-/// D-7: the person learns it first, and may sign in as somebody else; the client learns it when the person goes back.
+/// D-7: a page tells the user, who may sign in as another user; the client gets the error when the user goes back.
 #[test]
 fn spec_s1_a_user_without_account_is_told_and_then_the_client() {
     let browser = Browser::new(&lobby());
@@ -137,7 +137,7 @@ fn spec_s1_a_user_without_account_is_told_and_then_the_client() {
         back.starts_with(WEB.redirect_uri) && back.contains("error=access_denied"),
         "{back}"
     );
-    // The session is no trap: somebody else gets a form at once.
+    // Another user can sign in at once, in spite of the session.
     let again = browser.authorize(&web_request());
     let form = browser.open(&link(&again, "Sign in as somebody else"));
     let done = ada(&browser, &form);

@@ -21,7 +21,7 @@ fn visit(url: &str) -> String {
     done.header("location").unwrap().to_owned()
 }
 
-/// Runs a client program and answers its visits; every token that it gets must open the API.
+/// Runs a client program and plays its user's browser. The API must accept every token that the program gets.
 fn drive(mut program: Command) {
     let key = pair()
         .artifacts()

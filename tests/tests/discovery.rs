@@ -158,7 +158,7 @@ fn rfc9110_s9_3_2_head_is_get_without_a_body() {
     }
 }
 
-/// RFC 9110 §13.1.2: who has the keys already is told so in a few bytes.
+/// RFC 9110 §13.1.2: a client that already has the keys gets 304.
 #[test]
 fn rfc9110_s13_1_2_unchanged_keys_and_metadata_are_not_sent_again() {
     for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {

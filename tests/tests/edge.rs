@@ -183,7 +183,7 @@ impl Gateway {
     }
 }
 
-/// With a smaller bucket than the one that ships. No token service is needed to be told to send less.
+/// With a smaller bucket than in the shipped configuration. The gateway answers 429 without a token service.
 #[test]
 fn one_address_does_not_use_up_the_lobby_of_others() {
     let ports = Ports::free().unwrap();
@@ -441,8 +441,8 @@ fn unfinished_forms_at_the_service_stop_nobody() {
     assert_served(&service);
 }
 
-/// Whatever a client says about where it comes from: the service hears what the gateway saw. Here the service trusts the
-/// client's own address too, as it would where clients and gateway share a network.
+/// Whatever a client says about where it comes from: the service hears what the gateway saw. Here the service trusts
+/// the client's own address too, as it would where clients and gateway share a network.
 #[test]
 fn rfc7239_s8_1_forged_addresses_are_not_believed() {
     let mut pair = OwnPair::start(&[]);

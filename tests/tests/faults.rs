@@ -1,6 +1,6 @@
-//! The token service is killed at random moments under load, again and again. Each client keeps a record of what was
-//! acknowledged to it: nothing of that may be lost, and nothing may be accepted twice. An answer that never came says
-//! nothing; whoever repeats its request loses nothing either.
+//! Kills the token service at random moments under load, again and again. Each client records what the service
+//! acknowledged: nothing of that may be lost, and nothing may be accepted twice. A request without a response may or
+//! may not have taken effect; a client that repeats the request loses nothing.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ struct Run {
     lobby: String,
     answered: Arc<AtomicUsize>,
     unanswered: Arc<AtomicUsize>,
-    /// Held while the service is down, so that nobody asks in vain.
+    /// Write-locked while the service is down: clients wait.
     down: Arc<RwLock<()>>,
 }
 
@@ -78,7 +78,8 @@ impl Run {
         browser
     }
 
-    /// A client that goes on from its last refresh token: it works, and the one before it has no other successor.
+    /// A client that continues from its last refresh token. That token works, and the token before it has no other
+    /// successor.
     fn refreshing(&self) -> Load {
         let run = self.clone();
         let first = self.grant(&self.person()).text("refresh_token");

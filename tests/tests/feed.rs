@@ -88,7 +88,8 @@ fn one_request_is_held_for_all_workers() {
     assert_eq!(feed.held().1, 1, "{:?}", feed.requests());
 }
 
-/// Every worker's VM dies, the one among them that reads for all: the others go on, and so do the new ones.
+/// The VM of every worker crashes in turn, also the VM that reads the feed for all. The other VMs go on, and the new
+/// ones too.
 #[test]
 fn the_feed_survives_the_death_of_the_vm_that_reads_it() {
     let feed = FeedService::start();

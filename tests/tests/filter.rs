@@ -49,7 +49,7 @@ fn issued_tokens_work_while_the_token_service_is_down() {
     lobby.assert_error(503, "temporarily_unavailable");
 }
 
-/// Checklist row 51: without keys, nobody is let in, and nobody hears that the token is bad.
+/// Without keys the filter lets no request in, and calls no token bad.
 #[test]
 fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     let mut pair = OwnPair::start(&[]);
@@ -213,8 +213,8 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
     }
 }
 
-/// RFC 9728: clients that know only the API find the servers that they can get tokens from. The legacy host has no metadata
-/// (RFC 8414), so it is not one of them.
+/// RFC 9728: clients that know only the API find the servers that they can get tokens from. The legacy host has no
+/// metadata (RFC 8414), so it is not one of them.
 #[test]
 fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
     let resource =
@@ -242,7 +242,7 @@ fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
     assert!(challenge.contains(pointer), "{challenge}");
 }
 
-/// In Envoy, the signatures that it can check are checked by it, in a fraction of the time.
+/// Envoy itself checks the signatures that it can check, in a fraction of the time.
 #[test]
 fn envoy_checks_the_signatures_that_it_can() {
     for algorithm in ["ES256", "RS256"] {

@@ -291,7 +291,7 @@ fn spec_s7_2_unsafe_logons_are_answered_with_400() {
     logon("us3.legacy.example", &[]).assert_error(404, "invalid_request");
 }
 
-/// Whoever asks the wrong one of an instance's two hosts is told the right one.
+/// A request to the wrong one of an instance's two hosts gets the name of the right host.
 #[test]
 fn a_wrong_host_names_the_right_one() {
     let description = get(SSO, "/OAuthStatus").assert_error(404, "invalid_request");

@@ -72,7 +72,7 @@ fn string_values(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Reads a plugin's configuration with the filter's own reader; the clusters that it fetches from.
+/// Reads a plugin's configuration with the filter's own reader. Returns the clusters that it fetches from.
 #[track_caller]
 fn read_configuration(text: &str) -> BTreeSet<String> {
     let config = guard::config::Config::parse(text.as_bytes());

@@ -27,7 +27,8 @@ fn post_bytes(path: &str, content_type: &str, body: &[u8]) -> Reply {
     send(&agent(), request)
 }
 
-/// A JSON error at the endpoints of clients, a page at those of people; never a success, never our fault.
+/// Checks for a JSON error at endpoints for clients, and for a page at endpoints for people: neither a success nor a
+/// 5xx.
 fn assert_clear(path: &str, reply: &Reply, what: &str) {
     assert!(
         (400..500).contains(&reply.status),
@@ -84,8 +85,8 @@ fn nonsense_gets_a_clear_refusal_and_the_service_goes_on() {
     crate::api::call(&crate::api::token());
 }
 
-/// D-18: the gateway cuts bodies of 10 MB off with 413. It closes the connection (RFC 9110 section 15.5.14), so the client
-/// must read while it sends.
+/// D-18: the gateway cuts bodies of 10 MB off with 413. It closes the connection (RFC 9110 section 15.5.14), so the
+/// client must read while it sends.
 #[test]
 fn d_18_large_bodies_are_refused() {
     for path in POSTS {

@@ -199,7 +199,7 @@ fn no_token_of_a_disabled_client_survives_at_any_replica() {
     assert_eq!(accepted.count(), 0, "of {} tokens", tokens.len());
 }
 
-/// Without the database nobody can say whether a client is disabled: after a bounded time nothing is issued.
+/// Without the database the service does not know whether a client is disabled: after a bounded time it issues nothing.
 #[test]
 fn nothing_is_issued_by_registrations_that_cannot_be_confirmed() {
     let set = Replicated::start();
@@ -217,8 +217,8 @@ fn nothing_is_issued_by_registrations_that_cannot_be_confirmed() {
     drop(pair);
 }
 
-/// Each client goes on from the last answer that it got. A request that was on its way to the dead replica may fail, one
-/// for each connection of the gateway at most, and repeating it must work.
+/// Each client continues from its last response. Requests that the dead replica was processing may fail, at most one
+/// for each connection of the gateway, and repeating them must work.
 #[test]
 fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     const CLIENTS: usize = 4;

@@ -49,7 +49,7 @@ fn rfc7009_s2_1_a_revoked_access_token_goes_alone() {
     assert_eq!(call(&next.text("access_token")).status, 200);
 }
 
-/// Checklist rows 52, 53: nobody learns of or ends other clients' tokens.
+/// No client can introspect or revoke another client's tokens.
 #[test]
 fn rfc7009_s2_2_other_clients_and_nonsense_change_nothing() {
     let (access, refresh) = tokens();
@@ -244,8 +244,8 @@ fn a_client_that_revokes_too_much_is_told_to_wait() {
     assert_eq!(audit.matches("revocations_limited").count(), 1, "{audit}");
 }
 
-/// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke. Clients
-/// of the legacy flow are no exception.
+/// RFC 7662 §2.1 demands that a client authenticates itself to introspect; RFC 7009 §2.1 lets a public client revoke.
+/// Clients of the legacy flow are no exception.
 #[test]
 fn legacy_clients_introspect_and_revoke_with_their_secret_alone() {
     let lobby = lobby();

@@ -1,5 +1,5 @@
-//! Every way of ending something, against every kind of token (D-28): refused at the API, inactive at introspection, refused
-//! at refresh, and nobody else touched.
+//! Every kind of revocation, against every kind of token (D-28): the API refuses the token, introspection calls it
+//! inactive, a refresh fails, and tokens of other users and clients stay valid.
 
 use std::cell::Cell;
 
@@ -62,8 +62,8 @@ const BATCH: [Client; 2] = [client("batch-1"), client("batch-2")];
 const BOUND: [Client; 2] = [client("bound-1"), client("bound-2")];
 const LEGACY: [Client; 2] = [client("old-1"), client("old-2")];
 
-/// The one that something happens to, and a bystander. The bystander's username is the subject's User ID, so that whoever
-/// takes one for the other ends the wrong tokens.
+/// The user whose tokens are revoked, and a bystander. The bystander's username equals the user's User ID, so that code
+/// that confuses the two kinds of names revokes the wrong tokens.
 const USERS: [&str; 2] = ["4712", "4711"];
 const USER_IDS: [&str; 2] = ["4711", "9999"];
 
@@ -343,7 +343,8 @@ fn disabling_a_user() {
     trial.assert_ends(of_the_subject);
 }
 
-/// The bystander of the other tests: its name is the subject's User ID, which the subject's legacy tokens have as `sub`.
+/// The bystander of the other tests: its name is the subject's User ID, which the subject's legacy tokens have as
+/// `sub`.
 #[test]
 fn disabling_a_user_whose_name_is_a_user_id() {
     let trial = Trial::start();

@@ -223,8 +223,8 @@ fn a_request_before_the_keys_waits_for_them() {
     host.end(context);
 }
 
-/// A rotation refuses nothing: an answer that was on its way before the request came says nothing about a new key. And
-/// whatever is asked for, one fetch in two seconds is all that it causes.
+/// A rotation refuses no request: a response that was on its way before the request came says nothing about a new key.
+/// Whatever clients send, the filter fetches at most once in two seconds.
 #[test]
 fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
     let issuer = Issuer::new();
@@ -370,7 +370,7 @@ fn a_request_that_ends_while_it_waits_for_its_turn_is_not_answered() {
     assert_eq!(host.decided()[BATCH..], others);
 }
 
-/// One gauge of a name, and a VM in each worker: the one that is in trouble must show. Two roots take the place of two VMs.
+/// The VMs of all workers share one gauge: it must show the worst VM. Here two roots stand for two VMs.
 #[test]
 fn the_worst_of_all_workers_shows_in_gauges() {
     let issuer = Issuer::new();
@@ -579,8 +579,8 @@ fn a_denial_is_logged_with_method_path_and_request_id() {
     }
 }
 
-/// Gateways start before the services that they ask: that is no error, until it persists. And each reason is logged once,
-/// however often clients make the filter ask again.
+/// Gateways start before the services that they ask: that is no error, until it persists. And each reason is logged
+/// once, however often clients make the filter ask again.
 #[test]
 fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     let issuer = Issuer::new();
@@ -737,7 +737,7 @@ fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
     }
 }
 
-/// Whatever a host fails to do: the filter does not start, or it never crashes and lets nothing pass that it should not.
+/// Whichever host call fails: the filter does not start, or it never crashes and lets no forbidden request pass.
 #[test]
 fn a_host_that_fails_gets_nothing_past_the_filter() {
     let issuer = Issuer::new();
@@ -904,8 +904,8 @@ fn a_request_before_the_feed_waits_for_its_last_page() {
     assert!(matches!(host.fate(context), Fate::Answered(503, _)));
 }
 
-/// The host's clock is set back and forward by hours: the feed is read on, what is revoked stays so, and the age is true.
-/// Without a monotonic clock, too.
+/// The host's clock is set back and forward by hours: the filter reads the feed on, revoked tokens stay revoked, and
+/// the age of the feed is right. The same without a monotonic clock.
 #[test]
 fn steps_of_the_clock_stop_nothing() {
     let issuer = Issuer::new();

@@ -53,7 +53,7 @@ impl Guesser {
         Self { browser, form }
     }
 
-    /// The status: 303 for a right password, 403 for a wrong one, 429 for one that was not looked at.
+    /// Status of the response: 303 for a right password, 403 for a wrong password, 429 if the password was not checked.
     fn guess(&self, password: &str) -> u16 {
         let fields = [("username", "grace@example.com"), ("password", password)];
         self.browser.submit(&self.form, &fields).status

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install.sh WHAT SOURCE COMMAND... -- installs WHAT with COMMAND, whose output goes to .cache/log. When COMMAND fails
-# because SOURCE cannot be reached, one sentence says so in the place of its retries; otherwise its last lines are shown.
+# because SOURCE cannot be reached, one sentence says so instead of the output; otherwise the last lines are shown.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,11 +13,11 @@ if "$@" >"$log" 2>&1 </dev/null; then
     exit 0
 fi
 
-# What pip, npm, cargo, rustup and apt say of a network that is not there.
+# What pip, npm, cargo, rustup and apt print without a network.
 unreachable='could not resolve|couldn.t resolve|temporary failure|name or service not known|nodename nor servname'
 unreachable+='|network is unreachable|no route to host|connection (was )?(refused|reset|timed out)|failed to connect'
 unreachable+='|failed to establish a new connection|max retries exceeded|proxyerror|dns error|error sending request'
-# pip, of an index that has none of what is pinned.
+# What pip prints if the index lacks a pinned version.
 unreachable+='|\(from versions: none\)'
 unreachable+='|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH'
 if grep --quiet --extended-regexp --ignore-case "$unreachable" "$log"; then

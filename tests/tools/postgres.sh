@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# postgres.sh [PORT CERTIFICATE KEY] -- runs a PostgreSQL server for tests until its standard input ends, which it does
-# however its caller ends; then nothing is left of it. It listens on a socket in a folder of its own, the name of which
-# is the first line of the output, and with arguments by TLS on 127.0.0.1.
+# postgres.sh [PORT CERTIFICATE KEY] -- runs a PostgreSQL server for tests until standard input ends, and then removes
+# the server's data. Standard input ends however the caller ends. The server listens on a socket in a new folder, whose
+# name is the first line of the output; with arguments also by TLS on 127.0.0.1.
 #
 # Each line of the input is a command, answered by one line: `crash` kills the server, `start` starts it again.
 set -euo pipefail
@@ -21,12 +21,12 @@ pg() { "${as[@]}" "$bin/$1" "${@:2}" >>"$folder/log" 2>&1; }
 log=$folder/log
 touch "$log" && chmod a+rw "$log"
 
-# Nothing here has to outlast the machine, so nothing waits for the disk. What kills clients is tested, not the disk
-# of the server. Benchmarks set POSTGRES_FSYNC=on.
+# Data need not outlast the machine, so the server does not wait for the disk. The tests are about clients that die, not
+# about the server's disk. Benchmarks set POSTGRES_FSYNC=on.
 options="-c unix_socket_directories=$folder -c fsync=${POSTGRES_FSYNC:-off} -c max_connections=400"
 options+=" -c shared_buffers=64MB -c log_min_messages=warning"
 if [ $# = 3 ]; then
-    # The server reads them as its own user.
+    # The server reads the files as its own user.
     install --mode=600 "$2" "$folder/server.crt"
     install --mode=600 "$3" "$folder/server.key"
     [ "$(id -u)" != 0 ] || chown postgres: "$folder"/server.*
@@ -43,7 +43,7 @@ finish() {
     rm -rf "$folder"
 }
 trap finish EXIT
-# Ctrl-C reaches the tests too, and then the end of the input this script.
+# Ctrl-C reaches the tests too; their end ends the input of this script.
 trap '' INT TERM
 
 cd "$folder"

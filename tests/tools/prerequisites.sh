@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Checks what the build needs of the machine. Installs the toolchain of rust-toolchain.toml and the crates of Cargo.lock
-# when they are missing, and on Debian the packages of a C compiler and of Python's venv; with the argument `tests` also
-# those of what they start: PostgreSQL, Chromium and its WebDriver server. Quick when all is there.
+# Installs what the build needs and the machine lacks: the toolchain of rust-toolchain.toml, the crates of Cargo.lock,
+# and on Debian the packages of a C compiler and of Python's venv. With the argument `tests` also the packages of
+# PostgreSQL, Chromium and its WebDriver server. Quick if nothing is missing.
 #
-# BUILDS, when set, is the program that make is about to build: without it, this is the first run, and takes its time.
+# BUILDS, if set, is the program that make will build. If that program does not exist, this is the first run, which
+# takes long.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,7 +22,7 @@ package() {
     if ! command -v apt-get >/dev/null || ! command -v "${as_root[0]:-apt-get}" >/dev/null; then
         fail "install what the packages $* of Debian provide"
     fi
-    # Lists that cannot be renewed may still do.
+    # Old package lists may be good enough.
     tests/tools/install.sh "$* (with apt, on this system)" 'the Debian mirror' \
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
         'apt-get -o Acquire::Retries=0 update; apt-get -o Acquire::Retries=0 install --yes --no-install-recommends "$@"' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# repeat.sh RUNS BUSY COMMAND... -- runs COMMAND so often, the last BUSY times beside a busy loop on each core. Goes on
-# after a failure, keeps each output in target/repeat, and fails when a run did.
+# repeat.sh RUNS BUSY COMMAND... -- runs COMMAND RUNS times, the last BUSY times beside a busy loop on each core. Goes
+# on after a failure, keeps each output in target/repeat, and fails if a run failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -51,7 +51,7 @@ fn no_page_is_shown_in_a_frame() {
     }
 }
 
-/// Cross-site request forgery: a form of another page signs nobody out, in or up for anything.
+/// Cross-site request forgery: forms of other pages neither sign a user in or out nor set up a second factor.
 #[test]
 fn forms_of_other_pages_are_refused() {
     let form = |action: &str, fields: &str| {

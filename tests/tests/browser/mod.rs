@@ -15,7 +15,8 @@ use chromium::Chromium;
 
 use crate::support::OwnPair;
 
-/// The pair of the browser tests, with people of their own: who signs in slowly or wrongly is in nobody's way.
+/// The pair of the browser tests. Each test has its own users, so that slow or wrong sign-ins do not disturb other
+/// tests.
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
         let pair = OwnPair::start(&[]);

@@ -304,7 +304,7 @@ fn signing_out_leaves_nothing_behind() {
     window.expect_heading("Sign in");
 }
 
-/// Fixation: what a browser held before somebody signed in opens nothing afterwards.
+/// Session fixation: cookies from before a sign-in are worthless after it.
 #[test]
 fn signing_in_renews_the_session() {
     let (app, window) = (App::start(), Chromium::open());
@@ -336,7 +336,7 @@ fn signing_in_renews_the_session() {
     }
 }
 
-/// D-5: nobody is sent to an address that is not registered.
+/// D-5: the service redirects to registered addresses only.
 #[test]
 fn an_unsafe_request_is_explained_and_goes_nowhere() {
     let window = Chromium::open();

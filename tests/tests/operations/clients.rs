@@ -299,8 +299,8 @@ fn nobody_administrates_without_the_token() {
     }
 }
 
-/// `check` prints the problems of configuration and registrations together, and `apply` those of the registrations alike:
-/// with file and line.
+/// `check` prints the problems of configuration and registrations together, with file and line. `apply` prints those of the
+/// registrations in the same form.
 #[test]
 fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let pair = OwnPair::start(&[]);

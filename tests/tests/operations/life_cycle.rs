@@ -13,8 +13,8 @@ const FORM: [(&str, &str); 3] = [
     ("user_site", "https://us1.example.com"),
 ];
 
-/// Requests straight to the service, so that nobody repeats them, by clients that look at its readiness as load
-/// balancers do: whoever found it ready gets an answer.
+/// Requests straight to the service, without a gateway that would repeat them. The clients check readiness as load
+/// balancers do. A client that found the service ready gets a response.
 #[test]
 fn sigterm_drops_no_request() {
     let mut pair = OwnPair::start(&[("TOKEN_SERVICE__DRAIN_FOR", "8s")]);
@@ -195,8 +195,8 @@ impl Drop for OnAFullDisk {
     }
 }
 
-/// One `jti` after the other is claimed, each durably, until the disk is full: the client gets an error then, the
-/// service says that it is not ready, and no claim that was acknowledged is lost.
+/// The service claims one `jti` after the other, each durably, until the disk is full. Then the client gets an error,
+/// `/readyz` is 503, and no acknowledged claim is lost.
 #[test]
 fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
     use crate::support::{Assertion, NON_INTERACTIVE, Reply};
@@ -213,7 +213,7 @@ fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
     };
     drop(OnAFullDisk::start(&pair, &store, "unlimited"));
     let size = std::fs::metadata(&store).unwrap().len();
-    // As full as the disk is with what is there already.
+    // The existing file fills the disk.
     let full = OnAFullDisk::start(&pair, &store, &(size / 512).to_string());
     let mut acknowledged = Vec::new();
     let refused = loop {

@@ -9,7 +9,7 @@ use tests::{Artifacts, Ports};
 use crate::api::until;
 use crate::support::{Load, USER_BOUND, get};
 
-/// A token service whose output nobody reads.
+/// A token service whose output is not read.
 struct Unread {
     service: Child,
     ports: Ports,

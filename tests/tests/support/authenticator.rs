@@ -1,5 +1,5 @@
-//! An authenticator app (RFC 6238): codes of six digits, each of a step of 30 seconds. The service takes those of the
-//! step before and the step after, too.
+//! An authenticator app (RFC 6238): codes of six digits, one for each step of 30 seconds. The service also accepts the
+//! codes of the step before and the step after.
 
 use super::now;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_accepted(seconds: u64) -> bool {
     now() / STEP <= seconds / STEP + 1
 }
 
-/// A code that is none of this secret's for some minutes.
+/// A code that is wrong for this secret for some minutes.
 pub(crate) fn wrong_code(secret: &str) -> String {
     let now = now();
     let near: Vec<String> = (0..20)

@@ -536,7 +536,7 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "proxy_define_metric",
             |mut host: C, _: u32, at: u32, size: u32, id: u32| {
                 let name = host.text(at, size);
-                // One of a name, whoever defines it.
+                // All VMs share the metrics of one name.
                 let metrics = &mut host.data_mut().metrics;
                 let known = metrics.iter().position(|(known, _)| *known == name);
                 let number = known.unwrap_or(metrics.len());
