@@ -313,7 +313,7 @@ fn a_wrong_host_names_the_right_one() {
     assert!(
         stranger
             .assert_error(404, "invalid_request")
-            .contains("none of its hosts")
+            .contains("this host is no legacy host")
     );
 }
 

@@ -65,7 +65,7 @@ pub(super) fn wrong_legacy_host(path: &str, host: &str, registry: &Registry) -> 
             error::no_such_path(&format!("This host does not serve {path}; {right} does"))
         }
         None => error::no_such_path(&format!(
-            "{path} belongs to the legacy flow, and this host is none of its hosts"
+            "{path} belongs to the legacy flow, and this host is no legacy host"
         )),
     }
 }
