@@ -25,6 +25,7 @@ mod make_up;
 mod mounting;
 mod nonsense;
 mod operations;
+mod protocol_page;
 mod readme;
 mod refresh;
 mod replicas;

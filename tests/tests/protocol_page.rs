@@ -1,0 +1,115 @@
+//! The curl lines of `docs/protocol.md`, in the order of the page.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::legacy;
+use crate::support::{Assertion, Browser, Client, INSTALLED, OwnPair, Pkce, WEB, answer};
+
+/// From RFC 7636, appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CALLBACK: &str = "http://127.0.0.1:8090/callback";
+
+#[test]
+fn the_curl_lines_of_the_protocol_work() {
+    let own = OwnPair::start(&[]);
+    let pair = &own.pair;
+    let addresses = [
+        ("http://127.0.0.1:8080", pair.api_url()),
+        ("http://127.0.0.1:8081", pair.lobby_url()),
+        ("http://127.0.0.1:8083", pair.legacy_url()),
+        ("http://127.0.0.1:9081", pair.internal_url()),
+        ("demo/data", own.state().display().to_string()),
+    ];
+    let page = pair.artifacts().repository.join("docs/protocol.md");
+    let page = fs::read_to_string(page).unwrap();
+    let lines: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("curl "))
+        .collect();
+    assert!(lines.len() > 15, "{} lines", lines.len());
+
+    let mut variables = HashMap::from([
+        ("VERIFIER", VERIFIER.to_owned()),
+        ("ASSERTION", Assertion::of("ada@example.com").sign()),
+    ]);
+    // Tokens of the legacy flow have variables of the same names.
+    let mut legacy_variables = HashMap::new();
+    for line in lines {
+        let is_legacy = line.contains("sso-us1.legacy.example");
+        let variables = match is_legacy {
+            true => &mut legacy_variables,
+            false => &mut variables,
+        };
+        if line.contains("$CODE") {
+            let code = match is_legacy {
+                true => legacy_code(&pair.legacy_url()),
+                false => code(&pair.lobby_url(), line.contains(INSTALLED.id)),
+            };
+            variables.insert("CODE", code);
+        }
+        let here = addresses
+            .iter()
+            .fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+        let response = run(&here, variables);
+        let (body, status) = response.rsplit_once('\n').unwrap();
+        let expected = match line.contains("prompt=none") || line.contains("/Logon?") {
+            true => "302",
+            false => "200",
+        };
+        assert_eq!(status, expected, "{line}\n{body}");
+        // The page goes on with the tokens of the Web Server Application.
+        let goes_on = !line.contains(INSTALLED.id);
+        if let Ok(body) = serde_json::from_str::<Value>(body)
+            && goes_on
+        {
+            for (member, variable) in [("access_token", "ACCESS"), ("refresh_token", "REFRESH")] {
+                if let Some(token) = body[member].as_str() {
+                    variables.insert(variable, token.to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// Body and, in the last line, status of the response.
+fn run(line: &str, variables: &HashMap<&str, String>) -> String {
+    let command = line.replacen("curl ", "curl -sS -w '\\n%{http_code}' ", 1);
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &command])
+        .envs(variables)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}\n{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn code(lobby: &str, is_installed: bool) -> String {
+    let (client, pkce) = match is_installed {
+        true => (INSTALLED, Some(Pkce::of(VERIFIER))),
+        false => (WEB, None),
+    };
+    let client = Client {
+        redirect_uri: CALLBACK,
+        ..client
+    };
+    Browser::new(lobby).code_for(&client, pkce.as_ref())
+}
+
+fn legacy_code(address: &str) -> String {
+    const REDIRECT_URI: &str = "http://localhost:8090/callback";
+    let browser = Browser::on_host(address, "us1.legacy.example");
+    let page = browser.open(&format!(
+        "/Logon?Action=StartOAuth&client_id={}&redirect_uri={REDIRECT_URI}",
+        legacy::OPEN.id
+    ));
+    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    let [(_, code)] = &answer(&done, REDIRECT_URI)[..] else {
+        panic!("no code alone: {:?}", done.header("location"));
+    };
+    code.clone()
+}
