@@ -1,10 +1,11 @@
-//! The running service on each store: CPU per answer against the floor, answers per second and latencies at 1, 16 and 256
-//! connections, and what many clients, users and live grants cost.
+//! The running service on each store: CPU per answer against the floor, answers per second and latencies at 1, 16 and
+//! 256 connections, and what many clients, users and live grants cost.
 //!
 //! `cargo bench --package token-service --bench service`. The floor, in the same run: an empty actix POST and one Ed25519
-//! signature by aws-lc-rs. CPU time is the server process's own; blocks of all variants alternate, so that what else the
-//! machine does hits all alike. PostgreSQL is measured where it is installed. `SIZES=1000,100000,1000000` for more
-//! than the usual clients, users and grants; `SIZES=` for none, and `ONLY_SIZES=1` for these alone. `TOKEN_SERVICE=path` measures another build of the service.
+//! signature by aws-lc-rs. CPU time is the server process's own; blocks of all variants alternate, so that what else
+//! the machine does hits all alike. PostgreSQL is measured where it is installed. `SIZES=1000,100000,1000000` for more
+//! than the usual clients, users and grants; `SIZES=` for none, and `ONLY_SIZES=1` for these alone.
+//! `TOKEN_SERVICE=path` measures another build of the service.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,7 +40,7 @@ const CONNECTIONS: usize = 16;
 
 /// Gateways whose requests are held.
 const HELD: [usize; 2] = [100, 1000];
-/// Revocations that they are told of.
+/// Revocations, each of which wakes the held requests.
 const WAKE_UPS: usize = 20;
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
 
@@ -215,7 +216,8 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
     }
 }
 
-/// What it costs to tell gateways, whose requests are held, of a revocation, and how long it takes to tell the last one.
+/// What it costs to tell gateways, whose requests are held, of a revocation, and how long it takes to tell the last
+/// one.
 async fn held(subject: &Subject<'_>, gateways: usize) {
     let mut client = Connection::open(subject.server.address).await;
     let mut revocations = Vec::new();

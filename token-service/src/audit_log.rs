@@ -1,5 +1,5 @@
-//! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in one
-//! transaction. A request does not wait for its entry; what it did is durable on its own.
+//! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in
+//! one transaction. A request does not wait for its entry; what it did is durable on its own.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -25,8 +25,8 @@ const MOST_WAITING: usize = 100_000;
 /// Entries of the audit log in the store, at most. Some 2 GB.
 pub const MOST_ENTRIES: u64 = 10_000_000;
 
-/// Entries of one kind of [refusal](AuditAction::is_refusal) that the store keeps, for as long as entries are kept: there are
-/// five kinds, so that no number of refused requests turns the log over. Of what is more, the number is told.
+/// Entries of one kind of [refusal](AuditAction::is_refusal) that the store keeps, for as long as entries are kept:
+/// there are five kinds, so that no number of refused requests turns the log over. Of what is more, the number is told.
 const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;
 
 /// Refusals of one kind that are taken at once, when there were few before.
@@ -83,7 +83,7 @@ pub struct Origin {
     pub request_id: Option<String>,
 }
 
-/// What is told of an event; nothing of it is secret.
+/// The recorded parts of an event. None is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Entry {
@@ -108,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// What happened.
+    /// The action.
     pub const fn action(&self) -> AuditAction {
         self.action
     }

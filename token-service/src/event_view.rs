@@ -15,12 +15,12 @@ pub(crate) fn audit_actions() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-/// Something that happened.
+/// An event of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
-    /// When, RFC 3339.
+    /// Time, RFC 3339.
     pub at: String,
-    /// What.
+    /// The action.
     #[schema(schema_with = audit_actions)]
     pub action: AuditAction,
     /// Who did it: a username, `client:` and a Client ID, `administrator:` and the name of an admin token

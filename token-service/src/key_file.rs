@@ -21,13 +21,13 @@ pub enum KeyFileError {
         "the key file {path} is missing, and the store holds what it sealed: restore it from a backup"
     )]
     Missing {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// It cannot be read or made.
     #[error("the key file {path}: {error}")]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
@@ -35,9 +35,9 @@ pub enum KeyFileError {
     /// Others on the machine could read or change it.
     #[error("the key file {path} is open to others (mode {mode:o}): `chmod 600 {path}`")]
     Exposed {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permissions.
+        /// Mode bits of the file.
         mode: u32,
     },
     /// It holds something else.
@@ -45,7 +45,7 @@ pub enum KeyFileError {
         "the key file {path} does not hold a key: 32 bytes as 43 characters of base64url are expected"
     )]
     Malformed {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A line of it cannot be read.

@@ -1,4 +1,5 @@
-//! What the service does on its own: rotating keys, following other replicas, writing the audit log, removing expired rows.
+//! What the service does on its own: rotating keys, following other replicas, writing the audit log, removing expired
+//! rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long entries of the audit log gather, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
-/// How often the audit log tells of refusals that were not kept one by one.
+/// How often the audit log records the number of refusals that it did not keep one by one.
 const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
 
 /// How often uses of client secrets are written: there is one of each secret in

@@ -93,9 +93,9 @@ impl<T> Located<T> {
 /// Something to be mended, and where. Messages never repeat a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where.
+    /// Place of the value in the file.
     pub place: Place,
-    /// What.
+    /// The problem, in words.
     pub message: String,
 }
 
@@ -243,8 +243,8 @@ impl Table {
         json_table(object, String::new())
     }
 
-    /// Where the path of keys and indices, as in [`Place::Body`], was written: itself, or else the innermost table or list
-    /// around it that is there.
+    /// Where the path of keys and indices, as in [`Place::Body`], was written: itself, or else the innermost table or
+    /// list around it that is there.
     #[must_use]
     pub fn place_of(&self, path: &str) -> &Place {
         let mut place = &self.place;
@@ -475,7 +475,7 @@ impl<'p> Section<'p> {
         self.report(place, message);
     }
 
-    /// The text at `key`. An empty one is a problem: whoever wrote it forgot something.
+    /// The text at `key`. An empty text is a problem, because it is a forgotten value.
     pub fn text(&mut self, key: &'static str) -> Option<Located<String>> {
         let Entry { place, value } = self.take(key)?;
         match value {

@@ -25,7 +25,7 @@ pub struct Pace {
 /// Failures that are not forgotten yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// How many.
+    /// Number of failures.
     pub count: u32,
     /// When the last one was counted.
     pub last_at: Timestamp,
@@ -33,9 +33,10 @@ pub struct Failures {
     pub expires_at: Timestamp,
 }
 
-/// Decides on an attempt at `now`, for keys with these failures, in the order of the keys. The answer has what is counted
-/// for the first ones. An attempt that has to wait counts for the keys before the first that makes it wait, so that whoever
-/// goes on trying is slowed down by the narrower keys and the wider ones stay free for others; it waits for the longest.
+/// Decides on an attempt at `now`, for keys with these failures, in the order of the keys. The answer has what is
+/// counted for the first ones. An attempt that has to wait counts for the keys before the first that makes it wait, so
+/// that whoever goes on trying is slowed down by the narrower keys and the wider ones stay free for others; it waits
+/// for the longest.
 pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
     let waits = |(pace, before): &(Pace, Option<Failures>)| pace.wait(*before, now);
     let counted = keys

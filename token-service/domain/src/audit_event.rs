@@ -176,9 +176,9 @@ impl AuditAction {
 /// One entry, before it has its place in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The action.
     pub action: AuditAction,
     /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
     /// file that a start applied, or `configuration`.
@@ -204,7 +204,7 @@ pub struct AuditEvent {
 pub struct AuditRecord {
     /// Position in the log: strictly rising.
     pub sequence: u64,
-    /// What happened.
+    /// The event.
     pub event: AuditEvent,
 }
 

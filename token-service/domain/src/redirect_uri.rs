@@ -67,7 +67,7 @@ pub enum RedirectUriPattern {
 }
 
 /// A redirect URI that a known client has registered. It can be made only by [`RedirectUriPattern::matches`],
-/// so whoever holds one may redirect to it (RFC 9700 §4.11).
+/// so the holder of a value may redirect to it (RFC 9700 §4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedirectUri(String);
 

@@ -33,7 +33,7 @@ impl ObjectKind {
 /// A client, user or legacy instance by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectName {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: ObjectKind,
     /// The Client ID, username or hostname.
     pub name: String,
@@ -64,8 +64,8 @@ impl ObjectName {
 pub struct Element {
     /// What identifies the value within its list, such as a certificate's alias. Empty for a field that is no list.
     pub key: String,
-    /// The value as text. A client secret is its SHA-256 digest; a password or TOTP secret is a tag that nobody can make
-    /// or guess at without the encryption key.
+    /// The value as text. A client secret is its SHA-256 digest; a password or TOTP secret is a tag that nobody can
+    /// make or guess at without the encryption key.
     pub value: String,
 }
 

@@ -64,8 +64,8 @@ pub enum Revoked {
     Token(TokenId),
     /// All tokens of one client that were issued up to the entry's time.
     Client(ClientId),
-    /// All tokens of the current flows for one user that were issued up to the entry's time. Legacy tokens name the user
-    /// in another way: [`Revoked::Grant`] ends them.
+    /// All tokens of the current flows for one user that were issued up to the entry's time. Legacy tokens name the
+    /// user in another way: [`Revoked::Grant`] ends them.
     User(Username),
     /// Like [`Revoked::User`], for one linked account of the user.
     Account {
@@ -149,8 +149,8 @@ impl Extent {
         }
     }
 
-    /// The extent of the entry that is to be written for `revoked`, whose entry has the extent `existing` so far. `None`
-    /// if that one says as much already.
+    /// The extent of the entry that is to be written for `revoked`, whose entry has the extent `existing` so far.
+    /// `None` if that one says as much already.
     #[must_use]
     pub fn after(self, existing: Option<Self>, revoked: &Revoked) -> Option<Self> {
         let Some(existing) = existing else {
@@ -172,9 +172,9 @@ pub struct TokenReference {
     pub issuer: String,
     /// The token itself.
     pub token_id: TokenId,
-    /// Its authorization.
+    /// Claim `grant_id` of the token.
     pub grant_id: GrantId,
-    /// Its client.
+    /// Claim `client_id` of the token.
     pub client_id: ClientId,
     /// Whom it speaks for.
     pub subject: TokenSubject,

@@ -20,7 +20,7 @@ pub enum SessionStage {
 pub struct Session {
     /// Who signed in.
     pub username: Username,
-    /// How far.
+    /// How far the sign-in has come.
     pub stage: SessionStage,
     /// Authentication methods used so far (D-11).
     pub amr: Vec<String>,

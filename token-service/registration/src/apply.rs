@@ -47,7 +47,8 @@ pub trait Protection {
     /// When sealing fails.
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, Self::Error>;
 
-    /// A secret of a file as it is remembered: only who has the service's key can make it, or guess at the secret with it.
+    /// A secret of a file as it is remembered: only who has the service's key can make it, or guess at the secret with
+    /// it.
     fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String;
 
     /// A sealed TOTP secret of this user.
@@ -61,20 +62,20 @@ pub trait Protection {
 /// One difference between file and registry, for people to read. Its text names fields, never their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// Client, user or legacy instance that differs.
     pub object: ObjectName,
-    /// What happens to it.
+    /// What applying the file does to the object.
     pub kind: DifferenceKind,
 }
 
-/// How an object differs.
+/// What applying a file does to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// It is new.
+    /// Adds the object.
     Added,
-    /// These fields change.
+    /// Changes these fields.
     Changed(Vec<FieldChange>),
-    /// It goes, and what was issued to it is revoked.
+    /// Removes the object and revokes what was issued to it.
     Removed,
 }
 

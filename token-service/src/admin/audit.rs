@@ -13,7 +13,7 @@ const MOST_LOOKED_AT: usize = 50_000;
 /// How far the clocks of replicas may be apart, for reading the log back to a moment.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
 
-/// Which entries.
+/// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Oldest first, behind this sequence.
@@ -43,8 +43,8 @@ impl AuditQuery {
             && self.since.is_none_or(|since| event.at >= since)
     }
 
-    /// Whether the log, read backwards, has nothing more to give. Replicas' clocks differ a little, and so does the order of
-    /// their entries.
+    /// Whether the log, read backwards, has nothing more to give. Replicas' clocks differ a little, and so does the
+    /// order of their entries.
     fn is_past(&self, record: &AuditRecord) -> bool {
         let since = self.since.filter(|_| self.after.is_none());
         since.is_some_and(|since| record.event.at + CLOCKS_DIFFER_BY < since)
@@ -59,8 +59,8 @@ impl AuditQuery {
 }
 
 impl Administration<'_> {
-    /// Entries of the audit log. `next` of the page is the sequence at which to go on; following the log, there is always
-    /// one.
+    /// Entries of the audit log. `next` of the page is the sequence at which to go on; following the log, there is
+    /// always one.
     ///
     /// # Errors
     /// [`AdminError::Malformed`] when both ends are given, or the store's.

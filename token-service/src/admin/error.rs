@@ -26,7 +26,7 @@ pub enum AdminError {
     NotFound {
         /// What kind of thing.
         what: &'static str,
-        /// Its name.
+        /// Name of the missing object.
         name: String,
     },
     /// It is there already, or in a state that does not allow it.

@@ -284,7 +284,7 @@ pub struct CutOffView {
 /// The revocation feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FeedView {
-    /// Its identity.
+    /// Identity of the feed.
     pub feed: String,
 }
 
@@ -394,7 +394,7 @@ pub struct EncryptionKeyView {
 pub struct AuditView {
     /// Position in the log.
     pub sequence: u64,
-    /// What happened.
+    /// The recorded event.
     #[serde(flatten)]
     pub event: EventView,
 }
@@ -411,8 +411,8 @@ impl From<AuditRecord> for AuditView {
 /// What applying registrations did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Applied {
-    /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes on
-    /// with a line for each field, which has the old and the new value unless they are secret.
+    /// One text per client and user that changes: `+` new, `~` changed with its fields, `-` removed. A changed one goes
+    /// on with a line for each field, which has the old and the new value unless they are secret.
     pub differences: Vec<String>,
     /// One line per field, each with `!`, in which the registry stays as it is although the file says something else: a
     /// command changed it after a file was last applied, or no file was applied to the object before (D-27).

@@ -46,8 +46,8 @@ impl Config {
         problems.none_or(config)
     }
 
-    /// The registrations file that `file` or the variables of `environment` name, whatever problems the configuration has
-    /// otherwise.
+    /// The registrations file that `file` or the variables of `environment` name, whatever problems the configuration
+    /// has otherwise.
     #[must_use]
     pub fn registrations_of(
         file: Option<&Path>,
@@ -302,7 +302,7 @@ fn trusted_proxies(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
             .parse()
             .or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
         match network {
-            // Addresses of clients, not of proxies: whoever connects could claim any address.
+            // Such a network holds clients, not only proxies: each of them could claim any address.
             Ok(network) if is_wide(network) => {
                 let message = format!(
                     "trusted_proxies: {value} covers addresses of clients, who could then claim any address; name \

@@ -73,7 +73,7 @@ async fn revoke(
     }
 }
 
-/// Counts every refusal and tells of some: they must not fill log and audit log instead of the feed.
+/// Counts every refusal and logs some of them, so that refusals fill neither log nor audit log.
 fn limited(service: &Service, origin: &Origin, error: &TokenError) {
     service.metrics.revocation_refused();
     let TokenError::TooManyRevocations { client_id, .. } = error else {

@@ -1,4 +1,4 @@
-//! A token of ours that comes back to us, for revocation and introspection.
+//! A token that this service issued, as revocation and introspection receive it.
 
 pub mod introspection;
 pub mod revocation;
@@ -49,7 +49,7 @@ pub struct LegacyClaims {
 }
 
 impl IssuedToken {
-    /// Reads a token; `None` when it is not one of ours. Times are not compared.
+    /// Reads a token. `None` if this service did not issue it. Times are not compared.
     #[must_use]
     pub fn read(context: &Context<'_>, token: &str) -> Option<Self> {
         let settings = context.settings;
@@ -94,7 +94,7 @@ impl IssuedToken {
         }
     }
 
-    /// Everything under which it may have been revoked; `None` when an id is none of ours.
+    /// Everything by which the token may have been revoked. `None` if this service made no such id.
     #[must_use]
     pub fn reference(&self) -> Option<TokenReference> {
         let (issuer, jti, grant_id, iat) = match self {
@@ -139,12 +139,12 @@ fn read<T: DeserializeOwned>(claims: Value) -> Option<T> {
 pub struct LegacyRefresh {
     /// The id of the token, among those of its grant.
     pub refresh_id: TokenId,
-    /// Its grant.
+    /// The grant of the token.
     pub grant: Grant,
 }
 
 impl LegacyRefresh {
-    /// Reads a token; `None` when it is not one of ours, or its grant is forgotten.
+    /// Reads a token. `None` if this service did not issue it, or its grant is forgotten.
     ///
     /// # Errors
     /// The store's.

@@ -28,7 +28,7 @@ pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
     pub token_type: &'static str,
-    /// Seconds.
+    /// Lifetime of the access token, in seconds.
     pub expires_in: u64,
     /// 42 characters.
     pub refresh_token: String,
@@ -53,8 +53,8 @@ pub struct LegacyTokenRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Answers one request on the authorization server of `instances`. Several instances may share one authorization server:
-/// the code or refresh token then says whose the request is.
+/// Answers one request on the authorization server of `instances`. Several instances may share one authorization
+/// server: the code or refresh token then says whose the request is.
 ///
 /// # Errors
 /// A [`LegacyTokenError`]: the first of the instance that knows most of the request.

@@ -79,7 +79,7 @@ fn sealing_context(id: &SessionId, username: &Username) -> String {
     format!("offered totp:{session}:{username}")
 }
 
-/// Offers a new secret to whoever is signed in with the session `id`; `None` when nobody is.
+/// Offers a new secret to the user of the session `id`. `None` without a live session.
 ///
 /// # Errors
 /// A [`SignInError`].
@@ -141,7 +141,7 @@ fn unseal(
         .ok()
 }
 
-/// Accepts an offer: from now on the app is the second factor of whoever is signed in with the session `id`. All other
+/// Accepts an offer: from now on the app is the second factor of the user of the session `id`. All other
 /// sessions end, and clients lose their access (D-35).
 ///
 /// # Errors

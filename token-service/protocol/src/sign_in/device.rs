@@ -140,7 +140,8 @@ impl Entry {
         URL_SAFE_NO_PAD.encode([self.id.as_slice(), &since, &self.tag].concat())
     }
 
-    /// The credentials are in it, so that whoever knew an old password has no device that is known.
+    /// The tag covers the version of the credentials, so that a device known by an old password is unknown after a
+    /// change.
     fn tag(
         key: &EncryptionKey,
         username: &Username,

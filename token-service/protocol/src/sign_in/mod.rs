@@ -186,7 +186,7 @@ pub async fn with_password(
     Ok(PasswordOutcome::Begun { id, stage, device })
 }
 
-/// What whoever has this username signs in with, as the store has it now: a copy in memory may be from before a change.
+/// The credentials of the user with this username, read from the store: a copy in memory may be from before a change.
 async fn credentials_of(
     context: &Context<'_>,
     username: &str,

@@ -1,8 +1,8 @@
 //! Slowing guesses down by delays that grow and decay (RFC 6749 §10.10).
 //!
 //! A browser in which a person has signed in before has a pace of its own ([`Devices`](super::device::Devices)), which
-//! nobody else can use up. For all others an attempt counts for its address, for the account from that network, and last
-//! for the account: many wrong passwords from one network never keep the account's owner waiting elsewhere.
+//! nobody else can use up. For all others an attempt counts for its address, for the account from that network, and
+//! last for the account: many wrong passwords from one network never keep the account's owner waiting elsewhere.
 //!
 //! The counts are in the store, so that neither a restart nor another replica forgets them. What is counted for is a
 //! keyed digest: a store that leaks does not tell who failed, nor what somebody typed into the wrong field.
@@ -19,8 +19,8 @@ use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Passwords of one account from one network, or from one device that is known: a person who waits gets in, a guesser gets
-/// some hundred a day.
+/// Passwords of one account from one network, or from one device that is known: a person who waits gets in, a guesser
+/// gets some hundred a day.
 const PASSWORD: Pace = Pace {
     free: 10,
     longest: MINUTE.saturating_mul(5),
@@ -67,7 +67,7 @@ const NETWORK_48: Pace = Pace {
 /// What is guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess<'a> {
-    /// The password of whoever has this username, registered or not.
+    /// The password of this username, which may be unregistered.
     Password(&'a str),
     /// A one-time or recovery code of this user.
     SecondFactor(&'a str),
@@ -161,8 +161,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// It was right: the failures of this account from this network or device are forgotten. Those of the address are not,
-    /// or a guesser with an account of his own could start anew at will; nor those of others with this account.
+    /// It was right: the failures of this account from this network or device are forgotten. Those of the address are
+    /// not, or a guesser with an account of his own could start anew at will; nor those of others with this account.
     pub(super) async fn forgive(self) -> Result<(), StoreError> {
         let Self {
             context,
@@ -184,8 +184,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The networks of an address that count: of IPv4 the address; of IPv6 that of 64 bits, within which anybody can choose at
-/// will, and the wider ones that one party may have whole.
+/// The networks of an address that count: of IPv4 the address; of IPv6 that of 64 bits, within which anybody can choose
+/// at will, and the wider ones that one party may have whole.
 struct Networks {
     paced: Vec<(Vec<u8>, Pace)>,
     /// What counts as one place to guess a password from.
@@ -236,7 +236,8 @@ impl Networks {
     }
 }
 
-/// The keyed digest of what counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at will.
+/// The keyed digest of what counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at
+/// will.
 pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
     let network = match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.octets().to_vec(),

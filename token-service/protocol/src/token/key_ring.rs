@@ -25,7 +25,7 @@ pub enum KeyRingError {
         "the signing key {kid} cannot be opened: {error}; is this the encryption key of this store?"
     )]
     Sealing {
-        /// Which key.
+        /// Identifier of the key.
         kid: String,
         /// What sealing said.
         error: SealingError,

@@ -43,7 +43,7 @@ impl<'a> From<&'a Grant> for Subject<'a> {
 pub struct AccessToken<'a> {
     /// Its `jti`.
     pub id: TokenId,
-    /// Its scope.
+    /// Scopes of the token.
     pub scope: &'a Scope,
     /// When it is issued.
     pub issued_at: Timestamp,

@@ -71,26 +71,26 @@ pub enum KeyState {
 pub enum Step {
     /// Make a key.
     Add {
-        /// Of which algorithm.
+        /// Algorithm of the key.
         algorithm: Algorithm,
         /// From when on it signs.
         signs_from: Timestamp,
-        /// The age of the newest key of the algorithm: whoever added a later one was faster.
+        /// When the newest key of the algorithm was made. If the store has a later key, another replica was faster.
         unless_after: Option<Timestamp>,
     },
     /// Note that a key signs no more.
     Retire {
-        /// Which.
+        /// Identifier of the key.
         kid: String,
     },
     /// Note that a retired key signs again: the configured algorithm was changed, and changed back.
     Resume {
-        /// Which.
+        /// Identifier of the key.
         kid: String,
     },
     /// Remove a key whose last token has expired.
     Forget {
-        /// Which.
+        /// Identifier of the key.
         kid: String,
     },
 }

@@ -431,7 +431,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         assert_eq!(concerned(&upgraded), after, "{kind:?}");
         assert!(user(&upgraded, "hedy").is_some(), "what is new is added");
         drop(upgraded);
-        // Being disabled is the safer state, whoever says it.
+        // Disabled is the safer state.
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
         let forget = first.store.remembered().await.unwrap();

@@ -21,7 +21,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(web::resource("/audit").route(web::get().to(list)));
 }
 
-/// Which entries.
+/// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Query {

@@ -26,7 +26,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-/// Which grants.
+/// Filter and page of a listing of grants.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct GrantQuery {

@@ -99,7 +99,7 @@ async fn backup(
         .into_response(&http))
 }
 
-/// Decodes an access token, refresh token or user assertion, and tells of every check whether it passes and why.
+/// Decodes an access token, refresh token or user assertion, and returns the outcome of every check with its reason.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
     responses((status = 200, body = Explanation), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
 async fn explain(reader: Reader, payload: Payload) -> Result<HttpResponse, AdminError> {

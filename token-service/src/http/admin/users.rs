@@ -122,7 +122,7 @@ async fn delete(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Removes a user's second factor, whoever set it up, and ends the user's sessions.
+/// Removes a user's second factor, registered or set up by the user, and ends the user's sessions.
 #[utoipa::path(delete, path = "/admin/users/{username}/second-factor", tag = "users",
     params(("username" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]

@@ -100,7 +100,7 @@ impl Journey {
         }
     }
 
-    /// The address where the request asks for the credentials again, whoever is signed in.
+    /// The address where the request asks for the credentials again, in spite of a live session.
     fn sign_in_again(&self) -> String {
         match self {
             Self::Current(request) => format!("{}?{}", paths::AUTHORIZE, request.sign_in_again()),

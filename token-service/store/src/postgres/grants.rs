@@ -142,7 +142,7 @@ impl Operation for Revoke {
     }
 }
 
-/// Ends a grant that the edge is told of later. `false` when there is no such live grant.
+/// Marks the grant as revoked; the feed entry follows in the same transaction. `false` if there is no such live grant.
 pub(super) async fn end(
     client: &impl GenericClient,
     id: GrantId,

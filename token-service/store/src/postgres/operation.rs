@@ -12,7 +12,7 @@ const ATTEMPTS: u32 = 20;
 
 /// What a domain operation does. It may be run several times, of which one takes effect.
 pub(super) trait Operation: Sync {
-    /// Its answer.
+    /// Outcome of the operation.
     type Outcome: Send;
 
     /// Runs it once.

@@ -2,7 +2,7 @@
 
 use domain::clock::Timestamp;
 
-/// A number of ours; one that is too large is as good as the largest.
+/// A number for the database. A number that is too large becomes the largest.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -34,7 +34,7 @@ pub enum RestoreError {
     /// Reading the copy or writing the target failed.
     #[error("{path}: {error}")]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What the system said.
         error: io::Error,

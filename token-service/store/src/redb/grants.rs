@@ -112,7 +112,7 @@ pub(super) fn revoke(
     Ok(ended)
 }
 
-/// Ends a grant whose tokens the edge is told of otherwise. `false` when there is no such live grant.
+/// Marks the grant as revoked; another feed entry covers its tokens. `false` if there is no such live grant.
 pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
     // What cannot be read cannot be refreshed either.
     let Some(mut grant) = readable("grant", get(tables, id))?.flatten() else {

@@ -24,7 +24,7 @@ pub enum OpenError {
     /// The folder or file cannot be created or opened.
     #[error("the store {path} cannot be opened: {error}")]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
@@ -34,7 +34,7 @@ pub enum OpenError {
         "the store {path} is in use by another process: one token service serves one file; stop the other one or choose another store.url"
     )]
     InUse {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file was written by a later version.
@@ -42,9 +42,9 @@ pub enum OpenError {
         "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
     )]
     Newer {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its schema version.
+        /// Schema version of the file.
         found: u64,
     },
     /// The file is damaged, or not a store at all.
@@ -52,7 +52,7 @@ pub enum OpenError {
         "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
     )]
     Damaged {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
