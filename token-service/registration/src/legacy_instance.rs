@@ -27,10 +27,10 @@ pub fn read(mut section: Section<'_>, seen: &mut BTreeSet<String>) -> Option<Leg
     if let Some(Located { value, place }) = &hostname {
         if !is_host(value) {
             let message =
-                "hostname: expected a host name, with a port where it has one, in lower case";
+                "hostname: expected a host name in lower case, with its port if it has one";
             section.report(place, message);
         } else if !seen.insert(value.clone()) {
-            section.report(place, format!("hostname: {value} is there twice"));
+            section.report(place, format!("hostname: {value} is listed twice"));
         }
     }
     if let Some(Located { value, place }) = &auth_server_hostname

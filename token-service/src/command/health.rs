@@ -24,6 +24,6 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     agent
         .get(&url)
         .call()
-        .with_context(|| format!("{url} does not answer that it is ready"))?;
+        .with_context(|| format!("{url} does not report that the service is ready"))?;
     Ok(ExitCode::SUCCESS)
 }

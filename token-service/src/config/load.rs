@@ -850,8 +850,8 @@ auth_server_hostname = "z.example"
                 "config.toml:18: refresh_reuse_grace: must be whole seconds",
                 "config.toml:19: unknown key assertions_max; did you mean assertion_max?",
                 "config.toml:20: auth_server_hostname is missing",
-                "config.toml:21: hostname: expected a host name, with a port where it has one, in lower case",
-                "config.toml:26: hostname: x.example is there twice",
+                "config.toml:21: hostname: expected a host name in lower case, with its port if it has one",
+                "config.toml:26: hostname: x.example is listed twice",
                 "config.toml:28: unknown key other",
                 "TOKEN_SERVICE__LIFETIMES__SESSIONS: unknown setting; did you mean TOKEN_SERVICE__LIFETIMES__SESSION?",
             ]

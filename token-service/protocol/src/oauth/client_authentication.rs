@@ -143,8 +143,8 @@ fn basic(
     }
 }
 
-/// The client that a refused request claims to come from, for log and audit log: whoever guesses at a client's secret names
-/// the client. At most [`LONGEST_CLAIM`] characters; what cannot be printed is escaped.
+/// The client that a refused request claims to come from, for log and audit log: guesses at a client's secret name that
+/// client. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
 #[must_use]
 pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     let in_header = authorization.iter().find_map(|header| {

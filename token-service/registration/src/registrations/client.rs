@@ -200,7 +200,8 @@ impl Reader<'_> {
             if !SECRET_LENGTH.contains(&text.len()) {
                 let (least, most) = (SECRET_LENGTH.start(), SECRET_LENGTH.end());
                 return Err(format!(
-                    "must have {least} to {most} bytes, or it may be guessed; `openssl rand -base64 32` makes one"
+                    "must have {least} to {most} bytes, because shorter secrets can be guessed; \
+                     `openssl rand -base64 32` generates a secret"
                 ));
             }
             Ok(ClientSecret::of(text))
@@ -351,7 +352,7 @@ fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
     if matches!(section.place(), Place::Body(_)) {
         section.refuse(
             "file",
-            "the files of this machine are not yours to name; send the text in pem",
+            "the administration reads no files; send the text of the certificate in pem",
         );
     }
     let file = section.text("file");

@@ -268,7 +268,7 @@ certificates = []
             "r.toml:21: linked account: 2 at https://us1.example.com is already at r.toml:17",
             "r.toml:24: username is missing",
             "r.toml:25: password_hash: is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..",
-            "r.toml:26: single_sign_on: needs an email, by which the user is found",
+            "r.toml:26: single_sign_on: needs an email, because the legacy logon finds the user by it",
             "r.toml:28: username: must have 1 to 255 bytes, no control characters, and no white space at its ends",
             "r.toml:29: user_id is missing",
             "r.toml:30: username: must be one line of at most 255 bytes without white space at its ends",
@@ -338,8 +338,8 @@ fn rfc6749_s10_10_client_secrets_have_32_bytes_at_least() {
         format!("[[clients]]\nclient_id = 'web'\ntype = 'web_server'\nclient_secret = '{secret}'\n")
             + "redirect_uris = ['https://a.example/cb']\n"
     };
-    let short = "r.toml:4: client_secret: must have 32 to 1024 bytes, or it may be guessed; \
-                 `openssl rand -base64 32` makes one";
+    let short = "r.toml:4: client_secret: must have 32 to 1024 bytes, because shorter secrets can be guessed; \
+                 `openssl rand -base64 32` generates a secret";
     assert_eq!(problems(&client(&"x".repeat(31))), [short]);
     assert_eq!(warnings(NOW, &client(&"x".repeat(32))), [""; 0]);
 }

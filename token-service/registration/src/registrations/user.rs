@@ -46,7 +46,8 @@ pub(super) fn read(
     if let Some(flag) = single_sign_on.as_ref().filter(|flag| flag.value)
         && email.is_none()
     {
-        let message = "single_sign_on: needs an email, by which the user is found";
+        let message =
+            "single_sign_on: needs an email, because the legacy logon finds the user by it";
         section.report(&flag.place, message);
     }
     let enabled = section.flag("enabled").is_none_or(|flag| flag.value);

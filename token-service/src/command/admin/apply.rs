@@ -23,7 +23,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service apply registrations.toml --prune     # and remove what the file does not list
 
 The service remembers what a file said of each client and user. apply takes over what changed in the file since then.
-What a command changed meanwhile stays: --overwrite lets the file count instead.
+Changes that commands made meanwhile stay, unless you add --overwrite.
 
 Lines start with + for what is new, ~ for what changes, - for what goes, ! for what stays although the file says
 something else.";
@@ -84,8 +84,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
             lines.push("Nothing differs.".to_owned());
         }
         if !applied.kept.is_empty() {
-            lines
-                .push("Lines with ! stay as they are; --overwrite lets the file count.".to_owned());
+            lines.push("Lines with ! are not applied; --overwrite applies them.".to_owned());
         }
         if !applied.differences.is_empty() && applied.dry_run {
             lines.push("Nothing was changed: --dry-run.".to_owned());

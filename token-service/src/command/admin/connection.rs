@@ -181,8 +181,9 @@ impl Administration {
             .read_to_string()
             .context("the service's answer")?;
         let raw: Value = serde_json::from_str(&text).context("the service's answer")?;
-        let value = serde_json::from_value(raw.clone())
-            .context("the service's answer is not of this version")?;
+        let value = serde_json::from_value(raw.clone()).context(
+            "cannot read the response; the service may have another version than this command",
+        )?;
         Ok(Answer {
             value,
             raw,

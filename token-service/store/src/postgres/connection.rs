@@ -85,7 +85,7 @@ fn tls(settings: &PostgresSettings) -> Result<ClientConfig, OpenError> {
                 .and_then(Iterator::collect)
                 .map_err(|error| unreadable(&error))?;
             if certificates.is_empty() {
-                return Err(unreadable(&"there is no certificate in it"));
+                return Err(unreadable(&"the file contains no certificate"));
             }
             for certificate in certificates {
                 roots.add(certificate).map_err(|error| unreadable(&error))?;
