@@ -143,10 +143,10 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 
 /// The anchors of a page's headings, as GitHub makes them.
 fn anchors(page: &Document) -> BTreeSet<String> {
-    let headings = page.prose().filter_map(|(_, line)| {
-        line.starts_with('#')
-            .then(|| line.trim_start_matches('#').trim())
-    });
+    let headings = page
+        .prose()
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| line.trim_start_matches('#').trim());
     headings
         .map(|heading| {
             let kept = heading.chars().filter(|character| {
