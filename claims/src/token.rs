@@ -1,5 +1,5 @@
-//! The tokens of the current flows: types and claims (spec §2.1, §2.2; RFC 9068). Claims that are read own their text;
-//! those that are written may borrow it.
+//! The tokens of the current flows: types and claims (protocol.md §2.1, §2.2; RFC 9068). Claims that are read own their
+//! text; those that are written may borrow it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ pub const ACCESS_TOKEN_TYPE: &str = "at+jwt";
 pub const REFRESH_TOKEN_TYPE: &str = "rt+jwt";
 /// `typ` of the identity service's token that travels as `idcs_access_token`: accepted nowhere as a bearer token.
 pub const IDENTITY_TOKEN_TYPE: &str = "idcs+jwt";
-/// `typ` of a user assertion (spec §2.3).
+/// `typ` of a user assertion (protocol.md §2.3).
 pub const ASSERTION_TYPE: &str = "JWT";
 
-/// The claims of an access token (spec §2.2, RFC 9068 §2.2). Times are seconds since 1970.
+/// The claims of an access token (protocol.md §2.2, RFC 9068 §2.2). Times are seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessTokenClaims<Text = String> {
     /// The issuer: {lobby_url}.

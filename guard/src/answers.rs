@@ -1,5 +1,5 @@
 //! What a refused client hears (RFC 6750 §3): status, challenge, and a body in the shape of
-//! spec §2.4. Never a value from the request.
+//! protocol.md §2.4. Never a value from the request.
 
 use serde_json::json;
 
@@ -209,8 +209,9 @@ fn metadata_url(config: &Config) -> Option<String> {
     Some(format!("{origin}{WELL_KNOWN}{path}"))
 }
 
-/// The answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request. The host leaves the
-/// body out for HEAD. A slash at the end makes no difference: clients disagree about the one that the identifier has.
+/// The answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request. The host leaves
+/// the body out for HEAD. A slash at the end makes no difference: clients disagree about the one that the identifier
+/// has.
 #[must_use]
 pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
     let resource = config.protected_resource.as_ref()?;

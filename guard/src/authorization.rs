@@ -19,11 +19,13 @@ pub enum MalformedCredentials {
     Token,
 }
 
-/// Reads all `Authorization` headers of a request, as sent: `auth-scheme 1*SP token68` (RFC 9110 §11.4). Between scheme and
-/// token stand one or more spaces and nothing else; white space behind the token belongs to no value (RFC 9110 §5.5).
+/// Reads all `Authorization` headers of a request, as sent: `auth-scheme 1*SP token68` (RFC 9110 §11.4). Between scheme
+/// and token stand one or more spaces and nothing else; white space behind the token belongs to no value (RFC 9110
+/// §5.5).
 ///
 /// # Errors
-/// [`MalformedCredentials::Several`]; [`MalformedCredentials::Token`] when something other than a space ends the scheme.
+/// [`MalformedCredentials::Several`]; [`MalformedCredentials::Token`] when something other than a space ends the
+/// scheme.
 pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCredentials> {
     let header = match headers {
         [] => return Ok(Credentials::None),
@@ -127,7 +129,6 @@ mod tests {
         }
     }
 
-    /// Checklist row 47.
     #[test]
     fn rfc6750_s2_one_header_with_one_token() {
         for header in [

@@ -121,8 +121,8 @@ impl Stripped {
         Self(names.chain(payload).map(str::to_owned).collect())
     }
 
-    /// Whether a request header is one of them, in any case, and with `_`, `.` or another sign for `-`: servers make the
-    /// same variable of all of them.
+    /// Whether a request header is one of them, in any case, and with `_`, `.` or another sign for `-`: servers make
+    /// the same variable of all of them.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         let same = |ours: &u8, theirs: &u8| match theirs {
@@ -204,7 +204,6 @@ mod tests {
         }
     }
 
-    /// Checklist row 49.
     #[test]
     fn rfc9700_s4_13_every_spelling_of_our_headers_is_stripped() {
         let stripped = Stripped(vec!["x-user-id".into(), "x-scope".into()]);

@@ -145,11 +145,12 @@ impl Rule {
 /// among equals the one that names the method.
 ///
 /// `target` is the `:path` of the request, its query included. Resource servers differ in how they read percent signs,
-/// path parameters (`;`) and encoded question marks, and some decode twice, so every such reading must have the same rule.
+/// path parameters (`;`) and encoded question marks, and some decode twice, so every such reading must have the same
+/// rule.
 ///
 /// # Errors
-/// [`AmbiguousPath`] when they differ, and for what no client needs: encoded slashes and backslashes, double
-/// slashes, dot segments, fragments, control characters, `%u` escapes, overlong UTF-8; each also when it is encoded twice.
+/// [`AmbiguousPath`] when they differ, and for what no client needs: encoded slashes and backslashes, double slashes,
+/// dot segments, fragments, control characters, `%u` escapes, overlong UTF-8; each also when it is encoded twice.
 pub fn find<'a>(
     rules: &'a [Rule],
     method: &[u8],
@@ -347,7 +348,6 @@ mod tests {
         }
     }
 
-    /// Checklist row 50.
     #[test]
     fn rfc9700_s4_13_no_spelling_widens_a_rule() {
         for target in [

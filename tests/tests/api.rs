@@ -1,4 +1,4 @@
-//! Using a token (spec §4.3) through the filter in real Envoy.
+//! Using a token (protocol.md §4.3) through the filter in real Envoy.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub(crate) fn token() -> String {
 }
 
 #[test]
-fn spec_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
+fn protocol_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
     let reply = call(&token());
     assert_eq!(reply.status, 200);
     assert_eq!(
@@ -63,7 +63,6 @@ fn spec_s4_3_a_good_token_is_let_in_and_its_claims_are_passed_on() {
     );
 }
 
-/// Checklist row 48.
 #[test]
 fn rfc6750_s3_refusals_say_why() {
     let url = format!("{}/api/projects", api());
@@ -99,7 +98,6 @@ fn rfc6750_s3_1_a_token_without_the_scope_is_forbidden() {
     }
 }
 
-/// Checklist rows 45, 46.
 #[test]
 fn rfc8725_s3_11_other_tokens_of_ours_are_no_access_tokens() {
     let code = Browser::new(&lobby()).code_for(&WEB, None);
@@ -130,7 +128,7 @@ fn with_changed_part(token: &str, part: usize) -> String {
     parts.join(".")
 }
 
-/// Checklist row 49: in every spelling, also without a token.
+/// In every spelling, also without a token.
 #[test]
 fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
     let bearer = format!("Bearer {}", token());
@@ -155,7 +153,7 @@ fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
     }
 }
 
-/// Checklist row 50: raw requests, because clients normalise paths themselves.
+/// Raw requests, because clients normalise paths themselves.
 #[test]
 fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
     let raw = |path: &str| {

@@ -1,4 +1,4 @@
-//! The authorization endpoint and the sign-in (spec §4.1, §7.1; D-4, D-5, D-7, D-8, D-9, D-13, D-17).
+//! The authorization endpoint and the sign-in (protocol.md §4.1, §7.1; D-4, D-5, D-7, D-8, D-9, D-13, D-17).
 
 use crate::support::{
     Browser, Form, INSTALLED, Pkce, WEB, answer, form_body, get, lasting_code, lobby, wrong_code,
@@ -35,9 +35,9 @@ fn parameter<'a>(answer: &'a [(String, String)], name: &str) -> Option<&'a str> 
 
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-/// Checklist rows 21, 22; state is echoed byte for byte.
+/// State is echoed byte for byte.
 #[test]
-fn spec_s4_1_a_sign_in_ends_with_code_state_and_iss() {
+fn protocol_s4_1_a_sign_in_ends_with_code_state_and_iss() {
     let browser = Browser::new(&lobby());
     let state = "a b+c&d=e%2Fé\"<>'#?";
     let mut request = web_request();
@@ -59,7 +59,7 @@ fn spec_s4_1_a_sign_in_ends_with_code_state_and_iss() {
 }
 
 #[test]
-fn spec_s4_1_without_state_none_is_sent() {
+fn protocol_s4_1_without_state_none_is_sent() {
     let browser = Browser::new(&lobby());
     let page = browser.authorize(&web_request());
     let answer = answer(&ada(&browser, &page), WEB.redirect_uri);
@@ -67,7 +67,7 @@ fn spec_s4_1_without_state_none_is_sent() {
 }
 
 #[test]
-fn spec_s4_1_a_live_session_signs_in_at_once_when_there_is_one_account() {
+fn protocol_s4_1_a_live_session_signs_in_at_once_when_there_is_one_account() {
     let browser = Browser::new(&lobby());
     let page = browser.authorize(&web_request());
     ada(&browser, &page);
@@ -77,7 +77,7 @@ fn spec_s4_1_a_live_session_signs_in_at_once_when_there_is_one_account() {
 
 /// The selector always shows, also with a live session, and each account leads to tokens of its own.
 #[test]
-fn spec_s4_1_several_accounts_are_chosen_from() {
+fn protocol_s4_1_several_accounts_are_chosen_from() {
     let browser = Browser::new(&lobby());
     let page = browser.authorize(&web_request());
     let mut selector = browser.sign_in(&page, "grace@example.com", "demo-password-of-grace");
@@ -126,7 +126,7 @@ fn link(page: &crate::support::Reply, text: &str) -> String {
 
 /// D-7: a page tells the user, who may sign in as another user; the client gets the error when the user goes back.
 #[test]
-fn spec_s1_a_user_without_account_is_told_and_then_the_client() {
+fn protocol_s1_a_user_without_account_is_told_and_then_the_client() {
     let browser = Browser::new(&lobby());
     let page = browser.authorize(&web_request());
     let page = browser.sign_in(&page, "mary@example.com", "demo-password-of-mary");
@@ -316,7 +316,6 @@ fn a_wrong_password_and_an_unknown_user_get_the_same_page() {
 /// Of Joan's authenticator app.
 const TOTP_SECRET: &str = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
 
-/// Checklist row 56.
 #[test]
 fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
     let browser = Browser::new(&lobby());
@@ -351,7 +350,7 @@ fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
     assert!(replayed.body.contains("has been used"));
 }
 
-/// Checklist row 2, D-5.
+/// D-5.
 #[test]
 fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
     let page = |parameters: &[(&str, &str)]| {
@@ -378,7 +377,7 @@ fn rfc6749_s3_1_2_4_an_unsafe_request_is_never_redirected() {
     assert!(page(&[("client_id", WEB.id), redirect, redirect]).contains("redirect_uri"));
 }
 
-/// Checklist row 1: compared as text.
+/// Compared as text.
 #[test]
 fn rfc9700_s4_1_3_redirect_uris_match_exactly() {
     for wrong in [
@@ -416,9 +415,9 @@ fn rfc9700_s4_1_3_redirect_uris_match_exactly() {
     }
 }
 
-/// Spec §5.5, RFC 8252 §7.3: only the port of a loopback redirect URI may differ.
+/// protocol.md §5.5, RFC 8252 §7.3: only the port of a loopback redirect URI may differ.
 #[test]
-fn spec_s5_5_redirect_uris_of_installed_applications() {
+fn protocol_s5_5_redirect_uris_of_installed_applications() {
     let status = |redirect_uri: &str| {
         let mut request = installed_request(CHALLENGE);
         request.retain(|(name, _)| *name != "redirect_uri");
@@ -474,7 +473,7 @@ fn other_errors_are_redirected_with_state() {
         refused(&request, WEB.redirect_uri)
     };
     assert_eq!(web("response_type", ""), "invalid_request");
-    // Checklist row 28: there is no implicit grant.
+    // There is no implicit grant.
     assert_eq!(web("response_type", "token"), "unsupported_response_type");
     assert_eq!(
         web("response_type", "code id_token"),
@@ -482,7 +481,7 @@ fn other_errors_are_redirected_with_state() {
     );
     // D-9.
     assert_eq!(web("scope", "projects everything"), "invalid_scope");
-    // Checklist row 7, D-8.
+    // D-8.
     assert_eq!(web("code_challenge", CHALLENGE), "invalid_request");
     assert_eq!(web("code_challenge_method", "S256"), "invalid_request");
     let mut twice = web_request();
@@ -495,7 +494,6 @@ fn other_errors_are_redirected_with_state() {
         request.extend(changes.iter().filter(|(_, value)| !value.is_empty()));
         refused(&request, INSTALLED.redirect_uri)
     };
-    // Checklist row 4.
     assert_eq!(
         installed(&[("code_challenge", ""), ("code_challenge_method", "")]),
         "invalid_request"
@@ -508,7 +506,6 @@ fn other_errors_are_redirected_with_state() {
         installed(&[("code_challenge_method", "plain")]),
         "invalid_request"
     );
-    // Checklist row 8.
     for challenge in [
         "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-c",
         "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cMM",
@@ -522,7 +519,6 @@ fn other_errors_are_redirected_with_state() {
     }
 }
 
-/// Checklist row 26.
 #[test]
 fn rfc9700_s4_16_pages_are_guarded() {
     let browser = Browser::new(&lobby());
@@ -544,7 +540,7 @@ fn rfc9700_s4_16_pages_are_guarded() {
     assert!(!page.body.contains("<script"));
 }
 
-/// Checklist row 26: a form from elsewhere is refused, whatever it says.
+/// A form from elsewhere is refused, whatever it says.
 #[test]
 fn rfc6749_s10_13_forms_need_the_token_of_their_browser() {
     let (mine, theirs) = (Browser::new(&lobby()), Browser::new(&lobby()));
@@ -586,7 +582,7 @@ fn rfc9700_s4_11_forms_cannot_redirect_elsewhere() {
     assert_eq!((reply.status, reply.header("location")), (400, None));
 }
 
-/// Checklist row 27, and sign-out.
+/// Sign-out.
 #[test]
 fn rfc9700_s4_7_sessions_are_renewed_at_sign_in_and_end_at_sign_out() {
     let browser = Browser::new(&lobby());
@@ -628,7 +624,6 @@ fn rfc9700_s4_7_sessions_are_renewed_at_sign_in_and_end_at_sign_out() {
     );
 }
 
-/// Checklist row 24.
 #[test]
 fn rfc9700_s4_12_credentials_are_never_posted_on() {
     let browser = Browser::new(&lobby());
@@ -654,7 +649,7 @@ fn the_endpoint_takes_no_other_method() {
 
 /// PKCE for a web server application is optional, and binds when it is used (D-25).
 #[test]
-fn spec_s4_2_a_web_application_with_pkce_needs_no_secret() {
+fn protocol_s4_2_a_web_application_with_pkce_needs_no_secret() {
     let pkce = Pkce::of(&"v".repeat(43));
     let browser = Browser::new(&lobby());
     let code = browser.code_for(&WEB, Some(&pkce));

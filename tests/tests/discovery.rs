@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::support::{agent, get, lobby, pair, send};
 
-/// Checklist row 23.
 #[test]
 fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
     let reply = get(
@@ -85,7 +84,7 @@ fn health_is_internal() {
     }
 }
 
-/// Checklist row 25: no page of another origin reads the token endpoint, and none at all the authorization endpoint.
+/// No page of another origin reads the token endpoint, and none at all the authorization endpoint.
 #[test]
 fn rfc9700_s2_6_cors_for_registered_apps_alone() {
     let preflight = |path: &str, origin: &str| {

@@ -1,4 +1,4 @@
-//! The early-access authorization server (spec §1): an issuer, a store and keys of its own, one resource server.
+//! The early-access authorization server (protocol.md §1): an issuer, a store and keys of its own, one resource server.
 
 use crate::api::call;
 use crate::support::{Browser, USER_BOUND, WEB, get, lobby, lobby_ea};
@@ -10,7 +10,7 @@ const ACCOUNT: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn spec_s1_the_resource_server_accepts_both_issuers() {
+fn protocol_s1_the_resource_server_accepts_both_issuers() {
     for issuer in [lobby(), lobby_ea()] {
         let token = USER_BOUND.token(&issuer, &ACCOUNT).text("access_token");
         assert_eq!(crate::token::claims(&token)["iss"], issuer);
@@ -21,7 +21,7 @@ fn spec_s1_the_resource_server_accepts_both_issuers() {
 }
 
 #[test]
-fn spec_s1_nothing_of_one_server_is_usable_at_the_other() {
+fn protocol_s1_nothing_of_one_server_is_usable_at_the_other() {
     let code = Browser::new(&lobby_ea()).code_for(&WEB, None);
     WEB.exchange(&lobby(), &code, None)
         .assert_error(400, "invalid_grant");

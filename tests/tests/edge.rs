@@ -76,7 +76,7 @@ fn assert_gateway_error(listener: &str, reply: &Reply, status: u16, error: &str)
 }
 
 #[test]
-fn spec_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_request_id() {
+fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_request_id() {
     let long = "a".repeat(100 * 1024);
     for (listener, port) in listeners() {
         let invalid = |request: &str, status| {

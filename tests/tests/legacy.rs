@@ -1,4 +1,4 @@
-//! The legacy flow on its hosts (spec §2.5, §3, §4.4 to 4.7, §7.2, §8; D-14, D-15, D-16).
+//! The legacy flow on its hosts (protocol.md §2.5, §3, §4.4 to 4.7, §7.2, §8; D-14, D-15, D-16).
 
 use serde_json::json;
 use ureq::http::Request;
@@ -99,7 +99,7 @@ pub(crate) fn refresh(client: &Client, refresh_token: &str) -> Reply {
     )
 }
 
-/// Spec §2.5: exactly these members and lengths.
+/// protocol.md §2.5: exactly these members and lengths.
 #[track_caller]
 fn assert_tokens(reply: &Reply) -> (String, String) {
     assert_eq!(reply.status, 200, "{}", reply.body);
@@ -126,7 +126,7 @@ fn assert_tokens(reply: &Reply) -> (String, String) {
 }
 
 #[test]
-fn spec_s4_4_the_status_of_an_instance() {
+fn protocol_s4_4_the_status_of_an_instance() {
     assert_eq!(
         get(US1, "/OAuthStatus").json(),
         json!({"uri": SSO, "enabled": true})
@@ -142,7 +142,7 @@ fn spec_s4_4_the_status_of_an_instance() {
 }
 
 #[test]
-fn spec_s4_5_and_4_6_logon_and_exchange() {
+fn protocol_s4_5_and_4_6_logon_and_exchange() {
     for client in [OPEN, SECRET] {
         let code = code_for(&client, &[]);
         let (access, refresh_token) = assert_tokens(&exchange(&client, &code));
@@ -152,7 +152,7 @@ fn spec_s4_5_and_4_6_logon_and_exchange() {
             (&claims["sub"], &claims["client_id"]),
             (&json!("1879048401"), &json!(client.id))
         );
-        // Spec §4.3 holds for it too: the filter verifies it like any other.
+        // protocol.md §4.3 holds for it too: the filter verifies it like any other.
         let reply = call(&access);
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(reply.json()["x-auth-subject"], "1879048401");
@@ -165,7 +165,7 @@ fn spec_s4_5_and_4_6_logon_and_exchange() {
 
 /// D-16: the samples of the specification send the fields in the query.
 #[test]
-fn spec_s4_6_fields_may_stand_in_the_query() {
+fn protocol_s4_6_fields_may_stand_in_the_query() {
     let code = code_for(&OPEN, &[]);
     let query = format!(
         "?{}",
@@ -182,9 +182,9 @@ fn spec_s4_6_fields_may_stand_in_the_query() {
     assert_tokens(&token(SSO, &OPEN, &query, &[]));
 }
 
-/// Spec §3, §4.7, D-15.
+/// protocol.md §3, §4.7, D-15.
 #[test]
-fn spec_s4_7_refresh_rotates_with_a_grace() {
+fn protocol_s4_7_refresh_rotates_with_a_grace() {
     let (_, first) = assert_tokens(&exchange(&OPEN, &code_for(&OPEN, &[])));
     let (access, second) = assert_tokens(&refresh(&OPEN, &first));
     assert_ne!(first, second);
@@ -209,7 +209,7 @@ fn spec_s4_7_refresh_rotates_with_a_grace() {
 }
 
 #[test]
-fn spec_s4_6_clients_authenticate() {
+fn protocol_s4_6_clients_authenticate() {
     let code = code_for(&SECRET, &[]);
     let fields = [
         ("grant_type", "authorization_code"),
@@ -248,9 +248,9 @@ fn spec_s4_6_clients_authenticate() {
     token(SSO, &SECRET, "", &twice).assert_error(400, "invalid_request");
 }
 
-/// Spec §7.2: the two messages.
+/// protocol.md §7.2: the two messages.
 #[test]
-fn spec_s7_2_unsafe_logons_are_answered_with_400() {
+fn protocol_s7_2_unsafe_logons_are_answered_with_400() {
     let refused = |host: &str, changes: &[(&str, &str)], reason: &str| {
         let reply = logon(host, changes);
         assert_eq!(
@@ -369,7 +369,7 @@ fn instances_that_share_an_authorization_server_both_work() {
         .assert_error(400, "invalid_grant");
 }
 
-/// Spec §4.5 finds single-sign-on users by e-mail; who knows an address does not learn the username by it.
+/// protocol.md §4.5 finds single-sign-on users by e-mail; who knows an address does not learn the username by it.
 #[test]
 fn the_page_of_an_e_mail_address_shows_that_address_alone() {
     let pair = OwnPair::start(&[]);
@@ -399,7 +399,7 @@ fn the_page_of_an_e_mail_address_shows_that_address_alone() {
 }
 
 #[test]
-fn spec_s7_2_errors_at_the_redirect_uri() {
+fn protocol_s7_2_errors_at_the_redirect_uri() {
     let error = |reply: Reply, uri: &str| {
         let answer = crate::support::answer(&reply, uri);
         assert_eq!(reply.status, 302);
@@ -427,9 +427,9 @@ fn spec_s7_2_errors_at_the_redirect_uri() {
     );
 }
 
-/// Spec §4.5: e-mail pre-selects a single-sign-on user, who only proves who they are.
+/// protocol.md §4.5: e-mail pre-selects a single-sign-on user, who only proves who they are.
 #[test]
-fn spec_s4_5_an_email_names_the_person() {
+fn protocol_s4_5_an_email_names_the_person() {
     let browser = Browser::on_host(&pair().legacy_url(), US1);
     let query = form_body(&[
         ("Action", "StartOAuth"),
@@ -496,9 +496,9 @@ fn legacy_and_current_flows_know_nothing_of_each_other() {
     assert_tokens(&refresh(&OPEN, &refresh_token));
 }
 
-/// Spec §2.5: what cannot fit 481 characters is refused before it is ever issued, with the arithmetic.
+/// protocol.md §2.5: what cannot fit 481 characters is refused before it is ever issued, with the arithmetic.
 #[test]
-fn spec_s2_5_names_that_do_not_fit_are_refused_at_start() {
+fn protocol_s2_5_names_that_do_not_fit_are_refused_at_start() {
     let mut own = OwnPair::start(&[]);
     own.pair.stop_token_service();
     let long = format!("{}.legacy.example", "a".repeat(50));

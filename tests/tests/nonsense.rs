@@ -153,7 +153,7 @@ fn unknown_paths_and_methods_have_the_error_body() {
     get(&query, &[]).assert_error(400, "invalid_request");
 }
 
-/// Checklist row 59: what went over the wire in this run is in no log.
+/// What went over the wire in this run is in no log.
 #[test]
 fn rfc9700_s4_3_no_log_has_a_secret() {
     let code = crate::support::Browser::new(&lobby()).code_for(&WEB, None);

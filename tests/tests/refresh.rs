@@ -1,4 +1,4 @@
-//! Refresh tokens (spec §3, §4.2 rule 1; D-3).
+//! Refresh tokens (protocol.md §3, §4.2 rule 1; D-3).
 
 use crate::api::until;
 use crate::support::{Browser, Client, INSTALLED, OwnPair, Pkce, WEB, lobby};
@@ -13,7 +13,7 @@ fn refresh_token(client: &Client, lobby: &str) -> String {
 }
 
 #[test]
-fn spec_s4_2_rule_1_a_refresh_gives_a_complete_new_answer() {
+fn protocol_s4_2_rule_1_a_refresh_gives_a_complete_new_answer() {
     for client in [WEB, INSTALLED] {
         let first = refresh_token(&client, &lobby());
         let second = assert_tokens(&client.refresh(&lobby(), &first), true);
@@ -41,7 +41,6 @@ fn d_3_a_repeated_refresh_gets_the_same_answer() {
     assert!(replies.iter().all(|reply| *reply == replies[0]));
 }
 
-/// Checklist rows 29, 30.
 #[test]
 fn rfc9700_s4_14_2_reuse_after_the_grace_ends_the_grant_and_no_other() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s")]);
@@ -59,7 +58,6 @@ fn rfc9700_s4_14_2_reuse_after_the_grace_ends_the_grant_and_no_other() {
     assert_eq!(WEB.refresh(&lobby, &other_device).status, 200);
 }
 
-/// Checklist row 31.
 #[test]
 fn rfc6749_s6_a_refresh_token_is_bound_to_its_client() {
     let token = refresh_token(&WEB, &lobby());
@@ -73,7 +71,7 @@ fn rfc6749_s6_a_refresh_token_is_bound_to_its_client() {
     assert_eq!(WEB.refresh(&lobby(), &token).status, 200);
 }
 
-/// Checklist row 46: an access token does not refresh.
+/// An access token does not refresh.
 #[test]
 fn rfc8725_s3_11_an_access_token_is_no_refresh_token() {
     let code = Browser::new(&lobby()).code_for(&WEB, None);

@@ -22,7 +22,7 @@ fn introspect(client: &Client, token: &str) -> serde_json::Value {
         .json()
 }
 
-/// Checklist row 52: the gateway refuses a token that has not expired.
+/// The gateway refuses a token that has not expired.
 #[test]
 fn rfc7009_s2_1_a_revoked_refresh_token_takes_its_access_tokens_along() {
     let (access, refresh) = tokens();

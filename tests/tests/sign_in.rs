@@ -22,7 +22,7 @@ fn guess(lobby: &str, password: &str) -> Reply {
     )
 }
 
-/// Checklist row 55. That the counts survive a restart is among what every store is tested for.
+/// That the counts survive a restart is among what every store is tested for.
 #[test]
 fn rfc6749_s10_10_guesses_are_slowed_down() {
     let pair = OwnPair::start(&[]);

@@ -1,4 +1,4 @@
-//! The token endpoint (spec §4.2, §7.1): every variant, every rule, every error.
+//! The token endpoint (protocol.md §4.2, §7.1): every variant, every rule, every error.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,7 +25,7 @@ fn part(token: &str, index: usize) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
-/// Asserts spec §2.1: exactly these members, never cached.
+/// Asserts protocol.md §2.1: exactly these members, never cached.
 #[track_caller]
 pub(crate) fn assert_tokens(reply: &Reply, refreshable: bool) -> Value {
     assert_eq!(reply.status, 200, "{}", reply.body);
@@ -75,7 +75,7 @@ const SECOND_ACCOUNT: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn spec_s4_2_authorization_code_of_a_web_server_application() {
+fn protocol_s4_2_authorization_code_of_a_web_server_application() {
     let reply = WEB.exchange(&lobby(), &code(&WEB, None), None);
     let body = assert_tokens(&reply, true);
     let access = body["access_token"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn spec_s4_2_authorization_code_of_a_web_server_application() {
         (&json!("at+jwt"), &json!("EdDSA"))
     );
     let claims = claims(access);
-    // Spec §2.2, and RFC 9068 §2.2 (checklist row 44).
+    // protocol.md §2.2, and RFC 9068 §2.2.
     assert_eq!(claims["sub"], "ada@example.com");
     assert_eq!(claims["user_hat"], "alovelace");
     assert_eq!(claims["user_id"], "1879048401");
@@ -114,7 +114,7 @@ fn spec_s4_2_authorization_code_of_a_web_server_application() {
 }
 
 #[test]
-fn spec_s4_2_authorization_code_with_pkce_of_an_installed_application() {
+fn protocol_s4_2_authorization_code_with_pkce_of_an_installed_application() {
     let pkce = pkce();
     let reply = INSTALLED.exchange(&lobby(), &code(&INSTALLED, Some(&pkce)), Some(&pkce));
     let body = assert_tokens(&reply, true);
@@ -124,9 +124,9 @@ fn spec_s4_2_authorization_code_with_pkce_of_an_installed_application() {
     );
 }
 
-/// Checklist row 33, rule 3.
+/// Rule 3.
 #[test]
-fn spec_s4_2_jwt_bearer_has_no_refresh_token() {
+fn protocol_s4_2_jwt_bearer_has_no_refresh_token() {
     let body = assert_tokens(
         &jwt_bearer(&Assertion::of("ada@example.com").sign(), &[]),
         false,
@@ -138,7 +138,7 @@ fn spec_s4_2_jwt_bearer_has_no_refresh_token() {
 }
 
 #[test]
-fn spec_s4_2_client_credentials_acts_as_the_bound_user() {
+fn protocol_s4_2_client_credentials_acts_as_the_bound_user() {
     let body = assert_tokens(&client_credentials(&SECOND_ACCOUNT), false);
     let claims = claims(body["access_token"].as_str().unwrap());
     assert_eq!(claims["sub"], "grace@example.com");
@@ -148,7 +148,7 @@ fn spec_s4_2_client_credentials_acts_as_the_bound_user() {
 
 /// Rule 5.
 #[test]
-fn spec_s4_2_rule_5_content_types() {
+fn protocol_s4_2_rule_5_content_types() {
     let body = form_body(&[
         ("grant_type", "client_credentials"),
         SECOND_ACCOUNT[0],
@@ -177,9 +177,9 @@ fn spec_s4_2_rule_5_content_types() {
     }
 }
 
-/// Rule 2 and D-6 (checklist row 43).
+/// protocol.md §4.2 rule 2 and D-6.
 #[test]
-fn spec_s4_2_rule_2_accounts_in_assertion_or_body_but_not_both() {
+fn protocol_s4_2_rule_2_accounts_in_assertion_or_body_but_not_both() {
     let grace = || Assertion::of("grace@example.com");
     let named = || {
         grace()
@@ -219,16 +219,16 @@ fn spec_s4_2_rule_2_accounts_in_assertion_or_body_but_not_both() {
 }
 
 #[test]
-fn spec_s4_2_client_credentials_needs_the_account_when_there_are_several() {
+fn protocol_s4_2_client_credentials_needs_the_account_when_there_are_several() {
     client_credentials(&[]).assert_error(400, "invalid_request");
     client_credentials(&SECOND_ACCOUNT[..1]).assert_error(400, "invalid_request");
     client_credentials(&[("user_id", "1879048401"), SECOND_ACCOUNT[1]])
         .assert_error(400, "invalid_grant");
 }
 
-/// Spec §2.3, D-10, D-22 (checklist rows 34 to 42).
+/// protocol.md §2.3, D-10, D-22.
 #[test]
-fn spec_s2_3_assertions_are_checked_in_full() {
+fn protocol_s2_3_assertions_are_checked_in_full() {
     let ada = || Assertion::of("ada@example.com");
     let now = now();
     let refused = |assertion: &Assertion, word: &str| {
@@ -295,7 +295,7 @@ fn spec_s2_3_assertions_are_checked_in_full() {
 }
 
 #[test]
-fn spec_s2_3_the_certificate_is_named_by_kid_or_x5t_or_both() {
+fn protocol_s2_3_the_certificate_is_named_by_kid_or_x5t_or_both() {
     let with_header = |header: Value| {
         let mut assertion = Assertion::of("ada@example.com");
         assertion.header = header;
@@ -317,9 +317,8 @@ fn spec_s2_3_the_certificate_is_named_by_kid_or_x5t_or_both() {
         .assert_error(400, "invalid_grant");
 }
 
-/// Checklist row 37.
 #[test]
-fn spec_s2_3_a_jti_works_once_also_in_parallel() {
+fn protocol_s2_3_a_jti_works_once_also_in_parallel() {
     let assertion = Assertion::of("ada@example.com").sign();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..20)
@@ -331,7 +330,7 @@ fn spec_s2_3_a_jti_works_once_also_in_parallel() {
     assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 19);
 }
 
-/// Checklist rows 9, 10: D-2.
+/// D-2.
 #[test]
 fn rfc6749_s4_1_2_a_code_works_once_and_a_replay_ends_its_tokens() {
     let code = code(&WEB, None);
@@ -342,7 +341,7 @@ fn rfc6749_s4_1_2_a_code_works_once_and_a_replay_ends_its_tokens() {
         .assert_error(400, "invalid_grant");
 }
 
-/// D-2: a mismatch leaves the code to its client (checklist rows 5, 6, 10).
+/// D-2: a mismatch leaves the code to its client.
 #[test]
 fn rfc6749_s4_1_3_a_code_is_bound_to_client_redirect_uri_and_verifier() {
     let pkce = pkce();
@@ -372,7 +371,6 @@ fn rfc6749_s4_1_3_a_code_is_bound_to_client_redirect_uri_and_verifier() {
         .assert_error(400, "invalid_grant");
 }
 
-/// Checklist row 8.
 #[test]
 fn rfc7636_s4_1_verifiers_have_their_form() {
     let fields = |verifier: &str| {
@@ -396,9 +394,9 @@ fn rfc7636_s4_1_verifiers_have_their_form() {
     fields(&"a".repeat(128)).assert_error(400, "invalid_grant");
 }
 
-/// Spec §7.1 invalid_client, §5.2, §5.3 (checklist rows 14 to 18), D-4.
+/// protocol.md §7.1 invalid_client, §5.2, §5.3, D-4.
 #[test]
-fn spec_s7_1_invalid_client() {
+fn protocol_s7_1_invalid_client() {
     let url = format!("{}/auth/token", lobby());
     let with = |headers: &[(&str, String)], fields: &[(&str, &str)]| {
         post(&url, headers, &form_body(fields))
@@ -461,9 +459,9 @@ fn spec_s7_1_invalid_client() {
     .assert_error(401, "invalid_client");
 }
 
-/// Spec §7.1 invalid_grant: grant_type wrongly specified; D-4.
+/// protocol.md §7.1 invalid_grant: grant_type wrongly specified; D-4.
 #[test]
-fn spec_s7_1_invalid_grant() {
+fn protocol_s7_1_invalid_grant() {
     for grant_type in [
         "password",
         "implicit",
@@ -492,9 +490,9 @@ fn spec_s7_1_invalid_grant() {
     }
 }
 
-/// Spec §7.1 invalid_request (checklist rows 12, 13, 14).
+/// protocol.md §7.1 invalid_request.
 #[test]
-fn spec_s7_1_invalid_request() {
+fn protocol_s7_1_invalid_request() {
     USER_BOUND
         .token(&lobby(), &[])
         .assert_error(400, "invalid_request");
@@ -563,7 +561,7 @@ fn rfc6749_s3_3_a_token_may_have_less_scope() {
         claims(body["access_token"].as_str().unwrap())["scope"],
         "projects"
     );
-    // Checklist row 31: a refresh never grows it.
+    // A refresh never grows it.
     let refresh_token = body["refresh_token"].as_str().unwrap();
     WEB.token(
         &lobby(),
@@ -577,7 +575,6 @@ fn rfc6749_s3_3_a_token_may_have_less_scope() {
     assert_tokens(&WEB.refresh(&lobby(), refresh_token), true);
 }
 
-/// Checklist row 16.
 #[test]
 fn rfc6749_s2_3_1_form_encoded_basic_credentials_are_read() {
     use base64::engine::general_purpose::STANDARD;

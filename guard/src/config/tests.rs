@@ -8,7 +8,7 @@ fn problems(config: &Value) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The example of design section 3.6.
+/// An example configuration.
 fn example() -> Value {
     json!({
         "issuers": [{

@@ -146,7 +146,7 @@ fn scopes_are_needed_on_every_request() {
     )));
 }
 
-/// Checklist row 51: without keys nobody is let in, and nobody is told that the token is bad.
+/// Without keys nobody is let in, and nobody is told that the token is bad.
 #[test]
 fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -387,7 +387,6 @@ fn report_only_lets_through_and_counts() {
     assert_eq!((counts.reported, counts.denied.get("host")), (0, Some(&1)));
 }
 
-/// Checklist row 48.
 #[test]
 fn rfc6750_s3_challenges() {
     let guard = ready(&Issuer::new(Algorithm::EdDsa));
@@ -620,7 +619,8 @@ fn hundreds_of_issuers_are_found_by_name() {
     );
 }
 
-/// Backup, revocation, restore, revocation: the same position means something else, and a cached token is looked up again.
+/// Backup, revocation, restore, revocation: the same position means something else, and a cached token is looked up
+/// again.
 #[test]
 fn a_cached_token_does_not_survive_a_position_that_repeats() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -672,8 +672,8 @@ fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
     assert_eq!(decision, refused(Refusal::Expired));
 }
 
-/// More revocations than are held: cached tokens that may be revoked are refused, with a reason of their own, and what is
-/// issued now is not.
+/// More revocations than are held: cached tokens that may be revoked are refused, with a reason of their own, and what
+/// is issued now is not.
 #[test]
 fn a_full_table_refuses_old_tokens_and_no_new_ones() {
     let issuer = Issuer::new(Algorithm::EdDsa);

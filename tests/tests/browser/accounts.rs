@@ -1,4 +1,4 @@
-//! Choosing among linked accounts (spec §4.1).
+//! Choosing among linked accounts (protocol.md §4.1).
 
 use super::sign_in::{sign_in, sign_in_as_ada};
 use super::{App, Chromium};

@@ -1,4 +1,4 @@
-//! Native and single-page apps (spec §5.4, §5.5; RFC 8252; D-12, D-20).
+//! Native and single-page apps (protocol.md §5.4, §5.5; RFC 8252; D-12, D-20).
 
 use serde_json::Value;
 

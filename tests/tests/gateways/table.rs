@@ -1,7 +1,8 @@
 //! The one table of behaviour: what every gateway must make of a request, however it asks the guard.
 //!
-//! Gateways differ in what they refuse by themselves, and in whether they clean a path before they look at it. They do not
-//! differ in this: what reaches the resource server is what the rules allow, with the identity of the token and no other.
+//! Gateways differ in what they refuse by themselves, and in whether they clean a path before they look at it. They do
+//! not differ in this: what reaches the resource server is what the rules allow, with the identity of the token and no
+//! other.
 
 use guard::config::Config;
 use guard::rules::{self, Access};
@@ -476,7 +477,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
     }
 }
 
-/// Whether this is the guard's answer (RFC 6750 §3, spec §2.4).
+/// Whether this is the guard's answer (RFC 6750 §3, protocol.md §2.4).
 fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
     if answer.status != status {
         return Err("another status".to_owned());

@@ -355,7 +355,7 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let applied = pair.operate(&["apply", &syntax], "").failed(1);
     assert!(applied.contains("syntax.toml:2: "), "{applied}");
 
-    // Spec §2.5: a legacy access token has 481 characters.
+    // protocol.md §2.5: a legacy access token has 481 characters.
     let client = "c".repeat(120);
     let long = write(
         "long.toml",

@@ -1,4 +1,4 @@
-//! Checklist row 59: nothing that is secret is in any log, at any level.
+//! Nothing that is secret is in any log, at any level.
 
 use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get};
 

@@ -51,13 +51,11 @@ fn ends_everything(change: &[&str], input: &str) -> OwnPair {
     pair
 }
 
-/// Checklist row 32.
 #[test]
 fn rfc9700_s4_14_2_disabling_a_user_ends_sessions_and_revokes_tokens() {
     ends_everything(&["user", "update", "ada@example.com", "--disable"], "");
 }
 
-/// Checklist row 32.
 #[test]
 fn rfc9700_s4_14_2_a_new_password_ends_sessions_and_revokes_tokens() {
     let change = ["user", "update", "ada@example.com", "--password-file", "-"];

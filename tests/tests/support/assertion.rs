@@ -1,4 +1,4 @@
-//! User assertions, signed with the demo integration's key (spec §2.3).
+//! User assertions, signed with the demo integration's key (protocol.md §2.3).
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -37,7 +37,7 @@ impl Reply {
             .to_owned()
     }
 
-    /// Asserts the error of spec §2.4: this status, exactly these two members.
+    /// Asserts the error of protocol.md §2.4: this status, exactly these two members.
     #[track_caller]
     pub(crate) fn assert_error(&self, status: u16, error: &str) -> String {
         assert_eq!(self.status, status, "{}", self.body);

@@ -1,4 +1,4 @@
-//! Authorization codes (spec §3, D-2).
+//! Authorization codes (protocol.md §3, D-2).
 
 use std::time::Duration;
 
@@ -95,8 +95,8 @@ impl CodeMismatch {
 }
 
 impl CodeRecord {
-    /// The grant that redeeming the code creates, at its first step; that step has the scope of the code unless it has its
-    /// own.
+    /// The grant that redeeming the code creates, at its first step; that step has the scope of the code unless it has
+    /// its own.
     #[must_use]
     pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
         Grant {
@@ -215,8 +215,8 @@ impl UsedCode {
         Ok(self.grant_id)
     }
 
-    /// Like [`Self::replayed_by`], of a code about which an earlier version kept no more than its client and grant: only a
-    /// client that proved its secret is believed.
+    /// Like [`Self::replayed_by`], of a code about which an earlier version kept no more than its client and grant:
+    /// only a client that proved its secret is believed.
     ///
     /// # Errors
     /// [`CodeMismatch::Client`] otherwise.

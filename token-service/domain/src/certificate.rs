@@ -1,4 +1,4 @@
-//! The X.509 certificates of non-interactive clients (spec §2.3).
+//! The X.509 certificates of non-interactive clients (protocol.md §2.3).
 
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use x509_parser::time::ASN1Time;
 
 use crate::clock::Timestamp;
 
-/// Size of an RSA modulus that is accepted, in bits (D-10, checklist row 62): smaller ones are weak, larger
+/// Size of an RSA modulus that is accepted, in bits (D-10): smaller ones are weak, larger
 /// ones let a client make the service work.
 pub const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
@@ -49,8 +49,8 @@ pub struct Certificate {
 impl Certificate {
     /// Whether `signature` is an RS256 signature of this certificate's key over `message`.
     ///
-    /// aws-lc-rs verifies, with the key parsed once: jwt-simple takes 170 us for RS256, more than a whole answer to a JWT
-    /// bearer request (96 us of CPU).
+    /// aws-lc-rs verifies, with the key parsed once: jwt-simple takes 170 us for RS256, more than a whole answer to a
+    /// JWT bearer request (96 us of CPU).
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = self.parsed.0.get_or_init(|| {
@@ -87,8 +87,8 @@ impl CertificateState {
     }
 }
 
-/// A key in the library's form, made from its DER when first needed, once for each time that the registry is read. It adds nothing to the certificate, so
-/// all are equal.
+/// A key in the library's form, made from its DER when first needed, once for each time that the registry is read. It
+/// adds nothing to the certificate, so all are equal.
 #[derive(Clone, Default)]
 pub struct ParsedKey(OnceLock<Option<ParsedPublicKey>>);
 
@@ -126,7 +126,7 @@ pub enum CertificateError {
     /// The block is not an X.509 certificate.
     #[error("is not an X.509 certificate")]
     NotX509,
-    /// Assertions are signed with RS256 (spec §2.3).
+    /// Assertions are signed with RS256 (protocol.md §2.3).
     #[error("its key is not an RSA key; assertions are signed with RS256")]
     NotRsa,
     /// See [`RSA_KEY_BITS`].
@@ -142,7 +142,7 @@ pub enum CertificateError {
 
 impl Certificate {
     /// Reads the one certificate in `bytes`, PEM or DER. Its signature is not checked: it is trusted because it was
-    /// registered (spec §2.3), self-signed or not. Nor is its validity: that is checked whenever it is used.
+    /// registered (protocol.md §2.3), self-signed or not. Nor is its validity: that is checked whenever it is used.
     ///
     /// # Errors
     /// A [`CertificateError`] that says what is wrong with it.
@@ -344,7 +344,7 @@ mod tests {
         );
     }
 
-    /// Checklist row 62. The files were made by the script beside them.
+    /// The files were made by the script beside them.
     #[test]
     fn only_rsa_keys_of_2048_to_4096_bits() {
         for (pem, error) in [

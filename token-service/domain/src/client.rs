@@ -1,4 +1,4 @@
-//! Clients and their integration types (spec §1).
+//! Clients and their integration types (protocol.md §1).
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub struct Client {
     pub enabled: bool,
 }
 
-/// The four integration types of spec §1, and the clients of the legacy flow (spec §4.4 to 4.7).
+/// The four integration types of protocol.md §1, and the clients of the legacy flow (protocol.md §4.4 to 4.7).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum IntegrationType {
@@ -105,7 +105,7 @@ pub enum IntegrationType {
     Legacy {
         /// None for a client without a secret.
         secrets: Vec<ClientSecret>,
-        /// Redirect templates (spec §4.5), as text.
+        /// Redirect templates (protocol.md §4.5), as text.
         redirect_templates: Vec<String>,
         /// The one instance that knows the client; `None` for every instance.
         hostname: Option<String>,

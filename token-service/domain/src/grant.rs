@@ -1,4 +1,4 @@
-//! Grants: what a user authorized, and the rotation of its refresh tokens (spec §3, D-3, RFC 9700 §4.14).
+//! Grants: what a user authorized, and the rotation of its refresh tokens (protocol.md §3, D-3, RFC 9700 §4.14).
 
 use std::fmt;
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl fmt::Display for GrantId {
 /// Characters of a `jti`.
 const JTI_LENGTH: usize = 22;
 
-/// Characters of the `jti` of a legacy access token: 66 random bits. It only has to differ from those of the other tokens
-/// that may be revoked.
+/// Characters of the `jti` of a legacy access token: 66 random bits. It only has to differ from those of the other
+/// tokens that may be revoked.
 pub const LEGACY_JTI_LENGTH: usize = 11;
 
 /// The unique id of a token (`jti`): 128 random bits, written as 22 characters of base64url.

@@ -1,4 +1,4 @@
-//! Hosts of the legacy flow: an instance is chosen by host name (spec §4.4 to §4.7).
+//! Hosts of the legacy flow: an instance is chosen by host name (protocol.md §4.4 to §4.7).
 
 use serde::{Deserialize, Serialize};
 use url::Url;

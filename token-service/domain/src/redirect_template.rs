@@ -1,4 +1,4 @@
-//! Redirect templates (spec §4.5): exact, with any port on loopback, or with any text as whole path segments.
+//! Redirect templates (protocol.md §4.5): exact, with any port on loopback, or with any text as whole path segments.
 
 use url::Url;
 

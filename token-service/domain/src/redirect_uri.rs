@@ -1,4 +1,4 @@
-//! Redirect URIs: what may be registered and what matches (spec §5.5, D-12, RFC 6749 §3.1.2, RFC 8252 §7).
+//! Redirect URIs: what may be registered and what matches (protocol.md §5.5, D-12, RFC 6749 §3.1.2, RFC 8252 §7).
 //!
 //! A redirect URI keeps its original text and is compared as text (RFC 9700 §2.1): a URL parser would
 //! normalise two different texts into one.
@@ -344,7 +344,7 @@ mod tests {
         );
     }
 
-    /// Checklist row 1: exact text; only the loopback port may differ.
+    /// Exact text; only the loopback port may differ.
     #[test]
     fn nothing_but_the_registered_text_matches() {
         let pattern = registered("https://app.example.com/callback?tenant=1").unwrap();

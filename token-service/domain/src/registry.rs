@@ -155,7 +155,7 @@ impl Registry {
             .filter(|client| client.enabled)
     }
 
-    /// The enabled client of the legacy flow with this id, on this instance (spec §4.5).
+    /// The enabled client of the legacy flow with this id, on this instance (protocol.md §4.5).
     #[must_use]
     pub fn legacy_client(&self, client_id: &str, instance: &str) -> Option<&Arc<Client>> {
         self.clients
@@ -168,7 +168,7 @@ impl Registry {
             })
     }
 
-    /// The enabled single-sign-on users with this e-mail address, without regard to case (spec §4.5).
+    /// The enabled single-sign-on users with this e-mail address, without regard to case (protocol.md §4.5).
     #[must_use]
     pub fn single_sign_on_users(&self, email: &str) -> &[Username] {
         self.single_sign_on

@@ -1,4 +1,4 @@
-//! Users of the authorization server and their linked project-information accounts (spec §1).
+//! Users of the authorization server and their linked project-information accounts (protocol.md §1).
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 
 use crate::digest::Digest;
 
-/// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control characters
-/// and without white space at its ends (D-33). Keyboards and libraries compose accents in different ways.
+/// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
+/// characters and without white space at its ends (D-33). Keyboards and libraries compose accents in different ways.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Username(String);
 
 impl Username {
-    /// Reads a username, and brings it into its normal form; `None` when it is empty, too long or has control characters.
+    /// Reads a username, and brings it into its normal form; `None` when it is empty, too long or has control
+    /// characters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -32,8 +33,8 @@ impl Username {
         &self.0
     }
 
-    /// The name with accents as letters of their own (normal form D), if that is another text: what many keyboards type,
-    /// and what was stored before names had a normal form.
+    /// The name with accents as letters of their own (normal form D), if that is another text: what many keyboards
+    /// type, and what was stored before names had a normal form.
     #[must_use]
     pub fn decomposed(&self) -> Option<String> {
         let decomposed: String = self.0.nfd().collect();
@@ -102,9 +103,10 @@ pub struct User {
     pub email: Option<String>,
     /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
     pub password_hash: Option<String>,
-    /// The SHA-256 digest of the registered hash, where `password_hash` is a stronger one of the same password: it tells
-    /// that hash when a file has it again. The hash itself is not kept, because it is the one that is guessed at quickly.
-    /// Nobody guesses at it by its digest: that covers the salt too, which is random and nowhere else in the store.
+    /// The SHA-256 digest of the registered hash, where `password_hash` is a stronger one of the same password: it
+    /// tells that hash when a file has it again. The hash itself is not kept, because it is the one that is guessed at
+    /// quickly. Nobody guesses at it by its digest: that covers the salt too, which is random and nowhere else in the
+    /// store.
     #[serde(
         default,
         alias = "registered_password_hash",
@@ -121,8 +123,8 @@ pub struct User {
     pub accounts: Vec<LinkedAccount>,
     /// A disabled user can neither sign in nor be named.
     pub enabled: bool,
-    /// What codes, sessions and grants were made with (D-35). The store alone sets it: in a change of the registry it does
-    /// not count.
+    /// What codes, sessions and grants were made with (D-35). The store alone sets it: in a change of the registry it
+    /// does not count.
     #[serde(default)]
     pub credentials_version: CredentialsVersion,
 }

@@ -67,9 +67,9 @@ pub struct Signing {
 /// `[lifetimes]`; whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Access tokens of the current flows (spec §8: 1 hour).
+    /// Access tokens of the current flows (protocol.md §8: 1 hour).
     pub access_token: Duration,
-    /// Refresh tokens (spec §8: 7 days).
+    /// Refresh tokens (protocol.md §8: 7 days).
     pub refresh_token: Duration,
     /// Authorization codes of the current flows (D-2).
     pub authorization_code: Duration,

@@ -232,7 +232,7 @@ impl Plan {
             .sort_by(|one, other| one.object.cmp(&other.object));
     }
 
-    /// What would not fit a legacy access token after the change (spec §2.5): it is refused.
+    /// What would not fit a legacy access token after the change (protocol.md §2.5): it is refused.
     #[must_use]
     pub fn legacy_misfits(&self, api_audience: &str, stored: &Registry) -> Vec<DoesNotFit> {
         access_token::misfits(

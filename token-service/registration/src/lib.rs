@@ -1,4 +1,4 @@
-//! Registrations files (spec §1, §5): reading them, and the changes that applying one makes.
+//! Registrations files (protocol.md §1, §5): reading them, and the changes that applying one makes.
 
 pub mod apply;
 pub mod legacy_instance;

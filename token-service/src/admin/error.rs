@@ -18,7 +18,7 @@ pub enum AdminError {
     /// A body that is larger than any registration is.
     #[error("the body is larger than 64 MiB")]
     TooLarge,
-    /// Legacy access tokens would not have their length (spec §2.5); each line has its arithmetic.
+    /// Legacy access tokens would not have their length (protocol.md §2.5); each line has its arithmetic.
     #[error("{}", .0.join("\n"))]
     DoesNotFit(Vec<String>),
     /// There is nothing of this name.

@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     lifetime: Duration,
 }
 
-/// The claims of an assertion beside the registered ones (spec §2.3).
+/// The claims of an assertion beside the registered ones (protocol.md §2.3).
 #[derive(Serialize)]
 struct LinkedAccount<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

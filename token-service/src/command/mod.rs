@@ -48,7 +48,7 @@ enum Command {
     Check(ConfigFile),
     /// Ask the running service whether it can serve; exit with 1 if not.
     Health(ConfigFile),
-    /// Sign a user assertion for the JWT bearer grant, as an integrator would (spec §2.3).
+    /// Sign a user assertion for the JWT bearer grant, as an integrator would (protocol.md §2.3).
     Assertion(assertion::Arguments),
     #[command(flatten)]
     Administration(admin::Command),

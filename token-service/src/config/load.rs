@@ -540,7 +540,7 @@ mod tests {
             .map_err(|error| error.to_string().lines().map(str::to_owned).collect())
     }
 
-    /// The example of design section 3.4, as text.
+    /// An example configuration, as text.
     const EXAMPLE: &str = r#"
 issuer = "http://127.0.0.1:8081"
 api_audience = "http://127.0.0.1:8080"
@@ -949,7 +949,7 @@ auth_server_hostname = "z.example"
         );
     }
 
-    /// Checklist row 60: plain http and development defaults stay on this machine unless they are forced.
+    /// Plain http and development defaults stay on this machine unless they are forced.
     #[test]
     fn the_store_is_a_file_or_a_database_whose_url_may_be_in_a_file() {
         let folder = tempfile::tempdir().unwrap();

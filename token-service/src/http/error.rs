@@ -1,4 +1,4 @@
-//! Error bodies (spec §2.4).
+//! Error bodies (protocol.md §2.4).
 
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::{ConnectionType, Method, StatusCode};
@@ -18,7 +18,7 @@ struct ErrorBody<'a> {
     error_description: &'a str,
 }
 
-/// An error in the shape of spec §2.4, never stored by caches.
+/// An error in the shape of protocol.md §2.4, never stored by caches.
 pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> HttpResponse {
     HttpResponse::build(status)
         .insert_header((header::CACHE_CONTROL, "no-store"))

@@ -1,4 +1,5 @@
-//! The legacy flow's endpoints that are not pages: status and tokens, chosen by host name (spec §4.4, §4.6, §4.7).
+//! The legacy flow's endpoints that are not pages: status and tokens, chosen by host name (protocol.md §4.4, §4.6,
+//! §4.7).
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};

@@ -51,7 +51,7 @@ fn meant(path: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Answers a path of the legacy flow on a host that does not serve it: each instance has one host for status and
-/// logon, and one for tokens (spec §4.4 to §4.7).
+/// logon, and one for tokens (protocol.md §4.4 to §4.7).
 pub(super) fn wrong_legacy_host(path: &str, host: &str, registry: &Registry) -> HttpResponse {
     let right = if path == paths::LEGACY_TOKEN {
         let instance = registry.legacy_instance(host);

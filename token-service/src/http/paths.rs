@@ -1,6 +1,6 @@
 //! The paths of the service: used by routes, links and metadata alike.
 
-/// `GET`: the authorization endpoint (spec §4.1).
+/// `GET`: the authorization endpoint (protocol.md §4.1).
 pub const AUTHORIZE: &str = "/auth/authorize";
 /// `POST`: the form with username and password.
 pub const SIGN_IN: &str = "/auth/sign-in";
@@ -16,7 +16,7 @@ pub const CONTINUE: &str = "/auth/continue";
 pub const SIGN_OUT: &str = "/auth/sign-out";
 /// `GET`: who is signed in with this browser.
 pub const HOME: &str = "/auth/";
-/// `POST`: the token endpoint (spec §4.2).
+/// `POST`: the token endpoint (protocol.md §4.2).
 pub const TOKEN: &str = "/auth/token";
 /// `POST`: ends a token or an authorization (RFC 7009).
 pub const REVOKE: &str = "/auth/revoke";
@@ -28,11 +28,11 @@ pub const JWKS: &str = "/auth/jwks";
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// `GET`: the same, where clients of OpenID Connect look (D-30); ID tokens are not issued.
 pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
-/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (spec §4.4).
+/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (protocol.md §4.4).
 pub const LEGACY_STATUS: &str = "/OAuthStatus";
-/// `GET`, on a legacy host: logon with a browser (spec §4.5).
+/// `GET`, on a legacy host: logon with a browser (protocol.md §4.5).
 pub const LOGON: &str = "/Logon";
-/// `POST`, on a legacy authorization server: exchange and refresh (spec §4.6, §4.7).
+/// `POST`, on a legacy authorization server: exchange and refresh (protocol.md §4.6, §4.7).
 pub const LEGACY_TOKEN: &str = "/as/token.oauth2";
 /// `GET`, internal listener: the feed of revocations for the filter.
 pub const REVOCATIONS: &str = "/revocations";

@@ -31,15 +31,15 @@ use domain::{
     SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
-/// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is asked
-/// every second whether they have changed; what is left is for the time that reading them anew takes.
+/// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is
+/// asked every second whether they have changed; what is left is for the time that reading them anew takes.
 pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How far the clocks of replicas may differ, together with the time that a change takes to be durable.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
-/// The latest `iat` of tokens that may be issued by the registrations before a change at `now`: what the change revokes is
-/// revoked up to here. A client or user who is enabled again gets tokens that last from the second after it.
+/// The latest `iat` of tokens that may be issued by the registrations before a change at `now`: what the change revokes
+/// is revoked up to here. A client or user who is enabled again gets tokens that last from the second after it.
 #[must_use]
 pub fn issued_until(now: Timestamp) -> Timestamp {
     now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
@@ -128,11 +128,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// A number that moves with every change of the registry, so that replicas notice each other's changes.
     async fn registry_version(&self) -> Result<u64, StoreError>;
 
-    /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed
-    /// or disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new
-    /// password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another
-    /// [`CredentialsVersion`] what was begun before: codes, and sign-ins in flight (D-35). The version that the change was
-    /// planned on is compared in the same transaction.
+    /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed or
+    /// disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new password or
+    /// second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another [`CredentialsVersion`]
+    /// what was begun before: codes, and sign-ins in flight (D-35). The version that the change was planned on is
+    /// compared in the same transaction.
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -230,8 +230,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
     ///
     /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented and
-    /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch changes nothing; a second use by the code's own
-    /// client revokes the grant of the first. Of any number of parallel calls exactly one is `Redeemed`.
+    /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch
+    /// changes nothing; a second use by the code's own client revokes the grant of the first. Of any number of parallel
+    /// calls exactly one is `Redeemed`.
     async fn redeem_code(
         &self,
         code: Digest,
@@ -243,8 +244,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- grants and refresh tokens --------------------------------------------------------------
 
-    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction. A grant that was made with
-    /// other credentials than the user has now is revoked instead (D-35).
+    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction. A grant that was made
+    /// with other credentials than the user has now is revoked instead (D-35).
     async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
 
     /// The grant, revoked or not, while it is remembered.
@@ -262,8 +263,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// when there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Adds an entry to the feed: it is there when this returns. An entry for the same thing is replaced by one that says
-    /// as much as both; if it says as much already, nothing is written and the answer is `false`.
+    /// Adds an entry to the feed: it is there when this returns. An entry for the same thing is replaced by one that
+    /// says as much as both; if it says as much already, nothing is written and the answer is `false`.
     async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
 
     /// Whether the feed has an entry that concerns the token.
@@ -279,8 +280,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Gives the feed another identity: every reader starts over.
     async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError>;
 
-    /// Moves with every commit that may have added entries, if the store is this process's alone. `None` for a store that
-    /// others write to as well.
+    /// Moves with every commit that may have added entries, if the store is this process's alone. `None` for a store
+    /// that others write to as well.
     fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
 
     /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
@@ -292,7 +293,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- things that may be used once -----------------------------------------------------------
 
-    /// Claims an assertion's `jti` for a client until `expires_at` (spec §2.3, D-10).
+    /// Claims an assertion's `jti` for a client until `expires_at` (protocol.md §2.3, D-10).
     async fn claim_jti(
         &self,
         client_id: ClientId,
@@ -321,10 +322,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// What this user has set up.
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
 
-    /// Sets up a second factor in the place of the one before, or removes it; all sessions and grants of the user end in the
-    /// same transaction (D-35). The answer is the new version of the credentials; `None`, and nothing was changed, when the
-    /// user is unknown or does not have the version `rests_on` (`None`: any). A second factor also goes when the user is
-    /// removed, and when another TOTP secret is registered.
+    /// Sets up a second factor in the place of the one before, or removes it; all sessions and grants of the user end
+    /// in the same transaction (D-35). The answer is the new version of the credentials; `None`, and nothing was
+    /// changed, when the user is unknown or does not have the version `rests_on` (`None`: any). A second factor also
+    /// goes when the user is removed, and when another TOTP secret is registered.
     async fn set_second_factor(
         &self,
         username: Username,
@@ -342,8 +343,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- attempts -------------------------------------------------------------------------------
 
-    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Deciding and counting is one transaction:
-    /// of any number of parallel attempts no more are admitted than of consecutive ones. The keys differ from each other.
+    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Deciding and counting is one
+    /// transaction: of any number of parallel attempts no more are admitted than of consecutive ones. The keys differ
+    /// from each other.
     async fn admit_attempt(
         &self,
         keys: Vec<PacedKey>,

@@ -1,4 +1,4 @@
-//! The legacy access token: a JWT of exactly 481 characters that the filter verifies like any other (spec §2.5).
+//! The legacy access token: a JWT of exactly 481 characters that the filter verifies like any other (protocol.md §2.5).
 //!
 //! It is signed with Ed25519 whatever the configuration says: an RSA signature alone has 342 characters. What the
 //! claims leave over is filled with a claim that means nothing.

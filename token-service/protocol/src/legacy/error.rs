@@ -1,4 +1,4 @@
-//! The errors of the legacy token endpoint (spec §7.2), one variant per reason.
+//! The errors of the legacy token endpoint (protocol.md §7.2), one variant per reason.
 
 use std::borrow::Cow;
 

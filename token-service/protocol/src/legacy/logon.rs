@@ -1,4 +1,4 @@
-//! Legacy logon (spec §4.5): from the query of `/Logon` to a code on the redirect URI.
+//! Legacy logon (protocol.md §4.5): from the query of `/Logon` to a code on the redirect URI.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use store::{Begin, Store};
 /// Length of a code, in characters: 30 random bytes in base64url.
 pub const CODE_LENGTH: usize = 40;
 
-/// How long a code lives, in seconds (spec §2.5).
+/// How long a code lives, in seconds (protocol.md §2.5).
 pub const CODE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A logon of a known client that gets its answer at a redirect URI that matches one of its templates.
@@ -39,12 +39,12 @@ pub struct LogonRequest {
 pub struct ExpectedUser {
     /// Who may sign in.
     pub username: Username,
-    /// The address as it was sent. Pages show it in the place of the username, which not everybody who knows the address
-    /// should learn.
+    /// The address as it was sent. Pages show it in the place of the username, which not everybody who knows the
+    /// address should learn.
     pub email: String,
 }
 
-/// Why a logon is refused with a page (spec §7.2): there is nowhere to redirect to.
+/// Why a logon is refused with a page (protocol.md §7.2): there is nowhere to redirect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogonRefusal {
     /// The query cannot be read, or a parameter is repeated.
@@ -60,7 +60,7 @@ pub enum LogonRefusal {
 }
 
 impl LogonRefusal {
-    /// The reason, in the words of spec §7.2 where it has some.
+    /// The reason, in the words of protocol.md §7.2 where it has some.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl LogonRefusal {
     }
 }
 
-/// Why the client gets an error at its redirect URI (spec §7.2).
+/// Why the client gets an error at its redirect URI (protocol.md §7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogonError {
     /// OAuth2 authentication is disabled on the host.

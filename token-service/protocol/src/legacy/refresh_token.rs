@@ -1,5 +1,5 @@
 //! The legacy refresh token: 42 characters that name a grant and a step of it, with a tag that only this service
-//! can make (spec §2.5).
+//! can make (protocol.md §2.5).
 //!
 //! The store knows a step only by the SHA-256 of its token. Because the tag proves that a token was ours, a token
 //! that was made up cannot end anybody's grant; and because it follows from grant and step, a lost answer can be

@@ -1,4 +1,4 @@
-//! Legacy token exchange and refresh (spec §4.6, §4.7).
+//! Legacy token exchange and refresh (protocol.md §4.6, §4.7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use domain::{
 /// How long a used refresh token gets the same answer again (D-15).
 pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
-/// The answer of spec §2.5: exactly these fields.
+/// The answer of protocol.md §2.5: exactly these fields.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
@@ -47,7 +47,7 @@ pub struct LegacyTokenResponse {
 pub struct LegacyTokenRequest<'a> {
     /// All `Authorization` headers, as sent.
     pub authorization: &'a [&'a [u8]],
-    /// The query string, without `?`: the samples of the specification send the fields there.
+    /// The query string, without `?`: some clients send the fields there.
     pub query: &'a str,
     /// The body, as a form.
     pub body: &'a [u8],
@@ -133,7 +133,7 @@ struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
-    /// The client, by Basic or by `client_id`; one with a secret must use it (spec §4.6).
+    /// The client, by Basic or by `client_id`; one with a secret must use it (protocol.md §4.6).
     fn client(
         &self,
         authorization: &[&[u8]],
@@ -151,8 +151,8 @@ impl Endpoint<'_> {
             .map_err(LegacyTokenError::Client)
     }
 
-    /// Spec §4.7 lists no `client_id` for a refresh: without one, and without Basic, the token says whose it is, and
-    /// only a client without a secret may leave it at that.
+    /// protocol.md §4.7 lists no `client_id` for a refresh: without one, and without Basic, the token says whose it is,
+    /// and only a client without a secret may leave it at that.
     async fn refreshing_client(
         &self,
         authorization: &[&[u8]],
@@ -256,7 +256,7 @@ impl Endpoint<'_> {
         }
     }
 
-    /// Spec §3: the grant lives until the user's access is revoked.
+    /// protocol.md §3: the grant lives until the user's access is revoked.
     async fn require_live_subject(&self, grant: &Grant) -> Result<(), LegacyTokenError> {
         let user = self.context.registry.user(grant.username.as_str());
         if user.is_some_and(|user| user.accounts.contains(&grant.account)) {

@@ -1,4 +1,4 @@
-//! Which linked account a token request without a browser means (spec §4.2 rule 2, D-6, D-7).
+//! Which linked account a token request without a browser means (protocol.md §4.2 rule 2, D-6, D-7).
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -35,7 +35,7 @@ pub enum AccountError {
     NotLinked,
     /// The account would be linked, but for a slash at the end of `user_site`.
     TrailingSlash,
-    /// Named both in the assertion and in the body (spec §4.2 rule 2).
+    /// Named both in the assertion and in the body (protocol.md §4.2 rule 2).
     NamedTwice,
 }
 

@@ -1,4 +1,4 @@
-//! User assertions: the signed statement of a non-interactive client about a user (spec §2.3, D-10, RFC 7523).
+//! User assertions: the signed statement of a non-interactive client about a user (protocol.md §2.3, D-10, RFC 7523).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -216,9 +216,9 @@ pub struct Assertion {
     pub subject: String,
     /// The id that may be used once.
     pub jti: String,
-    /// From then on its `jti` may be forgotten: `exp` and the skew of clocks. To a replica whose clock is behind, or to this
-    /// one after its clock was set back, the assertion is not expired before (RFC 7523 §3, "ensure that JWTs are not
-    /// replayed by maintaining the set of used \"jti\" values").
+    /// From then on its `jti` may be forgotten: `exp` and the skew of clocks. To a replica whose clock is behind, or to
+    /// this one after its clock was set back, the assertion is not expired before (RFC 7523 §3, "ensure that JWTs are
+    /// not replayed by maintaining the set of used \"jti\" values").
     pub remembered_until: Timestamp,
     /// `user_id`, if given.
     pub user_id: Option<String>,
@@ -384,7 +384,7 @@ fn check_certificate(certificate: &Certificate, now: Timestamp) -> Result<(), As
     }
 }
 
-/// The certificate that the header names; never "whichever fits" (spec §2.3).
+/// The certificate that the header names; never "whichever fits" (protocol.md §2.3).
 fn find_certificate<'a>(
     header: &JoseHeader,
     certificates: &'a [Certificate],
@@ -674,7 +674,7 @@ mod tests {
         assert_eq!(assertion.named_account(), named);
     }
 
-    /// Spec §2.3, checklist rows 38, 39, 40, 42.
+    /// protocol.md §2.3.
     #[test]
     fn rfc8725_s3_1_headers() {
         let x5t = |byte: u8| json!(URL_SAFE_NO_PAD.encode([byte; 20]));
@@ -724,7 +724,6 @@ mod tests {
         }
     }
 
-    /// Checklist rows 34, 36, 41.
     #[test]
     fn rfc7523_s3_claims() {
         use AssertionError as E;
@@ -780,7 +779,7 @@ mod tests {
         assert!(outcome(&header(), &with(body(), "jti", json!("ü".repeat(255)))).is_ok());
     }
 
-    /// Checklist row 35: the edges.
+    /// The edges.
     #[test]
     fn rfc7523_s3_times() {
         use AssertionError as E;
@@ -846,7 +845,6 @@ mod tests {
         assert_eq!(verify_at(&swapped, NOW), Err(AssertionError::Signature));
     }
 
-    /// Checklist row 42.
     #[test]
     fn rfc7515_strict_forms() {
         let repeated = body()

@@ -1,4 +1,4 @@
-//! Who is the client (spec §4.2, §5.2, §5.3; RFC 6749 §2.3).
+//! Who is the client (protocol.md §4.2, §5.2, §5.3; RFC 6749 §2.3).
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ fn decode_basic(header: &[u8]) -> Option<Zeroizing<String>> {
     String::from_utf8(decoded).ok().map(Zeroizing::new)
 }
 
-/// RFC 6749 §2.3.1 wants id and secret form-encoded before Base64, spec §5.2 does not say so, and clients
+/// RFC 6749 §2.3.1 wants id and secret form-encoded before Base64, protocol.md §5.2 does not say so, and clients
 /// do either: both readings of the text count.
 fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
     let decoded = form_decode(text)
@@ -265,7 +265,7 @@ mod tests {
         })
     }
 
-    /// Checklist row 16: form-encoded and verbatim secrets, `:` `+` `%` included.
+    /// Form-encoded and verbatim secrets, `:` `+` `%` included.
     #[test]
     fn rfc6749_s2_3_1_basic_is_read_encoded_and_verbatim() {
         let web = Ok(("web".to_owned(), true));
@@ -345,7 +345,6 @@ mod tests {
             (vec![basic("nobody:second")], "", unknown.clone()),
             (vec![basic("legacy:secret")], "", unknown.clone()),
             (vec![basic("disabled:secret")], "", unknown),
-            // Checklist row 18.
             (vec![basic("app:")], "", TokenError::PublicClientInHeader),
             (
                 vec![basic("app:x")],

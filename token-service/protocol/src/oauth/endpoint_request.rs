@@ -75,7 +75,7 @@ impl<'a> EndpointRequest<'a> {
     }
 }
 
-/// spec §4.2 rule 5: a charset parameter is fine when it is UTF-8.
+/// protocol.md §4.2 rule 5: a charset parameter is fine when it is UTF-8.
 fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
     let text = content_type
         .and_then(|value| std::str::from_utf8(value).ok())
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spec_s4_2_rule_5_charset_may_be_utf8() {
+    fn protocol_s4_2_rule_5_charset_may_be_utf8() {
         for good in [
             "application/x-www-form-urlencoded",
             "application/x-www-form-urlencoded;charset=UTF-8",
@@ -130,7 +130,6 @@ mod tests {
         assert_eq!(check_content_type(None), Err(TokenError::ContentType));
     }
 
-    /// Checklist row 14.
     #[test]
     fn rfc6749_s2_3_1_nothing_of_ours_in_the_url() {
         assert_eq!(check_query("tenant=1"), Ok(()));

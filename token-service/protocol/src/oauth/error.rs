@@ -1,4 +1,4 @@
-//! The errors of the token endpoint: one variant per reason inside, the few codes of spec §7.1 outside.
+//! The errors of the token endpoint: one variant per reason inside, the few codes of protocol.md §7.1 outside.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -41,11 +41,11 @@ pub enum TokenError {
     UnknownClient,
     /// The secret is wrong.
     WrongSecret,
-    /// A public client used the Authorization header (spec §5.3).
+    /// A public client used the Authorization header (protocol.md §5.3).
     PublicClientInHeader,
     /// Too many wrong secrets of this client came from this address: it has to wait so long.
     TooManyGuesses(Duration),
-    /// `client_secret` came in the body; the header is the only place for it (spec §5.2).
+    /// `client_secret` came in the body; the header is the only place for it (protocol.md §5.2).
     SecretInBody,
     /// A confidential client did not authenticate.
     SecretRequired,
@@ -149,8 +149,8 @@ impl TokenError {
         }
     }
 
-    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an attacker
-    /// nothing; the reason tells the operator.
+    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an
+    /// attacker nothing; the reason tells the operator.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -208,8 +208,8 @@ impl TokenError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it repeats
-    /// only what is no secret, by way of [`printable`].
+    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it
+    /// repeats only what is no secret, by way of [`printable`].
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {

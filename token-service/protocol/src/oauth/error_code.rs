@@ -1,6 +1,6 @@
 //! Error codes, and their HTTP statuses.
 
-/// The error codes of spec §7.1, and the two that say that the fault is ours.
+/// The error codes of protocol.md §7.1, and the two that say that the fault is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
     /// The client could not be authenticated: HTTP 401.

@@ -1,4 +1,4 @@
-//! The protocol of the current flows (spec §4.1, §4.2). Plain functions and types: no HTTP server, no
+//! The protocol of the current flows (protocol.md §4.1, §4.2). Plain functions and types: no HTTP server, no
 //! database, no wall clock.
 
 pub mod account_selection;

@@ -7,8 +7,8 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-/// Parameters of one request. None occurs twice. A parameter with an empty value counts as omitted (D-31, RFC 6749 §3.1:
-/// "Parameters sent without a value MUST be treated as if they were omitted from the request").
+/// Parameters of one request. None occurs twice. A parameter with an empty value counts as omitted (D-31, RFC 6749
+/// §3.1: "Parameters sent without a value MUST be treated as if they were omitted from the request").
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Parameters<'a>(BTreeMap<Cow<'a, str>, Cow<'a, str>>);
 
@@ -165,7 +165,6 @@ mod tests {
         assert_eq!(parameters.get("e"), None);
     }
 
-    /// Checklist row 12.
     #[test]
     fn refuses_repeated_names_however_they_are_spelled() {
         for query in ["a=1&a=1", "a=1&b=2&%61=3", "a=1&a=&a=1", "a=1&a=2&a=3"] {

@@ -1,4 +1,4 @@
-//! The token endpoint's steps, in their order (spec §4.2): each takes what the one before returned.
+//! The token endpoint's steps, in their order (protocol.md §4.2): each takes what the one before returned.
 
 use super::client_authentication::PresentedClient;
 use super::endpoint_request::EndpointRequest;

@@ -1,4 +1,4 @@
-//! The answer of the token endpoint (spec §2.1).
+//! The answer of the token endpoint (protocol.md §2.1).
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use domain::{AuditAction, ClientId, Grant, GrantId, Username};
 
-/// A successful answer, with exactly the fields of spec §2.1.
+/// A successful answer, with exactly the fields of protocol.md §2.1.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct TokenResponse {
     /// The access token, a signed JWT.
@@ -44,8 +44,8 @@ pub enum Issuance {
     First,
     /// For the first use of a refresh token.
     Refreshed,
-    /// For a refresh token that was used before, within its grace: the answer of the first use once more (D-3). A client
-    /// that lost the answer asks so, and whoever stole the token might.
+    /// For a refresh token that was used before, within its grace: the answer of the first use once more (D-3). A
+    /// client that lost the answer asks so, and whoever stole the token might.
     Repeated,
 }
 

@@ -1,4 +1,4 @@
-//! Signing in: passwords, second factors, sessions (spec §5.1).
+//! Signing in: passwords, second factors, sessions (protocol.md §5.1).
 
 pub mod authenticator;
 pub mod device;

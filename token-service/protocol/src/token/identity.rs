@@ -1,7 +1,8 @@
-//! The identity service's tokens that travel inside access tokens (spec §2.2), signed once and embedded while fresh.
+//! The identity service's tokens that travel inside access tokens (protocol.md §2.2), signed once and embedded while
+//! fresh.
 //!
-//! An identity token speaks of its user alone. A client that asks for many access tokens of one user within a short time
-//! gets the same one in all of them, which halves the signatures.
+//! An identity token speaks of its user alone. A client that asks for many access tokens of one user within a short
+//! time gets the same one in all of them, which halves the signatures.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,8 +34,8 @@ pub(super) fn lifetime(settings: &Settings) -> Duration {
     settings.lifetimes.access_token + fresh_for(settings)
 }
 
-/// A token and what it was signed for. These are the very objects, not equal ones: registry and key ring are replaced as
-/// a whole when anything in them changes, and with them goes every token that was signed before.
+/// A token and what it was signed for. These are the very objects, not equal ones: registry and key ring are replaced
+/// as a whole when anything in them changes, and with them goes every token that was signed before.
 #[derive(Debug)]
 struct Fresh {
     client: Arc<Client>,

@@ -1,4 +1,4 @@
-//! Minting: who a token is for, written as claims and signed (spec §2.1, §2.2).
+//! Minting: who a token is for, written as claims and signed (protocol.md §2.1, §2.2).
 
 use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
 use serde::Serialize;

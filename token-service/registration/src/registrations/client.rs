@@ -231,7 +231,7 @@ impl Reader<'_> {
         for Located { value, place } in texts {
             match RedirectUriPattern::parse(&value, use_) {
                 Ok(pattern) => {
-                    // The specification (§5.5) allows any scheme; RFC 8252 §7.1 asks for a domain's.
+                    // protocol.md §5.5 allows any scheme; RFC 8252 §7.1 asks for a domain's.
                     let scheme = value.split(':').next().unwrap_or_default();
                     if !scheme.contains('.') && !matches!(scheme, "http" | "https") {
                         let message = format!(

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::admin::AdminError;
 use store::StoreError;
 
-/// An error, in the shape of spec §2.4, with every problem of the body.
+/// An error, in the shape of protocol.md §2.4, with every problem of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct ErrorBody {
     /// `invalid_request`, `not_found`, `conflict`, `temporarily_unavailable` or `server_error`.

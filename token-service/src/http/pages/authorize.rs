@@ -1,4 +1,4 @@
-//! `GET /auth/authorize` (spec §4.1) and `GET /Logon` (spec §4.5).
+//! `GET /auth/authorize` (protocol.md §4.1) and `GET /Logon` (protocol.md §4.5).
 
 use actix_web::http::StatusCode;
 use actix_web::web::Data;

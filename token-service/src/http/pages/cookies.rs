@@ -1,10 +1,10 @@
-//! The cookies: the session, the token against cross-site request forgery, the clients that the person has confirmed, and
-//! what the browser is known by.
+//! The cookies: the session, the token against cross-site request forgery, the clients that the person has confirmed,
+//! and what the browser is known by.
 //!
 //! All but the last are gone when the browser closes; the session also ends on the server. On https they have the
 //! `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis §4.1.3.2). Browsers send the cookies
-//! of one port to all ports of the host, so an issuer with a port has it in the names: two issuers on one host do not share
-//! sessions.
+//! of one port to all ports of the host, so an issuer with a port has it in the names: two issuers on one host do not
+//! share sessions.
 
 use actix_web::cookie::{Cookie, SameSite, time};
 use actix_web::http::header::{self, HeaderValue};
@@ -126,7 +126,6 @@ mod tests {
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-    /// Checklist row 27.
     #[test]
     fn session_cookies_are_bound_to_the_host() {
         let id = SessionId::parse(ID).unwrap();

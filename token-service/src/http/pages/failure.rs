@@ -26,7 +26,7 @@ pub(super) enum PageFailure {
     ErrorAtClient(StatusCode, String),
     /// The sign-in ended while the request was on its way; at this address it begins anew.
     SignInEnded(String),
-    /// A legacy logon without a safe destination (spec §7.2).
+    /// A legacy logon without a safe destination (protocol.md §7.2).
     Logon(LogonRefusal),
     /// No legacy instance has this host name.
     UnknownHost,
@@ -142,7 +142,7 @@ impl ResponseError for PageFailure {
     }
 }
 
-/// The messages of spec §7.2.
+/// The messages of protocol.md §7.2.
 const fn legacy_message(refusal: &LogonRefusal) -> &'static str {
     match refusal {
         LogonRefusal::RedirectUri => {

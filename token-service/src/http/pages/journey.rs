@@ -18,9 +18,9 @@ use protocol::oauth::authorize::{
 
 /// A validated request.
 pub(super) enum Journey {
-    /// Of the authorization endpoint (spec §4.1).
+    /// Of the authorization endpoint (protocol.md §4.1).
     Current(AuthorizationRequest),
-    /// Of a legacy logon (spec §4.5).
+    /// Of a legacy logon (protocol.md §4.5).
     Legacy(LogonRequest),
 }
 

@@ -1,4 +1,4 @@
-//! The choice among several linked accounts (spec §1, §4.1).
+//! The choice among several linked accounts (protocol.md §1, §4.1).
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};

@@ -191,7 +191,7 @@ fn a_path_that_cannot_be_is_refused() {
     assert!(matches!(error, OpenError::File { .. }), "{error}");
 }
 
-/// Design section 6: codes, refresh tokens, secrets and sessions are not in the file.
+/// Codes, refresh tokens, secrets and sessions are not in the file.
 #[tokio::test]
 async fn no_code_and_no_session_id_is_in_the_file() {
     let mut file = File::new(false);
@@ -476,8 +476,8 @@ async fn a_full_queue_turns_operations_away() {
     assert!(taken > 0);
 }
 
-/// Makes a file what version 1 of the layout wrote: a feed without identity, with one entry more for every revocation of the
-/// same thing.
+/// Makes a file what version 1 of the layout wrote: a feed without identity, with one entry more for every revocation
+/// of the same thing.
 fn turn_back_to_version_1(path: &Path, grant: GrantId) {
     let database = builder().open(path).unwrap();
     let transaction = database.begin_write().unwrap();

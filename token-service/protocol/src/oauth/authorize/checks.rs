@@ -9,7 +9,7 @@ use crate::oauth::parameters::{Parameters, Repeated};
 use domain::digest::Digest;
 use domain::{Client, IntegrationType, RedirectUri, Registry, Scope};
 
-/// `client_id` names an enabled client whose integration type has a browser step (spec §1).
+/// `client_id` names an enabled client whose integration type has a browser step (protocol.md §1).
 pub(super) fn client(
     parameters: &Parameters<'_>,
     repeated: &Repeated<'_>,
@@ -34,7 +34,7 @@ pub(super) fn client(
     }
 }
 
-/// `redirect_uri` is required (spec §4.1) and is, as text, one that the client registered (RFC 9700 §2.1).
+/// `redirect_uri` is required (protocol.md §4.1) and is, as text, one that the client registered (RFC 9700 §2.1).
 pub(super) fn redirect_uri(
     parameters: &Parameters<'_>,
     repeated: &Repeated<'_>,
@@ -61,7 +61,7 @@ pub(super) fn repeated(repeated: &Repeated<'_>) -> Result<(), RedirectError> {
     }
 }
 
-/// `response_type` is `code` (spec §4.1); the implicit grant does not exist (RFC 9700 §2.1.2).
+/// `response_type` is `code` (protocol.md §4.1); the implicit grant does not exist (RFC 9700 §2.1.2).
 pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectError> {
     match parameters.get("response_type") {
         Some("code") => Ok(()),
@@ -70,7 +70,7 @@ pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectE
     }
 }
 
-/// The PKCE challenge: required of Installed Applications (spec §4.1), S256 alone, and the method is never
+/// The PKCE challenge: required of Installed Applications (protocol.md §4.1), S256 alone, and the method is never
 /// assumed (RFC 7636 §4.3, D-8).
 pub(super) fn code_challenge(
     parameters: &Parameters<'_>,

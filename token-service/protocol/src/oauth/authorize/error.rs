@@ -30,9 +30,9 @@ pub enum UnsafeRequest {
     ClientIdRepeated,
     /// No enabled client of the current flows has this `client_id`.
     ClientUnknown,
-    /// The client's integration type has no browser step (spec §1).
+    /// The client's integration type has no browser step (protocol.md §1).
     ClientUnauthorized,
-    /// No `redirect_uri` (spec §4.1).
+    /// No `redirect_uri` (protocol.md §4.1).
     RedirectUriMissing,
     /// `redirect_uri` more than once.
     RedirectUriRepeated,

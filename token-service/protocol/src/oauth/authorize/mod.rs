@@ -1,4 +1,4 @@
-//! The authorization endpoint (spec §4.1): from a query to a code on the redirect URI.
+//! The authorization endpoint (protocol.md §4.1): from a query to a code on the redirect URI.
 //!
 //! [`AuthorizationRequest::validate`] turns a query into a request that may be acted upon, [`next_step`] says
 //! what the person has to do, and [`issue_code`] ends it. Pages carry the query, not a stored request: each
@@ -27,8 +27,8 @@ pub use redirect_error::RedirectError;
 pub use step::{Confirmation, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1), as far as it changes anything here. `consent` and
-/// `select_account` are understood and change nothing: signing in is the consent (spec §1), and the selector
-/// shows whenever there is a choice (spec §4.1).
+/// `select_account` are understood and change nothing: signing in is the consent (protocol.md §1), and the selector
+/// shows whenever there is a choice (protocol.md §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prompt {
     /// Ask what has to be asked.

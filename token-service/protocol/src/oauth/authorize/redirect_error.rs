@@ -13,7 +13,7 @@ pub enum RedirectError {
     ResponseTypeMissing,
     /// Another `response_type` than `code`.
     ResponseTypeUnsupported,
-    /// An Installed Application sent no `code_challenge` (spec §4.1).
+    /// An Installed Application sent no `code_challenge` (protocol.md §4.1).
     ChallengeRequired,
     /// `code_challenge` is not 43 characters of base64url (RFC 7636 §4.2).
     ChallengeMalformed,

@@ -132,7 +132,7 @@ fn a_minimal_request() {
     assert_eq!(request.code_challenge, None);
 }
 
-/// Checklist row 2: no known client, no registered redirect URI, no redirect.
+/// No known client, no registered redirect URI, no redirect.
 #[test]
 fn without_a_safe_destination_there_is_no_redirect() {
     let uri = "redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
@@ -213,13 +213,11 @@ fn with_a_safe_destination_the_client_is_told() {
             RedirectError::ResponseTypeUnsupported,
             "unsupported_response_type",
         ),
-        // Checklist row 4.
         (
             format!("{APP}&response_type=code"),
             RedirectError::ChallengeRequired,
             "invalid_request",
         ),
-        // Checklist row 7.
         (
             format!("{WEB}&response_type=code&code_challenge={CHALLENGE}"),
             RedirectError::ChallengeMethodMissing,
@@ -235,7 +233,6 @@ fn with_a_safe_destination_the_client_is_told() {
             RedirectError::ChallengeMissingForMethod,
             "invalid_request",
         ),
-        // Checklist row 8.
         (
             pkce(&CHALLENGE[1..], "S256"),
             RedirectError::ChallengeMalformed,
@@ -272,7 +269,7 @@ fn with_a_safe_destination_the_client_is_told() {
     }
 }
 
-/// Checklist rows 21 and 22: `state` comes back as it was sent, `iss` always comes with it.
+/// `state` comes back as it was sent, `iss` always comes with it.
 #[test]
 fn answers_echo_the_state_and_name_the_issuer() {
     let state = "a b+c&d=e\u{e9}\u{1f980}\"'\\%;#/?";
@@ -304,7 +301,6 @@ fn answers_echo_the_state_and_name_the_issuer() {
     assert!(!destination.with_error(&error, ISSUER).contains("state="));
 }
 
-/// Checklist row 20.
 #[test]
 fn descriptions_keep_to_the_allowed_characters() {
     for error in [

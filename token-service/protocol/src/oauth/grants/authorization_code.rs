@@ -1,4 +1,4 @@
-//! Authorization code (spec §4.2, RFC 6749 §4.1.3, RFC 7636 §4.5).
+//! Authorization code (protocol.md §4.2, RFC 6749 §4.1.3, RFC 7636 §4.5).
 //!
 //! Parameters: `code`, `redirect_uri`, `code_verifier`, `scope`.
 
@@ -67,7 +67,7 @@ pub async fn exchange(
     }
 }
 
-/// SHA-256 of a well-formed verifier (RFC 7636 §4.1: 43 to 128 unreserved characters; spec §4.2 rule 4).
+/// SHA-256 of a well-formed verifier (RFC 7636 §4.1: 43 to 128 unreserved characters; protocol.md §4.2 rule 4).
 fn challenge_of(verifier: &str) -> Result<Digest, TokenError> {
     let unreserved =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -90,7 +90,6 @@ mod tests {
         assert_eq!(Some(digest), challenge);
     }
 
-    /// Checklist row 8.
     #[test]
     fn rfc7636_s4_1_verifiers_have_43_to_128_unreserved_characters() {
         assert!(challenge_of(&"a".repeat(43)).is_ok());

@@ -1,4 +1,4 @@
-//! Client credentials: a user-bound client acts as its one bound user (spec §4.2, §5.7, RFC 6749 §4.4).
+//! Client credentials: a user-bound client acts as its one bound user (protocol.md §4.2, §5.7, RFC 6749 §4.4).
 //!
 //! Parameters: `user_id`, `user_site`, `scope`.
 

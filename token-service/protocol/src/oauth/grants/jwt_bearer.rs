@@ -1,4 +1,4 @@
-//! JWT bearer: a non-interactive client acts for the user that its assertion names (spec §4.2, RFC 7523).
+//! JWT bearer: a non-interactive client acts for the user that its assertion names (protocol.md §4.2, RFC 7523).
 //!
 //! Parameters: `assertion`, `user_id`, `user_site`, `scope`.
 

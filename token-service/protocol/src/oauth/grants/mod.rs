@@ -1,4 +1,4 @@
-//! The grants (spec §4.2), one file each: parameters in, token response or refusal out.
+//! The grants (protocol.md §4.2), one file each: parameters in, token response or refusal out.
 
 pub mod authorization_code;
 pub mod client_credentials;
@@ -88,7 +88,7 @@ fn answer_step(
     ))
 }
 
-/// An access token alone, under a grant id of its own (spec §4.2 rule 3).
+/// An access token alone, under a grant id of its own (protocol.md §4.2 rule 3).
 fn answer_without_refresh(
     context: &Context<'_>,
     client: &Arc<Client>,

@@ -1,4 +1,4 @@
-//! Refresh (spec §4.2 rule 1, RFC 6749 §6, D-3).
+//! Refresh (protocol.md §4.2 rule 1, RFC 6749 §6, D-3).
 //!
 //! Parameters: `refresh_token`, `scope`.
 
@@ -59,7 +59,7 @@ pub async fn refresh(
     }
 }
 
-/// Whether the client's integration type refreshes tokens (spec §4.2).
+/// Whether the client's integration type refreshes tokens (protocol.md §4.2).
 #[must_use]
 pub const fn may_refresh(client: &Client) -> bool {
     matches!(
