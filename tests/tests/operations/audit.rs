@@ -31,7 +31,7 @@ fn actions(entries: &[Value]) -> Vec<&str> {
 /// A client that lost an answer, or somebody else with its token: an auditor can tell it from a first use (D-3).
 #[test]
 fn a_repeated_refresh_is_told_from_a_first_use() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "1h")]);
+    let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m")]);
     let lobby = pair.pair.lobby_url();
     let code = Browser::new(&lobby).code_for(&WEB, None);
     let first = WEB.exchange(&lobby, &code, None).text("refresh_token");

@@ -86,10 +86,13 @@ fn a_client_lives_from_registration_to_removal() {
 #[test]
 fn the_times_of_client_secrets_are_shown() {
     let pair = OwnPair::start(&[]);
-    let rotated = pair.operate(&["client", "rotate-secret", "user-bound-demo"], "");
+    let add = ["client", "add", "meter", "--type", "user_bound"];
+    let of_ada = ["--bound-user", "ada@example.com", "--scope", "projects"];
+    pair.operate(&[&add[..], &of_ada].concat(), "").done();
+    let rotated = pair.operate(&["client", "rotate-secret", "meter"], "");
     let secret = secret(&rotated.done());
     let times = || {
-        let shown = pair.operate_json(&["client", "show", "user-bound-demo"]);
+        let shown = pair.operate_json(&["client", "show", "meter"]);
         shown["secret_times"].as_array().unwrap().clone()
     };
     let [old, new] = &times()[..] else {
@@ -99,21 +102,19 @@ fn the_times_of_client_secrets_are_shown() {
         assert!(unused["added_at"].is_string(), "{unused}");
         assert!(unused.get("last_used_at").is_none(), "{unused}");
     }
-    assert_eq!(token(&pair, "user-bound-demo", &secret).status, 200);
+    assert_eq!(token(&pair, "meter", &secret).status, 200);
     until("the use is noted", || {
         times()[1]["last_used_at"].is_string()
     });
     assert!(times()[0].get("last_used_at").is_none());
     let listed = pair.operate_json(&["client", "list"]);
     let listed = listed["items"].as_array().unwrap().iter();
-    let listed = listed.filter(|client| client["client_id"] == "user-bound-demo");
+    let listed = listed.filter(|client| client["client_id"] == "meter");
     let listed: Vec<_> = listed
         .map(|client| client["secret_times"].clone())
         .collect();
     assert_eq!(listed, [json!(times())]);
-    let shown = pair
-        .operate(&["client", "show", "user-bound-demo"], "")
-        .done();
+    let shown = pair.operate(&["client", "show", "meter"], "").done();
     for part in ["added 20", "last used 20", "no use noted", " ago)"] {
         assert!(shown.contains(part), "{shown}");
     }
