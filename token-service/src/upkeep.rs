@@ -34,7 +34,7 @@ const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
 
 /// How often uses of client secrets are written: there is one of each secret in
-/// [`NOTED_EVERY`](protocol::oauth::secret_uses::NOTED_EVERY).
+/// [`NOTED_EVERY`](protocol::secret_uses::NOTED_EVERY).
 const NOTE_SECRET_USES_EVERY: Duration = Duration::from_secs(5);
 
 /// How long entries of the audit log wait after the store failed.

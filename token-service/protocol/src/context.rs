@@ -5,8 +5,8 @@ use domain::clock::Timestamp;
 use domain::random::Random;
 use store::Store;
 
-use crate::oauth::secret_uses::SecretUses;
 use crate::sealing::EncryptionKey;
+use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
 

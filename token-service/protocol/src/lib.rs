@@ -6,6 +6,7 @@ pub mod issued_token;
 pub mod legacy;
 pub mod oauth;
 pub mod sealing;
+pub mod secret_uses;
 pub mod settings;
 pub mod sign_in;
 pub mod token;

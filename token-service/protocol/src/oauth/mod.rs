@@ -12,6 +12,5 @@ pub mod grants;
 pub mod message;
 pub mod parameters;
 pub mod secret_guesses;
-pub mod secret_uses;
 pub mod token_endpoint;
 pub mod token_response;
