@@ -31,8 +31,9 @@ pub const MAX_DEPTH: usize = 64;
 /// [`JsonError::Duplicate`] names the repeated member, [`JsonError::TooDeep`] stops at [`MAX_DEPTH`]; everything else
 /// is [`JsonError::NotAnObject`].
 pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
+    let text = str::from_utf8(text).map_err(|_| JsonError::NotAnObject)?;
     let mut fault = None;
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
     let parsed = StrictValue {
         fault: &mut fault,
         levels_left: MAX_DEPTH,

@@ -16,8 +16,10 @@ pub const MAX_KEYS: usize = 100;
 /// A JWKS is at most this large, in bytes.
 pub const MAX_JWKS_BYTES: usize = 512 * 1024;
 
-/// Bits of an RSA modulus: RFC 7518 §3.3 demands at least 2048, and more than 4096 cost too much.
-const RSA_MODULUS_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+/// Members that make a key, also those that a public key must not have: a private key that was published is no key.
+const MATERIAL: [&str; 15] = [
+    "kty", "crv", "x", "y", "n", "e", "d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv",
+];
 
 /// Keys that cannot be used are described one by one up to this number.
 const MAX_DESCRIBED: usize = 10;
@@ -158,7 +160,7 @@ impl Key {
         if others.get(kid).is_some() {
             return Err("another key has the same kid");
         }
-        let material: Map<String, Value> = ["kty", "crv", "x", "y", "n", "e"]
+        let material: Map<String, Value> = MATERIAL
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
             .collect();
@@ -166,7 +168,7 @@ impl Key {
         let key = match known {
             Some(known) => Rc::clone(known),
             None => {
-                let signature_key = signature_key(members)?;
+                let signature_key = signature_key(&material)?;
                 Rc::new(Self {
                     kid: kid.to_owned(),
                     algorithm: signature_key.algorithm(),
@@ -194,51 +196,30 @@ fn lists(list: &Value, text: &str) -> bool {
         .is_some_and(|values| values.iter().any(|value| value == text))
 }
 
-/// The key of a JWK's members (RFC 7518 §6, RFC 8037 §2). They are read one by one: a derived reader, with all that it
-/// can say about wrong types, is a tenth of the module.
-fn signature_key(members: &Map<String, Value>) -> Result<SignatureKey, &'static str> {
-    let text = |name: &str| {
-        members
-            .get(name)
-            .and_then(Value::as_str)
-            .ok_or("its type is not supported, or a member is missing")
-    };
-    let decode = |name: &str| {
-        URL_SAFE_NO_PAD
-            .decode(text(name)?)
-            .map_err(|_| "a member is not base64url")
-    };
-    let is_on = |curve: &str| match text("crv")? {
-        crv if crv == curve => Ok(()),
-        _ => Err("its curve is not supported"),
-    };
-    match text("kty")? {
-        "OKP" => {
-            is_on("Ed25519")?;
-            SignatureKey::ed25519(&decode("x")?)
+/// The key of a JWK's own members (RFC 7518 §6, RFC 8037 §2), without those that [`Key::read`] checks itself.
+fn signature_key(material: &Map<String, Value>) -> Result<SignatureKey, &'static str> {
+    let text = |name: &str| material.get(name).and_then(Value::as_str);
+    let jwk = || serde_json::to_string(material).map_err(|_| "it cannot be read");
+    match (text("kty"), text("crv")) {
+        (Some("OKP"), Some("Ed25519")) if material.contains_key("d") => Err("it is private"),
+        (Some("OKP"), Some("Ed25519")) => {
+            let bytes = URL_SAFE_NO_PAD.decode(text("x").unwrap_or_default());
+            SignatureKey::ed25519(&bytes.map_err(|_| "a member is not base64url")?)
         }
-        "EC" => {
-            is_on("P-256")?;
-            // The uncompressed point (SEC 1 §2.3.3).
-            let point = [&[4_u8][..], &decode("x")?, &decode("y")?].concat();
-            if point.len() != 65 {
-                return Err("its coordinates do not have 32 bytes");
+        (Some("EC"), Some("P-256")) => SignatureKey::p256(&jwk()?),
+        (Some("OKP" | "EC"), _) => Err("its curve is not supported"),
+        (Some("RSA"), _) => {
+            // RFC 7518 §6.3.1.1: no leading zero byte. The library lets the one of Java's BigInteger pass.
+            let modulus = text("n").unwrap_or_default();
+            let first = modulus
+                .get(..4)
+                .and_then(|start| URL_SAFE_NO_PAD.decode(start).ok());
+            if first.is_some_and(|bytes| bytes.first() == Some(&0)) {
+                return Err("its modulus has a leading zero byte");
             }
-            SignatureKey::p256(&point)
+            SignatureKey::rsa(&jwk()?)
         }
-        "RSA" => {
-            let (modulus, exponent) = (decode("n")?, decode("e")?);
-            // RFC 7518 §6.3.1.1: no leading zero bytes.
-            let bits = match modulus.first() {
-                None | Some(0) => 0,
-                Some(first) => modulus.len() * 8 - first.leading_zeros() as usize,
-            };
-            if !RSA_MODULUS_BITS.contains(&bits) {
-                return Err("its modulus does not have 2048 to 4096 bits");
-            }
-            SignatureKey::rsa(&modulus, &exponent)
-        }
-        _ => Err("its type is not supported, or a member is missing"),
+        _ => Err("its type is not supported"),
     }
 }
 
@@ -281,6 +262,17 @@ mod tests {
             );
         }
         assert!(parse(&[rsa_key(&[])], &KeySet::default()).0.is_empty());
+    }
+
+    #[test]
+    fn a_published_private_key_is_no_key() {
+        let issuer = Issuer::new(Algorithm::EdDsa);
+        let mut jwk = issuer.jwk("a");
+        jwk["d"] = json!(URL_SAFE_NO_PAD.encode([1; 32]));
+        let (known, _) = parse(&[issuer.jwk("a")], &KeySet::default());
+        for previous in [&KeySet::default(), &known] {
+            assert!(parse(&[jwk.clone()], previous).0.is_empty());
+        }
     }
 
     #[test]

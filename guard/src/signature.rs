@@ -1,32 +1,26 @@
-//! Signatures: the host checks those that it can, which is quicker; the rest is checked here.
+//! Signatures: the host checks the ones that it can, which is quicker; the rest is checked here.
 //!
-//! The parts of the RustCrypto and dalek libraries that are needed, rather than all of a JWT library: a third of the
-//! module's size, which every worker loads, for the same signatures.
+//! jwt-simple reads the keys and writes them in the form that hosts expect. It verifies whole tokens only, by parsing header
+//! and claims a second time after its own rules: a token with a `nonce` that is a number, say, would pass at a host that
+//! verifies signatures and be refused at another one, and the module would be 60 KiB larger. So the libraries under
+//! jwt-simple verify with jwt-simple's keys: ecdsa and superboring.
 
 mod ed25519;
 
 use std::fmt;
 
 use claims::Algorithm;
-use p256::ecdsa::signature::Verifier as _;
-use p256::pkcs8::EncodePublicKey as _;
-use rsa::Pkcs1v15Sign;
-use rsa::pkcs8::EncodePublicKey as _;
-use sha2::{Digest as _, Sha256};
-
-/// What stands before a SHA-256 digest in a PKCS#1 v1.5 signature (RFC 8017 §9.2, note 1).
-const SHA256_DIGEST_INFO: [u8; 19] = [
-    0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05,
-    0x00, 0x04, 0x20,
-];
-
-/// The scheme of RS256. The library has one of its own, which comes with another copy of SHA-256.
-fn pkcs1v15_sha256() -> Pkcs1v15Sign {
-    Pkcs1v15Sign {
-        hash_len: Some(<Sha256 as sha2::Digest>::output_size()),
-        prefix: SHA256_DIGEST_INFO.into(),
-    }
-}
+use ecdsa::elliptic_curve::CurveArithmetic;
+use ecdsa::signature::Verifier as _;
+use ecdsa::{DigestAlgorithm, EcdsaCurve, Signature, VerifyingKey};
+use jwt_simple::prelude::{
+    ECDSAP256PublicKeyLike as _, ES256PublicKey, RS256PublicKey, RSAPublicKeyLike as _,
+};
+use superboring::error::ErrorStack;
+use superboring::hash::MessageDigest;
+use superboring::pkey::{PKey, Public};
+use superboring::rsa::Padding;
+use superboring::sign::Verifier as RsaVerifier;
 
 /// The host's own signature verification, where it has one.
 pub trait HostVerifier: fmt::Debug {
@@ -58,14 +52,14 @@ pub enum SignatureKey {
     /// ECDSA on P-256 with SHA-256.
     P256 {
         /// For this module.
-        key: Box<p256::ecdsa::VerifyingKey>,
+        key: Box<ES256PublicKey>,
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
     /// RSA, PKCS#1 v1.5 with SHA-256.
     Rsa {
         /// For this module.
-        key: Box<rsa::RsaPublicKey>,
+        key: Box<PKey<Public>>,
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
@@ -80,6 +74,9 @@ impl fmt::Debug for SignatureKey {
 impl SignatureKey {
     /// The Ed25519 key with these 32 bytes (RFC 8032 §5.1.5). Small-order keys sign anything, and are none.
     ///
+    /// Not read by jwt-simple: its Ed25519 takes three times as long to verify, and would bring the curve a second time, 25
+    /// KiB for each worker.
+    ///
     /// # Errors
     /// What is wrong with it.
     pub fn ed25519(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -87,32 +84,32 @@ impl SignatureKey {
         Ok(Self::Ed25519(Box::new(key)))
     }
 
-    /// The P-256 key with this uncompressed point of 65 bytes (SEC 1 §2.3.3).
+    /// The P-256 key of a JWK (RFC 7518 §6.2).
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn p256(point: &[u8]) -> Result<Self, &'static str> {
+    pub fn p256(jwk: &str) -> Result<Self, &'static str> {
         const REFUSAL: &str = "not a point on P-256";
-        let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(point).map_err(|_| REFUSAL)?;
-        let spki = key.to_public_key_der().map_err(|_| REFUSAL)?;
+        let key = ES256PublicKey::from_jwk(jwk).map_err(|_| REFUSAL)?;
+        let spki = key.to_der().map_err(|_| REFUSAL)?;
         Ok(Self::P256 {
             key: Box::new(key),
-            spki: spki.into_vec(),
+            spki,
         })
     }
 
-    /// The RSA key with this modulus and exponent, big endian.
+    /// The RSA key of a JWK (RFC 7518 §6.3). Its modulus has 2048 to 4096 bits, and its exponent is 65537.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, &'static str> {
-        const REFUSAL: &str = "not a usable RSA key";
-        let number = rsa::BigUint::from_bytes_be;
-        let key = rsa::RsaPublicKey::new(number(modulus), number(exponent)).map_err(|_| REFUSAL)?;
-        let spki = key.to_public_key_der().map_err(|_| REFUSAL)?;
+    pub fn rsa(jwk: &str) -> Result<Self, &'static str> {
+        const REFUSAL: &str = "not an RSA key of 2048 to 4096 bits with the exponent 65537";
+        let key = RS256PublicKey::from_jwk(jwk).map_err(|_| REFUSAL)?;
+        let spki = key.to_der().map_err(|_| REFUSAL)?;
+        let key = PKey::from_rsa(key.public_key().as_ref().clone()).map_err(|_| REFUSAL)?;
         Ok(Self::Rsa {
             key: Box::new(key),
-            spki: spki.into_vec(),
+            spki,
         })
     }
 
@@ -132,20 +129,89 @@ impl SignatureKey {
         match self {
             Self::Ed25519(key) => key.verify(message, signature),
             Self::P256 { key, spki } => {
-                // RFC 7518 §3.4: r and s, 32 bytes each.
-                let Ok(signature) = p256::ecdsa::Signature::from_slice(signature) else {
+                let Some(der) = ecdsa_der(signature) else {
                     return false;
                 };
-                let der = signature.to_der();
-                host.verify(Algorithm::Es256, spki, message, der.as_bytes())
-                    .unwrap_or_else(|| key.verify(message, &signature).is_ok())
+                host.verify(Algorithm::Es256, spki, message, &der)
+                    .unwrap_or_else(|| ecdsa_signed(key.public_key().as_ref(), message, signature))
             }
             Self::Rsa { key, spki } => host
                 .verify(Algorithm::Rs256, spki, message, signature)
-                .unwrap_or_else(|| {
-                    let digest = Sha256::digest(message);
-                    key.verify(pkcs1v15_sha256(), &digest, signature).is_ok()
-                }),
+                .unwrap_or_else(|| rsa_signed(key, message, signature).unwrap_or(false)),
+        }
+    }
+}
+
+/// ECDSA with the digest of the curve: SHA-256 for P-256 (RFC 7518 §3.4).
+fn ecdsa_signed<C>(key: &VerifyingKey<C>, message: &[u8], signature: &[u8]) -> bool
+where
+    C: EcdsaCurve + CurveArithmetic + DigestAlgorithm,
+{
+    Signature::from_slice(signature).is_ok_and(|signature| key.verify(message, &signature).is_ok())
+}
+
+/// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518 §3.3).
+fn rsa_signed(key: &PKey<Public>, message: &[u8], signature: &[u8]) -> Result<bool, ErrorStack> {
+    let mut verifier = RsaVerifier::new(MessageDigest::sha256(), key)?;
+    verifier.set_rsa_padding(Padding::PKCS1)?;
+    verifier.update(message)?;
+    verifier.verify(signature)
+}
+
+/// A JWS signature of ES256, r and s of 32 bytes each (RFC 7518 §3.4), in the DER that hosts expect (RFC 3279 §2.2.3);
+/// `None` if the length is wrong.
+fn ecdsa_der(signature: &[u8]) -> Option<Vec<u8>> {
+    let (r, s) = signature.split_first_chunk::<32>()?;
+    let s = <&[u8; 32]>::try_from(s).ok()?;
+    let mut integers = Vec::with_capacity(70);
+    for number in [r, s] {
+        let zeros = number.iter().take(31).take_while(|byte| **byte == 0);
+        let digits = number.get(zeros.count()..)?;
+        // A set first bit would make the integer negative.
+        let sign = digits.first().is_some_and(|first| *first >= 0x80);
+        let length = digits.len() + usize::from(sign);
+        integers.extend([0x02, u8::try_from(length).ok()?]);
+        integers.extend(sign.then_some(0));
+        integers.extend(digits);
+    }
+    let length = u8::try_from(integers.len()).ok()?;
+    Some([&[0x30, length], integers.as_slice()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3279_s2_2_3_integers_are_minimal_and_positive() {
+        let mut signature = [0; 64];
+        (signature[31], signature[32], signature[63]) = (0x7f, 0x80, 1);
+        let mut expected = vec![0x30, 38, 2, 1, 0x7f, 2, 33, 0, 0x80];
+        expected.extend([0; 30]);
+        expected.push(1);
+        assert_eq!(ecdsa_der(&signature).unwrap(), expected);
+        let zero = [0x30, 6, 2, 1, 0, 2, 1, 0];
+        assert_eq!(ecdsa_der(&[0; 64]).unwrap(), zero);
+        for length in [0, 31, 63, 65] {
+            assert_eq!(ecdsa_der(&vec![1; length]), None);
+        }
+    }
+
+    #[test]
+    fn rfc3279_s2_2_3_another_library_reads_the_signature() {
+        use aws_lc_rs::rand::SystemRandom;
+        use aws_lc_rs::signature::{
+            ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
+            UnparsedPublicKey,
+        };
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key().as_ref());
+        // One in 128 signatures has a number with a leading zero byte.
+        for number in 0..500_u16 {
+            let message = number.to_be_bytes();
+            let signature = pair.sign(&SystemRandom::new(), &message).unwrap();
+            let der = ecdsa_der(signature.as_ref()).unwrap();
+            assert!(key.verify(&message, &der).is_ok(), "{der:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ mod request;
 mod root;
 mod shared;
 
+use std::panic;
 use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
@@ -18,8 +19,8 @@ use proxy_wasm::types::{Action, ContextType, LogLevel};
 use self::root::Root;
 
 proxy_wasm::main! {{
-    // Has a panic leave a line in the log before it ends the VM.
-    proxy_wasm::set_log_level(LogLevel::Warn);
+    // The SDK's own hook comes with a logger, and panics itself if the host does not log.
+    panic::set_hook(Box::new(|panic| self::log::write(LogLevel::Critical, &panic.to_string())));
     proxy_wasm::set_root_context(|context| Box::new(Plugin { context, root: None }));
 }}
 

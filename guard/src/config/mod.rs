@@ -178,10 +178,13 @@ fn slip(text: &[u8], error: JsonError) -> String {
     if error != JsonError::NotAnObject {
         return error.to_string();
     }
-    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
-    match serde_json::from_slice::<Value>(text) {
+    let Ok(text) = str::from_utf8(text) else {
+        return "not JSON: it is not UTF-8".to_owned();
+    };
+    let first = text.bytes().find(|byte| !byte.is_ascii_whitespace());
+    match serde_json::from_str::<Value>(text) {
         _ if first.is_none() => "is empty; it must be a JSON object".to_owned(),
-        Err(error) if first == Some(&b'{') => format!("not JSON: {error}"),
+        Err(error) if first == Some(b'{') => format!("not JSON: {error}"),
         Err(error) => {
             format!("not JSON: {error}; in Envoy, a StringValue must carry it as JSON text")
         }

@@ -142,8 +142,10 @@ impl Page {
         if text.len() > MAX_PAGE_BYTES {
             return Err(format!("larger than {MAX_PAGE_BYTES} bytes"));
         }
-        let raw: RawPage<'_> =
-            serde_json::from_slice(text).map_err(|_| "it is no page of a feed".to_owned())?;
+        let raw: Option<RawPage<'_>> = str::from_utf8(text)
+            .ok()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let raw = raw.ok_or("it is no page of a feed")?;
         let mut page = match (&raw.feed, raw.since, raw.position, raw.last) {
             (Some(feed), Some(since), Some(position), _) => Self {
                 feed: Some(feed.clone().into_owned()),

@@ -7,12 +7,18 @@
 //! compares.
 
 use std::cell::OnceCell;
+use std::sync::LazyLock;
 
-use curve25519_dalek::constants::ED25519_BASEPOINT_TABLE;
+use curve25519_dalek::constants::ED25519_BASEPOINT_POINT;
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsBasepointTable, EdwardsPoint};
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::BasepointTable as _;
 use sha2::{Digest as _, Sha512};
+
+/// Multiples of B. The library has the same table as a constant, which would be a twentieth of the module, in each worker
+/// beside this one.
+static BASE: LazyLock<Box<EdwardsBasepointTable>> =
+    LazyLock::new(|| Box::new(EdwardsBasepointTable::create(&ED25519_BASEPOINT_POINT)));
 
 /// A public key A.
 pub struct VerifyingKey {
@@ -61,14 +67,14 @@ impl VerifyingKey {
         let table = self
             .table
             .get_or_init(|| Box::new(EdwardsBasepointTable::create(&self.minus_a)));
-        let expected = ED25519_BASEPOINT_TABLE.mul_base(&s) + table.mul_base(&k);
+        let expected = BASE.mul_base(&s) + table.mul_base(&k);
         expected.compress().to_bytes() == *r && !expected.is_small_order()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use curve25519_dalek::constants::{ED25519_BASEPOINT_POINT, EIGHT_TORSION};
+    use curve25519_dalek::constants::EIGHT_TORSION;
     use ed25519_dalek::{Signer as _, SigningKey};
     use proptest::prelude::*;
 
