@@ -16,7 +16,7 @@ pub const ANONYMOUS: &str = "anonymous";
 pub const METADATA: &str = "metadata";
 
 /// The object, in printable ASCII: `outcome` (one of the above, or the name of a denial), and of a verified token
-/// `client_id`, `sub`, `jti` and `grant_id`, the last only if it has one.
+/// `client_id`, `sub`, `jti` and `grant_id`, as far as it has them.
 #[must_use]
 pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
     let mut entry = Map::new();
@@ -25,11 +25,15 @@ pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
     };
     put("outcome", outcome);
     if let Some(token) = token {
-        put("client_id", &token.client_id);
-        put("sub", &token.sub);
-        put("jti", &token.jti);
-        if let Some(grant_id) = &token.grant_id {
-            put("grant_id", grant_id);
+        for (name, value) in [
+            ("client_id", &token.client_id),
+            ("sub", &token.sub),
+            ("jti", &token.jti),
+            ("grant_id", &token.grant_id),
+        ] {
+            if let Some(value) = value {
+                put(name, value);
+            }
         }
     }
     ascii_json(&Value::Object(entry))
@@ -44,10 +48,10 @@ mod tests {
     #[test]
     fn a_claim_cannot_start_a_line_of_its_own() {
         let token = TokenReference {
-            jti: "1".to_owned(),
+            jti: Some("1".to_owned()),
             grant_id: None,
-            client_id: "web\r\n\"x\u{2028}".to_owned(),
-            sub: "Zo\u{eb}".to_owned(),
+            client_id: Some("web\r\n\"x\u{2028}".to_owned()),
+            sub: Some("Zo\u{eb}".to_owned()),
             user_id: None,
             user_site: None,
             iat: 0,

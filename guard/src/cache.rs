@@ -48,13 +48,15 @@ impl CachedToken {
     /// Memory beyond the value itself, in bytes: what its texts have allocated.
     fn allocated(&self) -> usize {
         let reference = &*self.reference;
-        let texts = [&reference.jti, &reference.client_id, &reference.sub];
-        let optional = [
+        let texts = [
+            &reference.jti,
             &reference.grant_id,
+            &reference.client_id,
+            &reference.sub,
             &reference.user_id,
             &reference.user_site,
         ];
-        let texts = texts.into_iter().chain(optional.into_iter().flatten());
+        let texts = texts.into_iter().flatten();
         let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
         let texts: usize = texts
             .chain(&self.scopes)
@@ -249,10 +251,10 @@ mod tests {
             key: Rc::clone(keys.get(Issuer::KID).unwrap()),
             refused_from: 0,
             reference: Rc::new(TokenReference {
-                jti: String::new(),
+                jti: None,
                 grant_id: None,
-                client_id: String::new(),
-                sub: String::new(),
+                client_id: None,
+                sub: None,
                 user_id: None,
                 user_site: None,
                 iat: 0,

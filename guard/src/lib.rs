@@ -32,6 +32,7 @@ pub mod forward;
 pub mod gauges;
 pub mod guard;
 pub mod keys;
+pub mod profile;
 pub mod revocations;
 pub mod rules;
 pub mod signature;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use claims::json::numeric_date;
-use claims::token::ACCESS_TOKEN_TYPE;
 use claims::{Algorithm, CompactJws, JwsError};
 use serde_json::{Map, Value};
 
 use crate::config::IssuerConfig;
 use crate::keys::{Key, KeySet};
+use crate::profile::{OptionalClaim, Profile};
 use crate::signature::HostVerifier;
 
 /// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
@@ -24,8 +24,12 @@ pub enum Refusal {
     TooLong,
     /// A `crit` header.
     Critical,
-    /// `typ` is not `at+jwt`: a refresh token, an assertion, an identity token (RFC 8725 §3.11).
+    /// `typ` is not one of the issuer's access tokens: a refresh token, an assertion, an identity token (RFC 8725 §3.11).
     Type,
+    /// The claims are those of another kind of token, or lack what marks access tokens of the issuer (RFC 8725 §3.12).
+    Kind,
+    /// Bound to a key that the client must prove to hold (RFC 7800 §3.1), and sent as a bearer token (RFC 9449 §7.2).
+    Bound,
     /// `alg` is none of the issuer's (RFC 8725 §3.1).
     Algorithm,
     /// `iss` is no configured issuer's.
@@ -57,11 +61,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal, for metrics and tests.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Malformed,
         Self::TooLong,
         Self::Critical,
         Self::Type,
+        Self::Kind,
+        Self::Bound,
         Self::Algorithm,
         Self::Issuer,
         Self::KeyMissing,
@@ -85,6 +91,8 @@ impl Refusal {
             Self::TooLong => "too_long",
             Self::Critical => "critical",
             Self::Type => "type",
+            Self::Kind => "kind",
+            Self::Bound => "bound",
             Self::Algorithm => "algorithm",
             Self::Issuer => "issuer",
             Self::KeyMissing => "key_missing",
@@ -108,7 +116,15 @@ impl Refusal {
             Self::Malformed => "The access token is not a signed JWT",
             Self::TooLong => "The access token is longer than 16384 bytes",
             Self::Critical => "The access token has a crit header that is not understood",
-            Self::Type => "The token is not an access token: its typ is not at+jwt",
+            Self::Type => {
+                "The token is not an access token: its typ is not one of access tokens of its issuer"
+            }
+            Self::Kind => {
+                "The token is not an access token: its claims are those of another kind of token"
+            }
+            Self::Bound => {
+                "The access token is bound to a key of its client, and is not accepted as a bearer token"
+            }
             Self::Algorithm => "The access token is signed with an algorithm that is not accepted",
             Self::Issuer => "The access token comes from an issuer that is not accepted here",
             Self::KeyMissing => "The header of the access token has no kid",
@@ -160,21 +176,21 @@ pub struct VerifiedToken {
 /// What revocations may name of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenReference {
-    /// `jti`.
-    pub jti: String,
+    /// `jti`; `None` only where the issuer's profile allows that, here and below.
+    pub jti: Option<String>,
     /// `grant_id`; not every issuer's tokens have one.
     pub grant_id: Option<String>,
-    /// `client_id`.
-    pub client_id: String,
+    /// The client id.
+    pub client_id: Option<String>,
     /// `sub`.
-    pub sub: String,
+    pub sub: Option<String>,
     /// `user_id`, if it is a string.
     pub user_id: Option<String>,
     /// `user_site`, if it is a string.
     pub user_site: Option<String>,
-    /// `iat`.
+    /// `iat`, seconds since 1970; 0 if it is absent.
     pub iat: u64,
-    /// `exp`.
+    /// `exp`, seconds since 1970.
     pub exp: u64,
 }
 
@@ -193,16 +209,6 @@ impl<'a> ParsedToken<'a> {
             JwsError::TooLong => Refusal::TooLong,
             _ => Refusal::Malformed,
         })?;
-        let typ = jws.header.typ.as_deref().ok_or(Refusal::Type)?;
-        // RFC 9068 §4: `at+jwt` or `application/at+jwt`, compared without regard to case (RFC 7515 §4.1.9).
-        let short = typ
-            .get(..APPLICATION.len())
-            .filter(|prefix| prefix.eq_ignore_ascii_case(APPLICATION))
-            .and_then(|_| typ.get(APPLICATION.len()..))
-            .unwrap_or(typ);
-        if !short.eq_ignore_ascii_case(ACCESS_TOKEN_TYPE) {
-            return Err(Refusal::Type);
-        }
         let algorithm = jws
             .header
             .alg
@@ -217,6 +223,10 @@ impl<'a> ParsedToken<'a> {
             .copied()
             .ok_or(Refusal::Issuer)?;
         let config = issuers.get(issuer).ok_or(Refusal::Issuer)?;
+        config.profile.check(jws.header.typ.as_deref(), &claims)?;
+        if claims.contains_key("cnf") {
+            return Err(Refusal::Bound);
+        }
         if !config.algorithms.contains(&algorithm) {
             return Err(Refusal::Algorithm);
         }
@@ -249,8 +259,8 @@ impl<'a> ParsedToken<'a> {
         if key.algorithm != self.algorithm {
             return Err(Refusal::KeyAlgorithm);
         }
-        let times = Times::read(&self.claims)?;
-        let reference = TokenReference::read(&self.claims, &times)?;
+        let times = Times::read(&self.claims, &config.profile)?;
+        let reference = TokenReference::read(&self.claims, &times, &config.profile)?;
         if !has_audience(&self.claims, &config.audiences) {
             return Err(Refusal::Audience);
         }
@@ -275,9 +285,6 @@ impl<'a> ParsedToken<'a> {
     }
 }
 
-/// The prefix that `typ` may have.
-const APPLICATION: &str = "application/";
-
 struct Times {
     exp: u64,
     iat: u64,
@@ -287,7 +294,7 @@ struct Times {
 
 impl Times {
     /// RFC 8725 §3.4: a date of the wrong type is a refusal, never an absent date.
-    fn read(claims: &Map<String, Value>) -> Result<Self, Refusal> {
+    fn read(claims: &Map<String, Value>, profile: &Profile) -> Result<Self, Refusal> {
         let date = |name: &str, refusal: Refusal| match claims.get(name) {
             None => Ok(None),
             Some(value) => numeric_date(value)
@@ -296,7 +303,10 @@ impl Times {
                 .ok_or(refusal),
         };
         let exp = date("exp", Refusal::ExpiryMissing)?.ok_or(Refusal::ExpiryMissing)?;
-        let iat = date("iat", Refusal::NotYetValid)?.ok_or(Refusal::Claims)?;
+        let iat = match date("iat", Refusal::NotYetValid)? {
+            None if profile.lets_lack(OptionalClaim::IssuedAt) => 0,
+            iat => iat.ok_or(Refusal::Claims)?,
+        };
         let nbf = date("nbf", Refusal::NotYetValid)?.unwrap_or(0);
         Ok(Self {
             exp,
@@ -307,22 +317,27 @@ impl Times {
 }
 
 impl TokenReference {
-    /// RFC 9068 §2.2: these claims are required.
-    fn read(claims: &Map<String, Value>, times: &Times) -> Result<Self, Refusal> {
+    /// RFC 9068 §2.2: these claims are required, unless the issuer is known to leave them out.
+    fn read(
+        claims: &Map<String, Value>,
+        times: &Times,
+        profile: &Profile,
+    ) -> Result<Self, Refusal> {
         let text = |name: &str| match claims.get(name) {
-            Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-            _ => Err(Refusal::Claims),
+            None => Ok(None),
+            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+            Some(_) => Err(Refusal::Claims),
         };
-        let grant_id = claims
-            .contains_key("grant_id")
-            .then(|| text("grant_id"))
-            .transpose()?;
+        let required = |name: &str, claim| match text(name)? {
+            None if !profile.lets_lack(claim) => Err(Refusal::Claims),
+            value => Ok(value),
+        };
         let optional = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
         Ok(Self {
-            jti: text("jti")?,
-            grant_id,
-            client_id: text("client_id")?,
-            sub: text("sub")?,
+            jti: required("jti", OptionalClaim::TokenId)?,
+            grant_id: text("grant_id")?,
+            client_id: required(&profile.client_id_claim, OptionalClaim::ClientId)?,
+            sub: required("sub", OptionalClaim::Subject)?,
             user_id: optional("user_id"),
             user_site: optional("user_site"),
             iat: times.iat,

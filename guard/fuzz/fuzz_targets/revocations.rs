@@ -13,10 +13,10 @@ const CAPACITY: usize = 10;
 
 fuzz_target!(|input: &[u8]| {
     let token = TokenReference {
-        jti: "t".into(),
+        jti: Some("t".into()),
         grant_id: Some("g".into()),
-        client_id: "c".into(),
-        sub: "u".into(),
+        client_id: Some("c".into()),
+        sub: Some("u".into()),
         user_id: Some("i".into()),
         user_site: Some("s".into()),
         iat: 100,

@@ -1,5 +1,6 @@
 //! The plugin's configuration: JSON, read strictly, every problem named with its path.
 
+mod issuers;
 mod reader;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use crate::authorization::is_token_byte;
 use crate::forward::{ForwardedHeader, ListForm};
 use crate::keys::KeySet;
+use crate::profile::Profile;
 use crate::rules::{Access, PathPattern, Rule};
 use reader::Object;
 
@@ -54,6 +56,8 @@ pub struct IssuerConfig {
     pub keys: KeySource,
     /// Where its revocations come from; without it, tokens are good until they expire.
     pub revocations: Option<RevocationSource>,
+    /// What its access tokens look like.
+    pub profile: Profile,
     /// Algorithms that its tokens may use.
     pub algorithms: BTreeSet<Algorithm>,
     /// Whether clients find its metadata at its name (RFC 8414), so that the metadata of the resource may name it.
@@ -119,18 +123,12 @@ pub struct ProtectedResource {
     pub scopes_supported: Vec<String>,
 }
 
-const DEFAULT_REFRESH_SECONDS: u64 = 300;
-const DEFAULT_POLL_SECONDS: u64 = 2;
-const DEFAULT_STALENESS_SECONDS: u64 = 60;
 const DEFAULT_SKEW_SECONDS: u64 = 5;
 const DEFAULT_CACHE_ENTRIES: u64 = 10_000;
 const MAX_CACHE_ENTRIES: u64 = 1_000_000;
 const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// A quarter of what a VM can address.
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
-const DEFAULT_REVOCATION_ENTRIES: u64 = 1_000_000;
-const REVOCATION_ENTRIES: std::ops::RangeInclusive<u64> = 1_000..=20_000_000;
-const DAY: u64 = 24 * 60 * 60;
 
 impl Config {
     /// Reads the configuration.
@@ -143,7 +141,7 @@ impl Config {
         let mut problems = Vec::new();
         let mut root = Object::root(object, &mut problems);
         let config = Self {
-            issuers: issuers(&mut root),
+            issuers: issuers::read(&mut root),
             rules: rules(&mut root),
             forward: forward(&mut root),
             forward_payload: header_name(&mut root, "forward_payload"),
@@ -190,141 +188,6 @@ fn slip(text: &[u8], error: JsonError) -> String {
         }
         Ok(_) => "is JSON, but not an object: it must start with {".to_owned(),
     }
-}
-
-fn issuers(root: &mut Object<'_>) -> Vec<IssuerConfig> {
-    let mut seen = BTreeSet::new();
-    let mut issuers = Vec::new();
-    root.require("issuers");
-    let is_empty = root.objects("issuers", |mut object| {
-        let issuer = object.required_text("issuer");
-        if let Some(issuer) = &issuer
-            && !seen.insert(issuer.clone())
-        {
-            object.problem("issuer", "is there twice");
-        }
-        let audiences = object.texts("audiences");
-        let no_audience = audiences.as_ref().is_none_or(Vec::is_empty);
-        if no_audience || audiences.iter().flatten().any(String::is_empty) {
-            object.problem(
-                "audiences",
-                "needs at least one audience, and none that is empty",
-            );
-        }
-        let algorithms = algorithms(&mut object);
-        let keys = keys(&mut object, &algorithms);
-        let revocations = object.object("revocations", revocations);
-        let authorization_server = object.flag("authorization_server").unwrap_or(true);
-        object.finish();
-        issuers.extend(issuer.zip(keys).map(|(issuer, keys)| IssuerConfig {
-            issuer,
-            audiences: audiences.unwrap_or_default(),
-            keys,
-            revocations: revocations.flatten(),
-            algorithms,
-            authorization_server,
-        }));
-    });
-    if is_empty {
-        root.problem("issuers", "needs at least one issuer");
-    }
-    issuers
-}
-
-fn algorithms(object: &mut Object<'_>) -> BTreeSet<Algorithm> {
-    let Some(names) = object.texts("algorithms") else {
-        return Algorithm::ALL.into();
-    };
-    let mut algorithms = BTreeSet::new();
-    for name in &names {
-        match Algorithm::from_name(name) {
-            Some(algorithm) => drop(algorithms.insert(algorithm)),
-            None => object.problem("algorithms", "knows EdDSA, ES256 and RS256"),
-        }
-    }
-    if names.is_empty() {
-        object.problem("algorithms", "needs at least one algorithm");
-    }
-    algorithms
-}
-
-fn keys(object: &mut Object<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<KeySource> {
-    object.require("jwks");
-    object
-        .object("jwks", |jwks| {
-            if jwks.has("keys") {
-                let list = jwks.take("keys")?;
-                let (keys, skipped) = KeySet::of_values(&list, algorithms, &KeySet::default());
-                if skipped.count > 0 {
-                    jwks.problem("keys", &skipped.line());
-                }
-                if keys.is_empty() {
-                    jwks.problem("keys", "holds no usable key");
-                }
-                return Some(KeySource::Inline(keys));
-            }
-            let refresh_seconds = jwks
-                .number("refresh_seconds", 1..=DAY)
-                .unwrap_or(DEFAULT_REFRESH_SECONDS);
-            endpoint(jwks).map(|endpoint| KeySource::Fetched {
-                endpoint,
-                refresh_seconds,
-            })
-        })
-        .flatten()
-}
-
-fn endpoint(object: &mut Object<'_>) -> Option<Endpoint> {
-    let cluster = object.required_text("cluster");
-    let authority = object.text("authority");
-    let path = object.required_text("path");
-    let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-    if let Some(path) = &path {
-        if !path.starts_with('/') {
-            object.problem("path", "must start with a slash");
-        } else if !path.bytes().all(legal) {
-            object.problem(
-                "path",
-                "must be printable ASCII without spaces and fragment",
-            );
-        }
-    }
-    let cluster = cluster?;
-    Some(Endpoint {
-        authority: authority.unwrap_or_else(|| cluster.clone()),
-        cluster,
-        path: path?,
-    })
-}
-
-fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
-    let poll_seconds = object
-        .number("poll_seconds", 1..=DAY)
-        .unwrap_or(DEFAULT_POLL_SECONDS);
-    let max_staleness_seconds = object
-        .number("max_staleness_seconds", 1..=DAY)
-        .unwrap_or(DEFAULT_STALENESS_SECONDS);
-    let when_stale = match object.text("when_stale").as_deref() {
-        None | Some("deny") => WhenStale::Deny,
-        Some("allow") => WhenStale::Allow,
-        Some(_) => {
-            object.problem("when_stale", "is deny or allow");
-            WhenStale::Deny
-        }
-    };
-    let max_entries = object
-        .number("max_entries", REVOCATION_ENTRIES)
-        .unwrap_or(DEFAULT_REVOCATION_ENTRIES) as usize;
-    if max_staleness_seconds < poll_seconds {
-        object.problem("max_staleness_seconds", "must not be below poll_seconds");
-    }
-    Some(RevocationSource {
-        endpoint: endpoint(object)?,
-        poll_seconds,
-        max_staleness_seconds,
-        when_stale,
-        max_entries,
-    })
 }
 
 fn rules(root: &mut Object<'_>) -> Vec<Rule> {

@@ -98,6 +98,7 @@ fn every_problem_is_named_with_its_path() {
         "issuers": [
             {"issuer": "a", "audiences": [], "jwks": {"cluster": "c", "path": "x", "refresh_seconds": 0, "no": 1}, "algorithms": ["none"]},
             {"issuer": "a", "audiences": ["x"], "jwks": {"keys": [{"kty": "oct"}]},
+             "profile": "keycloack", "types": [], "optional_claims": ["exp"], "access_token_claims": {"typ": 1},
              "revocations": {"path": "/r", "poll_seconds": 60, "max_staleness_seconds": 2, "when_stale": "maybe"}},
             7,
         ],
@@ -124,6 +125,10 @@ fn every_problem_is_named_with_its_path() {
         "issuers[0].jwks.no",
         "issuers[1].issuer",
         "issuers[1].jwks.keys",
+        "issuers[1].profile",
+        "issuers[1].types",
+        "issuers[1].optional_claims",
+        "issuers[1].access_token_claims.typ",
         "issuers[1].revocations.cluster",
         "issuers[1].revocations.when_stale",
         "issuers[1].revocations.max_staleness_seconds",
@@ -246,6 +251,78 @@ fn a_resource_whose_metadata_cannot_be_reached_is_refused() {
         config["protected_resource"] = json!({"resource": resource, "scopes_supported": ["a"]});
         assert_eq!(problems(&config), Vec::<String>::new(), "{resource}");
     }
+}
+
+/// RFC 8725 §3.12: without something that marks access tokens, an ID token would be taken for one.
+#[test]
+fn other_types_need_something_that_marks_access_tokens() {
+    for (types, is_marked) in [
+        (json!(["at+jwt"]), true),
+        (json!(["application/AT+jwt", "at+jwt"]), true),
+        (json!(["JWT"]), false),
+        (json!(["at+jwt", "JWT"]), false),
+        (json!([null]), false),
+    ] {
+        let mut config = example();
+        config["issuers"][0]["types"] = types.clone();
+        let expected = match is_marked {
+            true => vec![],
+            false => vec![
+                "issuers[0].access_token_claims: is needed where types accepts more than at+jwt: name a claim that \
+                 ID tokens of this issuer do not have"
+                    .to_owned(),
+            ],
+        };
+        assert_eq!(problems(&config), expected, "{types}");
+        config["issuers"][0]["access_token_claims"] = json!({"typ": "Bearer"});
+        assert_eq!(problems(&config), Vec::<String>::new(), "{types}");
+    }
+    for types in [
+        json!([]),
+        json!([""]),
+        json!(["a b"]),
+        json!([1]),
+        json!("JWT"),
+    ] {
+        let mut config = example();
+        config["issuers"][0]["types"] = types.clone();
+        let found = problems(&config);
+        assert!(
+            found[0].starts_with("issuers[0].types: must be a list"),
+            "{types}"
+        );
+    }
+}
+
+#[test]
+fn revocations_need_the_claims_by_which_they_name_tokens() {
+    let mut config = example();
+    config["issuers"][0]["optional_claims"] = json!(["jti"]);
+    let expected = "issuers[0].optional_claims: must be empty beside revocations, which name tokens by these claims";
+    assert_eq!(problems(&config), [expected]);
+    config["issuers"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("revocations");
+    assert_eq!(problems(&config), Vec::<String>::new());
+}
+
+#[test]
+fn every_named_profile_can_be_configured_and_changed() {
+    for name in Profile::NAMES {
+        let mut config = example();
+        config["issuers"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("revocations");
+        config["issuers"][0]["profile"] = json!(name);
+        let parsed = Config::parse(config.to_string().as_bytes()).unwrap();
+        assert_eq!(parsed.issuers[0].profile, Profile::named(name).unwrap());
+        config["issuers"][0]["client_id_claim"] = json!("appid");
+        let parsed = Config::parse(config.to_string().as_bytes()).unwrap();
+        assert_eq!(parsed.issuers[0].profile.client_id_claim, "appid");
+    }
+    assert_refused("/issuers/0/algorithms", json!(["HS256"]), "knows EdDSA");
 }
 
 #[test]

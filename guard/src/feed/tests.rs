@@ -94,10 +94,10 @@ impl Service {
 
 fn is_revoked(feed: &Feed, jti: &str) -> bool {
     let token = TokenReference {
-        jti: jti.into(),
+        jti: Some(jti.into()),
         grant_id: None,
-        client_id: "c".into(),
-        sub: "u".into(),
+        client_id: Some("c".into()),
+        sub: Some("u".into()),
         user_id: None,
         user_site: None,
         iat: NOW,

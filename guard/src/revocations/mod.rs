@@ -243,7 +243,7 @@ impl Revocations {
     pub fn refusal(&self, token: &TokenReference, iss: &str, since: u64) -> Option<Refusal> {
         let grant = token.grant_id.as_deref();
         let is_revoked = grant.is_some_and(|id| self.grants.get(&page::grant(id)).is_some())
-            || self.tokens.get(&page::token(&token.jti)).is_some()
+            || (token.jti.as_deref()).is_some_and(|id| self.tokens.get(&page::token(id)).is_some())
             || (self.many_changed > since && self.names_among_many(token, iss));
         let missing = self
             .folded_until
@@ -262,14 +262,17 @@ impl Revocations {
     fn names_among_many(&self, token: &TokenReference, iss: &str) -> bool {
         let iat = seconds(token.iat);
         let issued_before = |key| self.many.get(&key).is_some_and(|row| iat <= row.value);
-        issued_before(page::client(&token.client_id))
-            || issued_before(page::user(Some(iss), &token.sub))
-            || issued_before(page::user(None, &token.sub))
+        let client = token.client_id.as_deref().map(page::client);
+        client.is_some_and(issued_before)
             || issued_before(page::issuer(iss))
-            || match (&token.user_id, &token.user_site) {
-                (Some(id), Some(site)) => issued_before(page::account(iss, &token.sub, id, site)),
-                _ => false,
-            }
+            || token.sub.as_deref().is_some_and(|sub| {
+                issued_before(page::user(Some(iss), sub))
+                    || issued_before(page::user(None, sub))
+                    || match (&token.user_id, &token.user_site) {
+                        (Some(id), Some(site)) => issued_before(page::account(iss, sub, id, site)),
+                        _ => false,
+                    }
+            })
     }
 }
 

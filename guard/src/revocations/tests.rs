@@ -8,10 +8,10 @@ const NOW: u64 = 1_800_000_000;
 
 fn token() -> TokenReference {
     TokenReference {
-        jti: "t".into(),
+        jti: Some("t".into()),
         grant_id: Some("g".into()),
-        client_id: "c".into(),
-        sub: "u".into(),
+        client_id: Some("c".into()),
+        sub: Some("u".into()),
         user_id: Some("1879048401".into()),
         user_site: Some("https://us1.example.com".into()),
         iat: NOW,
@@ -241,7 +241,7 @@ fn the_generation_rises_with_what_is_new() {
     }
     // Clients are looked up again only if one was added since.
     let mut other = token();
-    (other.jti, other.grant_id) = ("x".into(), None);
+    (other.jti, other.grant_id) = (Some("x".into()), None);
     assert_eq!(revocations.refusal(&other, ISS, 2), Some(Refusal::Revoked));
     assert_eq!(revocations.refusal(&other, ISS, 3), None);
 }
@@ -274,7 +274,7 @@ fn what_was_forgotten_too_early_is_refused_until_the_feed_is_read_again() {
     let entries = page(json!([entry("grant", "g", 0)])).revoked;
     revocations.add(&entries, NOW);
     let mut other = token();
-    (other.jti, other.grant_id) = ("x".into(), None);
+    (other.jti, other.grant_id) = (Some("x".into()), None);
     let mut later = other.clone();
     later.exp += 1;
     swept(&mut revocations, NOW + 7200);
@@ -303,7 +303,7 @@ fn beyond_its_capacity_it_folds() {
     let mut revocations = revocations(1000);
     let of = |number: u64| {
         let mut token = token();
-        token.jti = format!("token {number}");
+        token.jti = Some(format!("token {number}"));
         token.grant_id = None;
         // One a second, each good for an hour.
         (token.iat, token.exp) = (NOW + number, NOW + number + 3600);
@@ -323,7 +323,7 @@ fn beyond_its_capacity_it_folds() {
             );
         }
         let mut fresh = of(number + 1);
-        fresh.jti = "fresh".into();
+        fresh.jti = Some("fresh".into());
         assert_eq!(revocations.refusal(&fresh, ISS, 0), None);
     }
     assert!(revocations.folded() >= 2000);
@@ -333,7 +333,7 @@ fn beyond_its_capacity_it_folds() {
         "no more than needed"
     );
     let mut innocent = of(0);
-    innocent.jti = "innocent".into();
+    innocent.jti = Some("innocent".into());
     assert_eq!(
         revocations.refusal(&innocent, ISS, 0),
         Some(Refusal::Folded)

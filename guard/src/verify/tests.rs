@@ -42,6 +42,25 @@ fn verify_with(keys: &KeySet, token: &str, now: u64) -> Result<VerifiedToken, Re
     )
 }
 
+/// What becomes of a token of an issuer whose configuration has these members too.
+fn refusal_under(settings: &Value, typ: Value, claims: &Value) -> Option<Refusal> {
+    let mut config = config();
+    let members = settings.as_object().unwrap().clone();
+    config["issuers"][0]
+        .as_object_mut()
+        .unwrap()
+        .extend(members);
+    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
+    let issuer = issuer(Algorithm::EdDsa);
+    let header = with(issuer.header(), "typ", typ).to_string();
+    let token = issuer.sign(&header, &claims.to_string());
+    let issuers = &config.issuers;
+    let verified = ParsedToken::parse(&token, issuers, &by_name)
+        .and_then(|token| token.verify(&issuer.keys(), &issuers[0], &NoHostVerifier, NOW, SKEW));
+    verified.err()
+}
+
 fn refusal(token: &str) -> Option<Refusal> {
     verify_at(issuer(Algorithm::EdDsa), token, NOW).err()
 }
@@ -61,7 +80,7 @@ fn a_good_token_of_every_algorithm_is_verified() {
     for algorithm in Algorithm::ALL {
         let issuer = issuer(algorithm);
         let verified = verify_at(issuer, &issuer.token(&claims()), NOW).unwrap();
-        assert_eq!(verified.reference.jti, "token-1");
+        assert_eq!(verified.reference.jti.as_deref(), Some("token-1"));
         assert_eq!(verified.refused_from, NOW + 3600 + SKEW);
         assert_eq!(scopes(&verified.claims), ["projects", "documents"]);
     }
@@ -125,6 +144,165 @@ fn rfc9068_s4_only_access_tokens_are_accepted() {
     }
     for typ in ["AT+JWT", "application/at+jwt", "Application/At+Jwt"] {
         assert_eq!(header_refusal("typ", json!(typ)), None, "{typ}");
+    }
+}
+
+/// RFC 7515 §4.1.9, for every configured spelling.
+#[test]
+fn accepted_types_are_compared_as_media_types() {
+    for configured in ["JWT", "jwt", "application/JWT"] {
+        let settings = json!({"types": [configured], "access_token_claims": {"scope": true}});
+        for typ in ["JWT", "jwt", "application/jwt", "APPLICATION/Jwt"] {
+            let refusal = refusal_under(&settings, json!(typ), &claims());
+            assert_eq!(refusal, None, "{configured} {typ}");
+        }
+        for typ in [
+            json!(null),
+            json!(""),
+            json!("at+jwt"),
+            json!("application/x/jwt"),
+            json!("application/"),
+        ] {
+            let refusal = refusal_under(&settings, typ.clone(), &claims());
+            assert_eq!(refusal, Some(Refusal::Type), "{configured} {typ}");
+        }
+    }
+    let without = json!({"types": [null], "access_token_claims": {"scope": true}});
+    assert_eq!(refusal_under(&without, json!(null), &claims()), None);
+    for typ in ["", "at+jwt", "JWT"] {
+        let refusal = refusal_under(&without, json!(typ), &claims());
+        assert_eq!(refusal, Some(Refusal::Type), "{typ}");
+    }
+}
+
+/// `claims` with these members changed, or removed for `null`.
+fn changed(changes: Value) -> Value {
+    let changes = changes.as_object().unwrap().clone();
+    changes
+        .into_iter()
+        .fold(claims(), |claims, (name, value)| with(claims, &name, value))
+}
+
+/// The tokens of each profile, in the shape that their issuers document, and the other tokens of the same issuers.
+#[test]
+fn rfc8725_s3_12_each_profile_accepts_access_tokens_and_no_other_token() {
+    let no_grant = |claims: Value| with(claims, "grant_id", json!(null));
+    let keycloak = |typ: &str| {
+        no_grant(changed(
+            json!({"client_id": null, "azp": "web", "typ": typ, "sid": "s", "acr": "1"}),
+        ))
+    };
+    let kubernetes = changed(json!({
+        "client_id": null, "jti": null, "scope": null, "nbf": NOW, "aud": ["https://api.example.com"],
+        "sub": "system:serviceaccount:ns:name",
+        "kubernetes.io": {"namespace": "ns", "serviceaccount": {"name": "name", "uid": "1"}},
+    }));
+    let azp = changed(json!({"client_id": null, "jti": null, "azp": "web"}));
+    let cid = changed(json!({"client_id": null, "cid": "web", "uid": "1", "scp": ["a"], "ver": 1}));
+    let id_token = changed(json!({"client_id": null, "jti": null, "scope": null}));
+    let (jwt, at_jwt, none) = (json!("JWT"), json!("at+jwt"), json!(null));
+    for (profile, typ, claims, expected) in [
+        ("rfc9068", &at_jwt, claims(), None),
+        ("rfc9068", &jwt, claims(), Some(Refusal::Type)),
+        ("rfc9068", &none, claims(), Some(Refusal::Type)),
+        ("keycloak", &jwt, keycloak("Bearer"), None),
+        ("keycloak", &at_jwt, keycloak("Bearer"), None),
+        ("keycloak", &jwt, keycloak("ID"), Some(Refusal::Kind)),
+        ("keycloak", &at_jwt, keycloak("ID"), Some(Refusal::Kind)),
+        ("keycloak", &jwt, keycloak("Refresh"), Some(Refusal::Kind)),
+        ("keycloak", &jwt, keycloak("Offline"), Some(Refusal::Kind)),
+        ("keycloak", &jwt, keycloak("DPoP"), Some(Refusal::Kind)),
+        ("keycloak", &jwt, keycloak("bearer"), Some(Refusal::Kind)),
+        ("keycloak", &jwt, azp.clone(), Some(Refusal::Kind)),
+        ("keycloak", &none, keycloak("Bearer"), Some(Refusal::Type)),
+        ("kubernetes", &none, kubernetes.clone(), None),
+        ("kubernetes", &none, id_token.clone(), Some(Refusal::Kind)),
+        ("kubernetes", &jwt, kubernetes, Some(Refusal::Type)),
+        ("auth0", &jwt, azp.clone(), None),
+        ("auth0", &jwt, id_token.clone(), Some(Refusal::Kind)),
+        ("entra", &jwt, azp.clone(), None),
+        ("entra", &jwt, id_token.clone(), Some(Refusal::Kind)),
+        ("okta", &none, cid.clone(), None),
+        (
+            "okta",
+            &none,
+            with(id_token, "jti", json!("1")),
+            Some(Refusal::Kind),
+        ),
+        ("okta", &jwt, cid, Some(Refusal::Type)),
+    ] {
+        let refusal = refusal_under(&json!({"profile": profile}), typ.clone(), &claims);
+        assert_eq!(refusal, expected, "{profile} {typ} {claims}");
+    }
+    for name in ["nonce", "at_hash", "c_hash", "s_hash", "events"] {
+        for value in [json!("x"), json!(null), json!({})] {
+            let mut claims = azp.clone();
+            claims[name] = value;
+            let refusal = refusal_under(&json!({"profile": "auth0"}), jwt.clone(), &claims);
+            assert_eq!(refusal, Some(Refusal::Kind), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_marks_access_tokens_is_there_with_its_value() {
+    let settings = json!({"types": ["JWT"], "access_token_claims": {"use": "access", "ver": true}});
+    for (changes, expected) in [
+        (json!({"use": "access", "ver": "2"}), None),
+        (json!({"use": "access", "ver": false}), None),
+        (json!({"use": "access"}), Some(Refusal::Kind)),
+        (json!({"use": "id", "ver": "2"}), Some(Refusal::Kind)),
+        (json!({"use": ["access"], "ver": "2"}), Some(Refusal::Kind)),
+        (json!({"ver": "2"}), Some(Refusal::Kind)),
+    ] {
+        let refusal = refusal_under(&settings, json!("JWT"), &changed(changes.clone()));
+        assert_eq!(refusal, expected, "{changes}");
+    }
+    let mut null = changed(json!({"use": "access"}));
+    null["ver"] = json!(null);
+    let refusal = refusal_under(&settings, json!("JWT"), &null);
+    assert_eq!(refusal, Some(Refusal::Kind));
+}
+
+/// RFC 9449 §7.2: otherwise whoever stole a bound token could use it.
+#[test]
+fn bound_tokens_are_no_bearer_tokens() {
+    for cnf in [
+        json!({"jkt": "x"}),
+        json!({"x5t#S256": "x"}),
+        json!({}),
+        json!("x"),
+    ] {
+        let refusal = claims_refusal(&with(claims(), "cnf", cnf.clone()));
+        assert_eq!(refusal, Some(Refusal::Bound), "{cnf}");
+    }
+}
+
+#[test]
+fn claims_may_be_absent_where_that_is_configured_but_never_wrong() {
+    for (claim, member) in [
+        ("sub", "sub"),
+        ("client_id", "cid"),
+        ("jti", "jti"),
+        ("iat", "iat"),
+    ] {
+        let settings = json!({"client_id_claim": "cid", "optional_claims": [claim]});
+        let refused = |value| {
+            let claims = with(with(claims(), "cid", json!("web")), member, value);
+            refusal_under(&settings, json!("at+jwt"), &claims)
+        };
+        assert_eq!(refused(json!(null)), None, "{claim}");
+        for wrong in [json!(""), json!(["x"]), json!(true)] {
+            assert!(refused(wrong.clone()).is_some(), "{claim} {wrong}");
+        }
+        for other in ["sub", "cid", "jti", "iat"]
+            .into_iter()
+            .filter(|other| *other != member)
+        {
+            let claims = with(with(claims(), "cid", json!("web")), other, json!(null));
+            let refusal = refusal_under(&settings, json!("at+jwt"), &claims);
+            assert_eq!(refusal, Some(Refusal::Claims), "{claim} {other}");
+        }
     }
 }
 
@@ -408,9 +586,9 @@ proptest! {
         prop_assert!(verified.is_ok(), "{verified:?}");
         let verified = verified.unwrap();
         prop_assert_eq!(&Value::Object(verified.claims), &claims);
-        prop_assert_eq!(&claims["sub"], &verified.reference.sub);
-        prop_assert_eq!(&claims["client_id"], &verified.reference.client_id);
-        prop_assert_eq!(&claims["jti"], &verified.reference.jti);
+        prop_assert_eq!(claims["sub"].as_str(), verified.reference.sub.as_deref());
+        prop_assert_eq!(claims["client_id"].as_str(), verified.reference.client_id.as_deref());
+        prop_assert_eq!(claims["jti"].as_str(), verified.reference.jti.as_deref());
         prop_assert_eq!(claims.get("grant_id").and_then(Value::as_str), verified.reference.grant_id.as_deref());
         prop_assert_eq!(claims["iat"].as_u64(), Some(verified.reference.iat));
     }

@@ -1,0 +1,192 @@
+//! What the access tokens of an issuer look like, and what tells them from its other tokens.
+//!
+//! An issuer signs ID tokens, refresh tokens and logout tokens with the keys of its access tokens, so each kind needs rules
+//! that no other kind meets (RFC 8725 §3.12). RFC 9068 marks access tokens by `typ`. Of issuers that do not, the
+//! configuration must name what only their access tokens have.
+
+use claims::token::ACCESS_TOKEN_TYPE;
+use serde_json::{Map, Value};
+
+use crate::verify::Refusal;
+
+/// The prefix that a media type may have in `typ` (RFC 7515 §4.1.9).
+const APPLICATION: &str = "application/";
+
+/// Claims of ID tokens alone (OpenID Connect Core §2 and §3.3.2.11, FAPI 1.0 part 2 §5.1), and of security events, which
+/// logout tokens are (RFC 8417 §2.2). A token without the `typ` of access tokens must have none of them.
+const OF_OTHER_TOKENS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
+
+/// A claim that the tokens of an issuer may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionalClaim {
+    /// `sub`.
+    Subject,
+    /// The client id, in whatever claim it stands.
+    ClientId,
+    /// `jti`.
+    TokenId,
+    /// `iat`.
+    IssuedAt,
+}
+
+impl OptionalClaim {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Subject, Self::ClientId, Self::TokenId, Self::IssuedAt];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subject => "sub",
+            Self::ClientId => "client_id",
+            Self::TokenId => "jti",
+            Self::IssuedAt => "iat",
+        }
+    }
+}
+
+/// What a claim must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// There, and not null.
+    Present,
+    /// This text.
+    Text(String),
+}
+
+/// The rules for the access tokens of one issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Accepted `typ`, without the prefix `application/`; `None` stands for a token without `typ`.
+    pub types: Vec<Option<String>>,
+    /// The claim with the client id.
+    pub client_id_claim: String,
+    /// Claims that may be absent, out of those that RFC 9068 §2.2 requires.
+    pub optional_claims: Vec<OptionalClaim>,
+    /// Claims that every access token has, and no other token of the issuer.
+    pub access_token_claims: Vec<(String, Expected)>,
+}
+
+impl Default for Profile {
+    /// RFC 9068.
+    fn default() -> Self {
+        Self {
+            types: vec![Some(ACCESS_TOKEN_TYPE.to_owned())],
+            client_id_claim: "client_id".to_owned(),
+            optional_claims: Vec::new(),
+            access_token_claims: Vec::new(),
+        }
+    }
+}
+
+impl Profile {
+    /// The names of all profiles; the first is the default.
+    pub const NAMES: [&'static str; 6] = [
+        "rfc9068",
+        "keycloak",
+        "kubernetes",
+        "auth0",
+        "okta",
+        "entra",
+    ];
+
+    /// The profile with this name. `docs/issuers.md` says what each gives up.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        use OptionalClaim::{ClientId, TokenId};
+        let jwt = || Some("JWT".to_owned());
+        let at_jwt = || Some(ACCESS_TOKEN_TYPE.to_owned());
+        let (types, client_id, optional_claims, (claim, expected)) = match name {
+            "rfc9068" => return Some(Self::default()),
+            // The payload has a `typ` of its own, which is `ID`, `Refresh`, `Offline` or `Logout` in other tokens.
+            "keycloak" => {
+                let bearer = Expected::Text("Bearer".to_owned());
+                (vec![jwt(), at_jwt()], "azp", vec![], ("typ", bearer))
+            }
+            // API servers before 1.32 write no `jti`.
+            "kubernetes" => {
+                let own = ("kubernetes.io", Expected::Present);
+                (vec![None], "client_id", vec![ClientId, TokenId], own)
+            }
+            "auth0" | "entra" => {
+                let own = ("azp", Expected::Present);
+                (vec![jwt()], "azp", vec![TokenId], own)
+            }
+            "okta" => (vec![None], "cid", vec![], ("cid", Expected::Present)),
+            _ => return None,
+        };
+        Some(Self {
+            types,
+            client_id_claim: client_id.to_owned(),
+            optional_claims,
+            access_token_claims: vec![(claim.to_owned(), expected)],
+        })
+    }
+
+    /// Whether every accepted `typ` marks access tokens by itself.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.types
+            .iter()
+            .all(|typ| typ.as_deref().is_some_and(is_access_token_type))
+    }
+
+    /// Whether the claim may be absent.
+    #[must_use]
+    pub fn lets_lack(&self, claim: OptionalClaim) -> bool {
+        self.optional_claims.contains(&claim)
+    }
+
+    /// Checks that a token with this `typ` and these claims is an access token.
+    ///
+    /// # Errors
+    /// [`Refusal::Type`] or [`Refusal::Kind`].
+    pub fn check(&self, typ: Option<&str>, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        let is_accepted = self.types.iter().any(|accepted| match (accepted, typ) {
+            (Some(accepted), Some(typ)) => same_type(accepted, typ),
+            (None, None) => true,
+            _ => false,
+        });
+        if !is_accepted {
+            return Err(Refusal::Type);
+        }
+        let is_marked = typ.is_some_and(is_access_token_type);
+        let is_another = || {
+            OF_OTHER_TOKENS
+                .iter()
+                .any(|name| claims.contains_key(*name))
+        };
+        if !is_marked && is_another() {
+            return Err(Refusal::Kind);
+        }
+        let is_met = |(name, expected): &(String, Expected)| match (expected, claims.get(name)) {
+            (_, None | Some(Value::Null)) => false,
+            (Expected::Present, Some(_)) => true,
+            (Expected::Text(expected), Some(value)) => value == expected.as_str(),
+        };
+        match self.access_token_claims.iter().all(is_met) {
+            true => Ok(()),
+            false => Err(Refusal::Kind),
+        }
+    }
+}
+
+fn is_access_token_type(typ: &str) -> bool {
+    same_type(ACCESS_TOKEN_TYPE, typ)
+}
+
+/// Whether two values of `typ` are the same media type: without regard to case, and to the prefix `application/` where no
+/// other slash follows (RFC 7515 §4.1.9).
+fn same_type(one: &str, other: &str) -> bool {
+    short_type(one).eq_ignore_ascii_case(short_type(other))
+}
+
+/// A media type without the prefix that `typ` may leave out.
+#[must_use]
+pub fn short_type(typ: &str) -> &str {
+    typ.get(..APPLICATION.len())
+        .filter(|prefix| prefix.eq_ignore_ascii_case(APPLICATION))
+        .and_then(|_| typ.get(APPLICATION.len()..))
+        .filter(|rest| !rest.contains('/'))
+        .unwrap_or(typ)
+}
