@@ -38,6 +38,8 @@ pub struct CachedToken {
     pub reference: Rc<TokenReference>,
     /// The generation of the issuer's revocations that the token was last looked up in, and not refused.
     pub not_revoked_at: u64,
+    /// From this second of the steady clock on, its issuer must be asked again; the last second if it is never asked.
+    pub active_until: u64,
     /// Its scopes.
     pub scopes: Vec<String>,
     /// Headers for the resource server.
@@ -261,6 +263,7 @@ mod tests {
                 exp: 0,
             }),
             not_revoked_at: 0,
+            active_until: u64::MAX,
             scopes: vec![],
             headers: Rc::new([]),
         }

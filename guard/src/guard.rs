@@ -10,11 +10,15 @@ use crate::authorization::{self, Credentials};
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource, WhenStale};
+use crate::discovery::{Discovery, MAX_METADATA_BYTES};
 use crate::feed::{Feed, FeedConfig, NoSharedData, SharedData};
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::forward::{self, Header, Stripped};
-use crate::keys::{KeySet, Skipped};
+use crate::introspection::{Introspection, MAX_ANSWER_BYTES, Standing};
+use crate::keys::{KeySet, MAX_JWKS_BYTES, Skipped};
+use crate::revocations::MAX_PAGE_BYTES;
 use crate::rules::{self, Access};
+use crate::secret::Secret;
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference, VerifiedToken};
 
@@ -121,10 +125,47 @@ impl Effect {
 /// What is fetched of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
+    /// Its metadata, to find its keys.
+    Metadata,
     /// Its JWK set.
     Keys,
     /// Its revocation feed.
     Revocations,
+    /// Its answer to this question about a token.
+    Introspection(u64),
+}
+
+impl Subject {
+    /// The name in logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::Keys => "keys",
+            Self::Revocations => "revocations",
+            Self::Introspection(_) => "introspection",
+        }
+    }
+
+    /// The same for all questions: logs tell of the endpoint, not of each token.
+    #[must_use]
+    pub const fn kind(self) -> Self {
+        match self {
+            Self::Introspection(_) => Self::Introspection(0),
+            other => other,
+        }
+    }
+
+    /// Longest answer that is read, in bytes.
+    #[must_use]
+    pub const fn longest_answer(self) -> usize {
+        match self {
+            Self::Metadata => MAX_METADATA_BYTES,
+            Self::Keys => MAX_JWKS_BYTES,
+            Self::Revocations => MAX_PAGE_BYTES,
+            Self::Introspection(_) => MAX_ANSWER_BYTES,
+        }
+    }
 }
 
 /// A fetch that is due.
@@ -138,6 +179,54 @@ pub struct Fetch {
     pub endpoint: Endpoint,
     /// How long it may take, in seconds.
     pub timeout: u64,
+    /// What is posted; a GET if `None`.
+    pub form: Option<Form>,
+}
+
+/// A form with credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// `Authorization`.
+    pub authorization: Secret,
+    /// `application/x-www-form-urlencoded`.
+    pub body: Secret,
+}
+
+impl Fetch {
+    /// The method of the request.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        match self.form {
+            Some(_) => "POST",
+            None => "GET",
+        }
+    }
+
+    /// Headers of the request, beside those that its endpoint determines.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(&'static str, &str)> {
+        let mut headers = vec![("accept", "application/json")];
+        if let Some(form) = &self.form {
+            headers.push(("content-type", "application/x-www-form-urlencoded"));
+            headers.push(("authorization", form.authorization.expose()));
+        }
+        headers
+    }
+
+    /// The body of the request.
+    #[must_use]
+    pub fn body(&self) -> Option<&str> {
+        self.form.as_ref().map(|form| form.body.expose())
+    }
+
+    /// What requests that need this fetch wait for: those that need keys wait for the metadata too.
+    #[must_use]
+    pub const fn source(&self) -> (usize, Subject) {
+        match self.subject {
+            Subject::Metadata => (self.issuer, Subject::Keys),
+            subject => (self.issuer, subject),
+        }
+    }
 }
 
 /// What happened since the counts were last taken.
@@ -167,10 +256,22 @@ struct IssuerState {
     /// `None` for inline keys.
     key_schedule: Option<Schedule>,
     keys_fetched_at: Option<u64>,
+    /// Where the metadata says that the keys are.
+    discovered: Option<Discovered>,
+    /// Of an issuer that is asked about each token.
+    introspection: Introspection,
     /// What was last remarked about keys that cannot be used.
     skipped_keys: Skipped,
     /// Index of the feed; `None` without one.
     feed: Option<usize>,
+}
+
+/// What an issuer's metadata said.
+#[derive(Debug)]
+struct Discovered {
+    keys: Endpoint,
+    /// When it is fetched again, in seconds of the steady clock.
+    until: u64,
 }
 
 /// A feed, and the first of its issuers.
@@ -484,6 +585,7 @@ impl Guard {
         };
         let mut feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
         match state.check(
+            token,
             parsed,
             config,
             feed.as_deref_mut(),
@@ -509,7 +611,7 @@ impl Guard {
                 decision: Decision::Deny(denial),
                 token,
             },
-            Ok(verified) => {
+            Ok((verified, active_until)) => {
                 let not_revoked_at = feed.map_or(0, |feed| feed.feed.revocations().generation());
                 let cached = CachedToken {
                     issuer: index,
@@ -517,6 +619,7 @@ impl Guard {
                     refused_from: verified.refused_from,
                     reference: verified.reference,
                     not_revoked_at,
+                    active_until,
                     scopes: verify::scopes(&verified.claims),
                     headers: forward::headers(
                         &self.config.forward,
@@ -544,24 +647,30 @@ impl Guard {
     /// The fetches that are due. Each counts as started. Times are those of the steady clock, here and below.
     pub fn due(&mut self, now: u64) -> Vec<Fetch> {
         let mut due = Vec::new();
-        for (issuer, (state, config)) in self
-            .issuers
-            .iter_mut()
-            .zip(&self.config.issuers)
-            .enumerate()
-        {
-            if let (Some(schedule), KeySource::Fetched { endpoint, .. }) =
-                (&mut state.key_schedule, &config.keys)
-                && schedule.is_due(now)
-            {
-                schedule.started(now, TIMEOUT_SECONDS);
-                due.push(Fetch {
-                    issuer,
-                    subject: Subject::Keys,
-                    endpoint: endpoint.clone(),
-                    timeout: TIMEOUT_SECONDS,
-                });
-            }
+        let issuers = self.issuers.iter_mut().zip(&self.config.issuers);
+        for (issuer, (state, config)) in issuers.enumerate() {
+            let keys = state.due_for_keys(config, now);
+            due.extend(keys.map(|(subject, endpoint)| Fetch {
+                issuer,
+                subject,
+                endpoint,
+                timeout: TIMEOUT_SECONDS,
+                form: None,
+            }));
+            let Some(source) = &config.introspection else {
+                continue;
+            };
+            let questions = state.introspection.due(source, now);
+            due.extend(questions.into_iter().map(|(question, body)| Fetch {
+                issuer,
+                subject: Subject::Introspection(question),
+                endpoint: source.endpoint.clone(),
+                timeout: TIMEOUT_SECONDS,
+                form: Some(Form {
+                    authorization: source.authorization.clone(),
+                    body,
+                }),
+            }));
         }
         for shared in &mut self.feeds {
             if let Some(request) = shared.feed.due(now) {
@@ -573,6 +682,7 @@ impl Guard {
                         ..shared.feed.endpoint().clone()
                     },
                     timeout: request.timeout,
+                    form: None,
                 });
             }
         }
@@ -597,7 +707,19 @@ impl Guard {
             return Ok(Vec::new());
         };
         let outcome = match subject {
+            Subject::Metadata => state.discovered(body, config, now).map(|()| Vec::new()),
             Subject::Keys => state.replace_keys(body, config, now),
+            Subject::Introspection(question) => {
+                let time = Time {
+                    steady: now,
+                    ..self.time
+                };
+                let answered = config.introspection.as_ref().map(|source| {
+                    let introspection = &mut state.introspection;
+                    introspection.answered(source, question, body, time)
+                });
+                answered.unwrap_or(Ok(())).map(|()| Vec::new())
+            }
             Subject::Revocations => {
                 let time = Time {
                     steady: now,
@@ -618,10 +740,15 @@ impl Guard {
     /// A fetch failed.
     pub fn failed(&mut self, issuer: usize, subject: Subject, now: u64) {
         match subject {
-            Subject::Keys => {
+            Subject::Metadata | Subject::Keys => {
                 let state = self.issuers.get_mut(issuer);
-                if let Some(schedule) = state.and_then(|state| state.key_schedule.as_mut()) {
-                    schedule.failed(now);
+                if let Some((state, config)) = state.zip(self.config.issuers.get(issuer)) {
+                    state.keys_failed(subject, config, now);
+                }
+            }
+            Subject::Introspection(question) => {
+                if let Some(state) = self.issuers.get_mut(issuer) {
+                    state.introspection.failed(question, now);
                 }
             }
             Subject::Revocations => {
@@ -629,6 +756,20 @@ impl Guard {
                     feed.failed(now);
                 }
             }
+        }
+    }
+
+    /// Whether another fetch follows at once for the requests that wait for this one, which brought something usable or
+    /// did not.
+    #[must_use]
+    pub fn goes_on(&self, fetch: &Fetch, is_usable: bool) -> bool {
+        match fetch.subject {
+            Subject::Metadata => self
+                .issuers
+                .get(fetch.issuer)
+                .is_some_and(|state| state.discovered.is_some()),
+            Subject::Revocations => is_usable && self.is_catching_up(fetch.issuer),
+            Subject::Keys | Subject::Introspection(_) => false,
         }
     }
 
@@ -643,8 +784,13 @@ impl Guard {
     /// Whether a fetch of this ever brought something usable.
     #[must_use]
     pub fn is_known(&self, issuer: usize, subject: Subject) -> bool {
+        let state = || self.issuers.get(issuer);
         match subject {
+            Subject::Metadata => state().is_some_and(|state| state.discovered.is_some()),
             Subject::Keys => self.has_keys(issuer),
+            Subject::Introspection(_) => {
+                state().is_some_and(|state| state.introspection.is_known())
+            }
             Subject::Revocations => {
                 let feed = self.feed(issuer);
                 feed.is_some_and(|feed| feed.completed_at().is_some())
@@ -750,12 +896,17 @@ impl IssuerState {
             KeySource::Inline(keys) => (std::mem::take(keys), None),
             KeySource::Fetched {
                 refresh_seconds, ..
-            } => (KeySet::default(), Some(Schedule::new(*refresh_seconds))),
+            }
+            | KeySource::Discovered(Discovery {
+                refresh_seconds, ..
+            }) => (KeySet::default(), Some(Schedule::new(*refresh_seconds))),
         };
         Self {
             keys,
             key_schedule,
             keys_fetched_at: None,
+            discovered: None,
+            introspection: Introspection::default(),
             skipped_keys: Skipped::default(),
             feed,
         }
@@ -773,7 +924,8 @@ impl IssuerState {
         let Some(issuer) = config.issuers.get(hit.issuer) else {
             return false;
         };
-        if tick >= hit.refused_from || !self.keys.trusts(&hit.key) {
+        let is_over = tick >= hit.refused_from || time.steady >= hit.active_until;
+        if is_over || !self.keys.trusts(&hit.key) {
             return false;
         }
         let Some(shared) = self.feed.and_then(|feed| feeds.get(feed)) else {
@@ -791,8 +943,10 @@ impl IssuerState {
         refusal.is_none()
     }
 
+    /// The verified token, and until when it counts as active: seconds of the steady clock.
     fn check(
         &mut self,
+        token: &str,
         parsed: ParsedToken<'_>,
         config: &IssuerConfig,
         feed: Option<&mut SharedFeed>,
@@ -802,7 +956,7 @@ impl IssuerState {
             skew,
             patience,
         }: Moment,
-    ) -> Result<VerifiedToken, Check> {
+    ) -> Result<(VerifiedToken, u64), Check> {
         let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match (schedule, patience)
         {
             (Some(schedule), Patience::Left) => {
@@ -829,8 +983,23 @@ impl IssuerState {
             }
             Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
         };
+        if let Some(source) = &config.introspection {
+            let may_wait = patience == Patience::Left;
+            let introspection = &mut self.introspection;
+            let standing = introspection.standing(source, token, may_wait, now.steady);
+            let denial = match standing {
+                Standing::Active { until } => return Ok((verified, until)),
+                Standing::Asked(question) => {
+                    return Err(Check::Wait(Subject::Introspection(question)));
+                }
+                Standing::Inactive => Denial::Token(Refusal::Revoked),
+                Standing::Unknown => Denial::RevocationsUnavailable,
+                Standing::Busy => Denial::Busy,
+            };
+            return Err(Check::Deny(denial, Some(verified.reference)));
+        }
         let Some(SharedFeed { feed, .. }) = feed else {
-            return Ok(verified);
+            return Ok((verified, u64::MAX));
         };
         if !is_usable(feed, config, now.steady) {
             if patience == Patience::Left {
@@ -846,7 +1015,54 @@ impl IssuerState {
                 let denial = Denial::Token(refusal);
                 Err(Check::Deny(denial, Some(verified.reference)))
             }
-            None => Ok(verified),
+            None => Ok((verified, u64::MAX)),
+        }
+    }
+
+    /// The fetch on the way to keys that is due, if one is: it counts as started.
+    fn due_for_keys(&mut self, config: &IssuerConfig, now: u64) -> Option<(Subject, Endpoint)> {
+        let schedule = self.key_schedule.as_mut()?;
+        if !schedule.is_due(now) {
+            return None;
+        }
+        let due = match (&config.keys, &self.discovered) {
+            (KeySource::Inline(_), _) => return None,
+            (KeySource::Fetched { endpoint, .. }, _) => (Subject::Keys, endpoint.clone()),
+            (KeySource::Discovered(_), Some(found)) if now < found.until => {
+                (Subject::Keys, found.keys.clone())
+            }
+            (KeySource::Discovered(discovery), _) => {
+                (Subject::Metadata, discovery.endpoint.clone())
+            }
+        };
+        schedule.started(now, TIMEOUT_SECONDS);
+        Some(due)
+    }
+
+    /// The issuer's metadata came: its keys are fetched next.
+    fn discovered(&mut self, body: &[u8], config: &IssuerConfig, now: u64) -> Result<(), String> {
+        if let KeySource::Discovered(discovery) = &config.keys {
+            let keys = discovery.keys_of(&config.issuer, body)?;
+            let until = now + discovery.refresh_seconds;
+            self.discovered = Some(Discovered { keys, until });
+            if let Some(schedule) = &mut self.key_schedule {
+                schedule.continues(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A fetch on the way to keys failed. Without newer metadata, the keys are where they were.
+    fn keys_failed(&mut self, subject: Subject, config: &IssuerConfig, now: u64) {
+        let Some(schedule) = &mut self.key_schedule else {
+            return;
+        };
+        match (subject, &mut self.discovered, &config.keys) {
+            (Subject::Metadata, Some(found), KeySource::Discovered(discovery)) => {
+                found.until = now + discovery.refresh_seconds;
+                schedule.continues(now);
+            }
+            _ => schedule.failed(now),
         }
     }
 

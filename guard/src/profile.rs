@@ -7,8 +7,6 @@
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde_json::{Map, Value};
 
-use crate::verify::Refusal;
-
 /// The prefix that a media type may have in `typ` (RFC 7515 §4.1.9).
 const APPLICATION: &str = "application/";
 
@@ -52,6 +50,15 @@ pub enum Expected {
     Present,
     /// This text.
     Text(String),
+}
+
+/// Why a token is no access token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoAccessToken {
+    /// `typ` is not accepted.
+    Type,
+    /// Its claims are those of another kind of token.
+    Kind,
 }
 
 /// The rules for the access tokens of one issuer.
@@ -140,15 +147,19 @@ impl Profile {
     /// Checks that a token with this `typ` and these claims is an access token.
     ///
     /// # Errors
-    /// [`Refusal::Type`] or [`Refusal::Kind`].
-    pub fn check(&self, typ: Option<&str>, claims: &Map<String, Value>) -> Result<(), Refusal> {
+    /// Why it is none.
+    pub fn check(
+        &self,
+        typ: Option<&str>,
+        claims: &Map<String, Value>,
+    ) -> Result<(), NoAccessToken> {
         let is_accepted = self.types.iter().any(|accepted| match (accepted, typ) {
             (Some(accepted), Some(typ)) => same_type(accepted, typ),
             (None, None) => true,
             _ => false,
         });
         if !is_accepted {
-            return Err(Refusal::Type);
+            return Err(NoAccessToken::Type);
         }
         let is_marked = typ.is_some_and(is_access_token_type);
         let is_another = || {
@@ -157,7 +168,7 @@ impl Profile {
                 .any(|name| claims.contains_key(*name))
         };
         if !is_marked && is_another() {
-            return Err(Refusal::Kind);
+            return Err(NoAccessToken::Kind);
         }
         let is_met = |(name, expected): &(String, Expected)| match (expected, claims.get(name)) {
             (_, None | Some(Value::Null)) => false,
@@ -166,7 +177,7 @@ impl Profile {
         };
         match self.access_token_claims.iter().all(is_met) {
             true => Ok(()),
-            false => Err(Refusal::Kind),
+            false => Err(NoAccessToken::Kind),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::config::IssuerConfig;
 use crate::keys::{Key, KeySet};
-use crate::profile::{OptionalClaim, Profile};
+use crate::profile::{NoAccessToken, OptionalClaim, Profile};
 use crate::signature::HostVerifier;
 
 /// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
@@ -223,7 +223,14 @@ impl<'a> ParsedToken<'a> {
             .copied()
             .ok_or(Refusal::Issuer)?;
         let config = issuers.get(issuer).ok_or(Refusal::Issuer)?;
-        config.profile.check(jws.header.typ.as_deref(), &claims)?;
+        let typ = jws.header.typ.as_deref();
+        config
+            .profile
+            .check(typ, &claims)
+            .map_err(|why| match why {
+                NoAccessToken::Type => Refusal::Type,
+                NoAccessToken::Kind => Refusal::Kind,
+            })?;
         if claims.contains_key("cnf") {
             return Err(Refusal::Bound);
         }

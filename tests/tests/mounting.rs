@@ -77,14 +77,7 @@ fn string_values(value: &Value, found: &mut Vec<String>) {
 fn read_configuration(text: &str) -> BTreeSet<String> {
     let config = guard::config::Config::parse(text.as_bytes());
     let config = config.unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
-    let mut clusters = BTreeSet::new();
-    for issuer in config.issuers {
-        if let guard::config::KeySource::Fetched { endpoint, .. } = issuer.keys {
-            clusters.insert(endpoint.cluster);
-        }
-        clusters.extend(issuer.revocations.map(|source| source.endpoint.cluster));
-    }
-    clusters
+    config.clusters().into_iter().map(str::to_owned).collect()
 }
 
 fn names(clusters: &[Value]) -> BTreeSet<String> {

@@ -1,4 +1,4 @@
-//! Fetches keys and revocations. Each fetch has a thread of its own, so that one that is held, or a name that does not
+//! Fetches what the guard needs. Each fetch has a thread of its own, so that one that is held, or a name that does not
 //! resolve, keeps no worker from answering.
 
 use std::collections::BTreeMap;
@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use guard::guard::{Fetch, Subject};
-use guard::keys::MAX_JWKS_BYTES;
-use guard::revocations::MAX_PAGE_BYTES;
+use guard::guard::Fetch;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::oneshot;
-use ureq::Agent;
+use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::{Agent, AsSendBody, Body};
 
 use crate::settings::Origin;
 
@@ -80,20 +79,19 @@ impl Fetcher {
             .origins
             .get(&endpoint.cluster)
             .ok_or("no --cluster says where it is")?;
-        let longest = match fetch.subject {
-            Subject::Keys => MAX_JWKS_BYTES,
-            Subject::Revocations => MAX_PAGE_BYTES,
+        let longest = fetch.subject.longest_answer();
+        let mut request = Request::builder()
+            .method(fetch.method())
+            .uri(origin.url(&endpoint.path))
+            .header("host", &endpoint.authority);
+        for (name, value) in fetch.headers() {
+            request = request.header(name, value);
+        }
+        let timeout = Duration::from_secs(fetch.timeout);
+        let mut response = match fetch.body() {
+            Some(form) => self.run(request.body(form.to_owned()), timeout)?,
+            None => self.run(request.body(()), timeout)?,
         };
-        let mut response = self
-            .agent
-            .get(origin.url(&endpoint.path))
-            .header("host", &endpoint.authority)
-            .header("accept", "application/json")
-            .config()
-            .timeout_global(Some(Duration::from_secs(fetch.timeout)))
-            .build()
-            .call()
-            .map_err(|error| error.to_string())?;
         // One byte more than allowed shows that there is too much.
         let body = response
             .body_mut()
@@ -105,6 +103,17 @@ impl Fetcher {
             return Err(format!("status {}", status.as_u16()));
         }
         body.map_err(|error| error.to_string())
+    }
+
+    fn run(
+        &self,
+        request: Result<Request<impl AsSendBody>, ureq::http::Error>,
+        timeout: Duration,
+    ) -> Result<Response<Body>, String> {
+        let request = request.map_err(|error| error.to_string())?;
+        let request = self.agent.configure_request(request);
+        let request = request.timeout_global(Some(timeout)).build();
+        self.agent.run(request).map_err(|error| error.to_string())
     }
 }
 
@@ -128,10 +137,12 @@ fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::net::TcpListener;
 
     use guard::config::Endpoint;
+    use guard::guard::{Form, Subject};
+    use guard::secret::Secret;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -187,6 +198,7 @@ mod tests {
                 path: "/auth/jwks".to_owned(),
             },
             timeout: 5,
+            form: None,
         };
         let folder = tempfile::TempDir::new().unwrap();
         let ca_file = folder.path().join("ca.pem");
@@ -203,5 +215,52 @@ mod tests {
         std::fs::write(&ca_file, "").unwrap();
         let empty = Fetcher::new(BTreeMap::new(), Some(&ca_file)).unwrap_err();
         assert!(empty.to_string().contains("none in it"), "{empty}");
+    }
+
+    #[tokio::test]
+    async fn a_question_is_a_form_with_credentials() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(connection.try_clone().unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).unwrap();
+            }
+            let mut body = [0; 7];
+            reader.read_exact(&mut body).unwrap();
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            connection.write_all(answer.as_bytes()).unwrap();
+            (head.to_ascii_lowercase(), body)
+        });
+        let origin = Origin::of(&format!("http://127.0.0.1:{port}").parse().unwrap());
+        let origins = BTreeMap::from([("sso".to_owned(), origin)]);
+        let fetcher = Fetcher::new(origins, None).unwrap();
+        let fetch = Fetch {
+            issuer: 0,
+            subject: Subject::Introspection(1),
+            endpoint: Endpoint {
+                cluster: "sso".to_owned(),
+                authority: "sso.example.com".to_owned(),
+                path: "/introspect".to_owned(),
+            },
+            timeout: 5,
+            form: Some(Form {
+                authorization: Secret::new("Basic eA==".to_owned()),
+                body: Secret::new("token=x".to_owned()),
+            }),
+        };
+        assert_eq!(fetcher.fetch(&fetch).await.unwrap(), b"{}");
+        let (head, body) = served.join().unwrap();
+        assert_eq!(&body, b"token=x");
+        for line in [
+            "post /introspect http/1.1\r\n",
+            "host: sso.example.com\r\n",
+            "authorization: basic ea==\r\n",
+            "content-type: application/x-www-form-urlencoded\r\n",
+        ] {
+            assert!(head.contains(line), "{head}");
+        }
     }
 }

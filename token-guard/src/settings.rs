@@ -1,13 +1,13 @@
 //! The command line. What it decides about requests stands in the configuration, which is that of the filter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use guard::config::{Config, KeySource};
+use guard::config::Config;
 use ipnet::IpNet;
 use url::{Host, Url};
 
@@ -137,7 +137,7 @@ impl Settings {
                 problems.push(format!("--cluster {name}: is there twice"));
             }
         }
-        for name in clusters(config) {
+        for name in config.clusters() {
             if !origins.contains_key(name) {
                 problems.push(format!(
                     "the configuration fetches from cluster {name}: say where it is with --cluster {name}=URL"
@@ -156,20 +156,6 @@ impl Settings {
         let peer = peer.to_canonical();
         self.trusted_peers.iter().any(|net| net.contains(&peer))
     }
-}
-
-/// The clusters that a configuration fetches from.
-fn clusters(config: &Config) -> BTreeSet<&str> {
-    let mut clusters = BTreeSet::new();
-    for issuer in &config.issuers {
-        if let KeySource::Fetched { endpoint, .. } = &issuer.keys {
-            clusters.insert(endpoint.cluster.as_str());
-        }
-        if let Some(source) = &issuer.revocations {
-            clusters.insert(source.endpoint.cluster.as_str());
-        }
-    }
-    clusters
 }
 
 #[cfg(test)]

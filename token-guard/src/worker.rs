@@ -173,7 +173,7 @@ impl Worker {
     fn fetch_due(self: &Rc<Self>, now: u64) {
         let due = self.guard.borrow_mut().due(now);
         for fetch in due {
-            self.waiting.borrow_mut().fetch_started(source_of(&fetch));
+            self.waiting.borrow_mut().fetch_started(fetch.source());
             let worker = Rc::clone(self);
             actix_web::rt::spawn(async move {
                 let outcome = worker.fetcher.fetch(&fetch).await;
@@ -184,7 +184,7 @@ impl Worker {
 
     fn fetched(self: &Rc<Self>, fetch: &Fetch, outcome: Result<Vec<u8>, String>) {
         let now = self.take_time().steady;
-        let source = source_of(fetch);
+        let source = fetch.source();
         match outcome {
             Ok(body) => {
                 let outcome =
@@ -205,9 +205,7 @@ impl Worker {
                         self.log_failure(fetch, &why, now);
                     }
                 }
-                let goes_on = is_usable
-                    && fetch.subject == Subject::Revocations
-                    && self.guard.borrow().is_catching_up(fetch.issuer);
+                let goes_on = self.guard.borrow().goes_on(fetch, is_usable);
                 let mut waiting = self.waiting.borrow_mut();
                 if goes_on {
                     waiting.extend(source, now);
@@ -220,11 +218,15 @@ impl Worker {
                 let mut guard = self.guard.borrow_mut();
                 guard.failed(fetch.issuer, fetch.subject, now);
                 let is_known = guard.has_keys(fetch.issuer);
+                let goes_on = guard.goes_on(fetch, false);
                 drop(guard);
                 self.log_failure(fetch, &why, now);
                 // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
-                if is_known {
-                    self.waiting.borrow_mut().fetch_failed(source);
+                let mut waiting = self.waiting.borrow_mut();
+                if goes_on {
+                    waiting.extend(source, now);
+                } else if is_known {
+                    waiting.fetch_failed(source);
                 }
             }
         }
@@ -377,7 +379,7 @@ impl Worker {
     }
 
     fn log_failure(&self, fetch: &Fetch, why: &str, now: u64) {
-        let source = source_of(fetch);
+        let source = log_source(fetch);
         let is_known = self.guard.borrow().is_known(source.0, source.1);
         let mut all = self.failures.borrow_mut();
         let known = all.iter().position(|(other, _)| *other == source);
@@ -393,7 +395,7 @@ impl Worker {
     }
 
     fn log_success(&self, fetch: &Fetch) {
-        let source = source_of(fetch);
+        let source = log_source(fetch);
         let mut all = self.failures.borrow_mut();
         let failures = all.iter_mut().find(|(other, _)| *other == source);
         if failures.is_some_and(|(_, failures)| failures.succeeded()) {
@@ -405,14 +407,8 @@ impl Worker {
     fn names(&self, fetch: &Fetch) -> (String, &'static str) {
         let guard = self.guard.borrow();
         let issuer = guard.config().issuers.get(fetch.issuer);
-        let subject = match fetch.subject {
-            Subject::Keys => "keys",
-            Subject::Revocations => "revocations",
-        };
-        (
-            issuer.map_or_else(String::new, |config| config.issuer.clone()),
-            subject,
-        )
+        let issuer = issuer.map_or_else(String::new, |config| config.issuer.clone());
+        (issuer, fetch.subject.name())
     }
 
     fn remark(&self, fetch: &Fetch, severity: Severity, what: &str) {
@@ -426,9 +422,9 @@ impl Worker {
     }
 }
 
-/// What requests that wait for this fetch wait for.
-const fn source_of(fetch: &Fetch) -> Source {
-    (fetch.issuer, fetch.subject)
+/// What the log counts failures of.
+const fn log_source(fetch: &Fetch) -> Source {
+    (fetch.issuer, fetch.subject.kind())
 }
 
 /// The place of a request that waits. A gateway that goes away gives it up.

@@ -17,8 +17,6 @@ use super::shared::{FOLLOWING_TICK, Shared, TICK, now};
 use guard::config::Config;
 use guard::fetch::{Failures, Severity};
 use guard::guard::{Fetch, Guard, Subject};
-use guard::keys::MAX_JWKS_BYTES;
-use guard::revocations::MAX_PAGE_BYTES;
 use guard::waiting::{BATCH, Source};
 
 /// One configuration of the filter in one VM.
@@ -174,17 +172,18 @@ impl Root {
         let due = self.shared.guard.borrow_mut().due(now);
         for fetch in due {
             let endpoint = &fetch.endpoint;
-            let headers = vec![
-                (":method", "GET"),
+            let mut headers = vec![
+                (":method", fetch.method()),
                 (":path", endpoint.path.as_str()),
                 (":authority", endpoint.authority.as_str()),
-                ("accept", "application/json"),
             ];
+            headers.extend(fetch.headers());
+            let body = fetch.body().map(str::as_bytes);
             let timeout = Duration::from_secs(fetch.timeout);
             match hostcalls::dispatch_http_call(
                 &endpoint.cluster,
                 headers,
-                None,
+                body,
                 Vec::new(),
                 timeout,
             ) {
@@ -192,7 +191,7 @@ impl Root {
                     self.shared
                         .waiting
                         .borrow_mut()
-                        .fetch_started(source_of(&fetch));
+                        .fetch_started(fetch.source());
                     self.fetches.borrow_mut().insert(call, fetch);
                 }
                 Err(_) => self.fetch_failed(
@@ -227,15 +226,12 @@ impl Root {
                         self.log_failure(fetch, &why, now);
                     }
                 }
-                let source = source_of(fetch);
-                let goes_on = is_usable
-                    && fetch.subject == Subject::Revocations
-                    && self.shared.guard.borrow().is_catching_up(fetch.issuer);
+                let goes_on = self.shared.guard.borrow().goes_on(fetch, is_usable);
                 let mut waiting = self.shared.waiting.borrow_mut();
                 if goes_on {
-                    waiting.extend(source, now);
+                    waiting.extend(fetch.source(), now);
                 } else {
-                    waiting.fetch_ended(source);
+                    waiting.fetch_ended(fetch.source());
                 }
             }
             Err(why) => {
@@ -249,20 +245,21 @@ impl Root {
         let mut guard = self.shared.guard.borrow_mut();
         guard.failed(fetch.issuer, fetch.subject, now);
         let known = guard.has_keys(fetch.issuer);
+        let goes_on = guard.goes_on(fetch, false);
         drop(guard);
         self.log_failure(fetch, why, now);
+        let mut waiting = self.shared.waiting.borrow_mut();
         // Without any keys a request may as well wait for the next try, if there is a tick to make one; with some, it gets
         // its answer now.
-        if known || !self.ticks {
-            self.shared
-                .waiting
-                .borrow_mut()
-                .fetch_failed(source_of(fetch));
+        if goes_on {
+            waiting.extend(fetch.source(), now);
+        } else if known || !self.ticks {
+            waiting.fetch_failed(fetch.source());
         }
     }
 
     fn log_failure(&self, fetch: &Fetch, why: &str, now: u64) {
-        let source = source_of(fetch);
+        let source = log_source(fetch);
         let is_known = self.shared.guard.borrow().is_known(source.0, source.1);
         let mut all = self.failures.borrow_mut();
         let known = all.iter().position(|(other, _)| *other == source);
@@ -280,7 +277,7 @@ impl Root {
     }
 
     fn log_success(&self, fetch: &Fetch) {
-        let source = source_of(fetch);
+        let source = log_source(fetch);
         let mut all = self.failures.borrow_mut();
         let failures = all.iter_mut().find(|(other, _)| *other == source);
         if failures.is_some_and(|(_, failures)| failures.succeeded()) {
@@ -295,10 +292,7 @@ impl Root {
             .issuers
             .get(fetch.issuer)
             .map_or("", |config| config.issuer.as_str());
-        let subject = match fetch.subject {
-            Subject::Keys => "keys",
-            Subject::Revocations => "revocations",
-        };
+        let subject = fetch.subject.name();
         let endpoint = &fetch.endpoint;
         let line = format!(
             "{subject} of {issuer} from cluster {} at {}: {what}",
@@ -331,17 +325,14 @@ impl Root {
     }
 }
 
-/// What requests that wait for this fetch wait for.
-const fn source_of(fetch: &Fetch) -> Source {
-    (fetch.issuer, fetch.subject)
+/// What the log counts failures of.
+const fn log_source(fetch: &Fetch) -> Source {
+    (fetch.issuer, fetch.subject.kind())
 }
 
 /// The body of a good response; otherwise what went wrong, as far as the host tells.
 fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
-    let longest = match fetch.subject {
-        Subject::Keys => MAX_JWKS_BYTES,
-        Subject::Revocations => MAX_PAGE_BYTES,
-    };
+    let longest = fetch.subject.longest_answer();
     let headers = calls::response_headers().unwrap_or_default();
     let status = headers.iter().find(|(name, _)| *name == b":status");
     let Some((_, status)) = status else {

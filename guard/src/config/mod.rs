@@ -10,10 +10,13 @@ use claims::json::JsonError;
 use serde_json::Value;
 
 use crate::authorization::is_token_byte;
+use crate::discovery::Discovery;
 use crate::forward::{ForwardedHeader, ListForm};
+use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{Access, PathPattern, Rule};
+pub use crate::source::{Endpoint, WhenStale};
 use reader::Object;
 
 /// Everything that is configured.
@@ -54,8 +57,10 @@ pub struct IssuerConfig {
     pub audiences: Vec<String>,
     /// Where its keys come from.
     pub keys: KeySource,
-    /// Where its revocations come from; without it, tokens are good until they expire.
+    /// Where its revocations come from; without it and introspection, tokens are good until they expire.
     pub revocations: Option<RevocationSource>,
+    /// How it is asked about each token instead (RFC 7662).
+    pub introspection: Option<IntrospectionSource>,
     /// What its access tokens look like.
     pub profile: Profile,
     /// Algorithms that its tokens may use.
@@ -76,6 +81,8 @@ pub enum KeySource {
         /// How often, in seconds.
         refresh_seconds: u64,
     },
+    /// They are fetched from where the issuer's metadata says.
+    Discovered(Discovery),
 }
 
 /// Where revocations come from.
@@ -91,26 +98,6 @@ pub struct RevocationSource {
     pub when_stale: WhenStale,
     /// Entries that each VM holds at most.
     pub max_entries: usize,
-}
-
-/// What happens to tokens whose revocation cannot be known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenStale {
-    /// They are refused (503) until the feed is back.
-    Deny,
-    /// They are accepted as if nothing were revoked since.
-    Allow,
-}
-
-/// Something that is fetched through the gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The gateway's name for the upstream.
-    pub cluster: String,
-    /// `:authority` of the request.
-    pub authority: String,
-    /// `:path` of the request.
-    pub path: String,
 }
 
 /// What RFC 9728 has clients learn about the resource server.
@@ -131,6 +118,30 @@ const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 
 impl Config {
+    /// The gateway's names for the upstreams that are fetched from.
+    #[must_use]
+    pub fn clusters(&self) -> BTreeSet<&str> {
+        let mut clusters = BTreeSet::new();
+        for issuer in &self.issuers {
+            match &issuer.keys {
+                KeySource::Inline(_) => {}
+                KeySource::Fetched { endpoint, .. } => {
+                    clusters.insert(endpoint.cluster.as_str());
+                }
+                KeySource::Discovered(discovery) => {
+                    let hosts = discovery.jwks_hosts.iter();
+                    clusters.insert(discovery.endpoint.cluster.as_str());
+                    clusters.extend(hosts.map(|host| host.cluster.as_str()));
+                }
+            }
+            let feed = issuer.revocations.as_ref().map(|source| &source.endpoint);
+            let asked = issuer.introspection.as_ref().map(|source| &source.endpoint);
+            let endpoints = feed.into_iter().chain(asked);
+            clusters.extend(endpoints.map(|endpoint| endpoint.cluster.as_str()));
+        }
+        clusters
+    }
+
     /// Reads the configuration.
     ///
     /// # Errors

@@ -381,3 +381,99 @@ fn defaults() {
     };
     assert_eq!((endpoint.authority.as_str(), *refresh_seconds), ("c", 300));
 }
+
+#[test]
+fn discovery_and_introspection_are_read_strictly() {
+    let with = |members: Value| {
+        let mut config = example();
+        let issuer = config["issuers"][0].as_object_mut().unwrap();
+        issuer.remove("revocations");
+        issuer.remove("jwks");
+        issuer.insert(
+            "issuer".to_owned(),
+            json!("https://sso.example.com/realms/a"),
+        );
+        issuer.extend(members.as_object().unwrap().clone());
+        config
+    };
+    let discovery = json!({"cluster": "sso"});
+    let jwks = json!({"cluster": "c", "path": "/p"});
+    let introspection = json!({"cluster": "sso", "path": "/i", "bearer": "b"});
+    let mut full = discovery.clone();
+    full.as_object_mut().unwrap().extend(json!({
+        "document": "oauth-authorization-server", "authority": "sso.internal", "refresh_seconds": 60,
+        "jwks_hosts": [{"authority": "keys.example.com:8443", "cluster": "keys"}],
+    }).as_object().unwrap().clone());
+    let config = with(json!({"discovery": full, "introspection": introspection}));
+    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let KeySource::Discovered(found) = &config.issuers[0].keys else {
+        panic!("discovered");
+    };
+    let endpoint = &found.endpoint;
+    assert_eq!(
+        endpoint.path,
+        "/.well-known/oauth-authorization-server/realms/a"
+    );
+    assert_eq!(
+        (endpoint.authority.as_str(), found.refresh_seconds),
+        ("sso.internal", 60)
+    );
+    let asked = config.issuers[0].introspection.as_ref().unwrap();
+    assert_eq!(asked.authorization.expose(), "Bearer b");
+    assert_eq!((asked.cache_seconds, asked.max_concurrent), (30, 16));
+    assert_eq!(asked.when_unavailable, WhenStale::Deny);
+
+    for (members, expected) in [
+        (json!({}), "issuers[0].jwks: is missing, and discovery"),
+        (
+            json!({"discovery": discovery, "jwks": jwks}),
+            "issuers[0].discovery: cannot stand beside jwks",
+        ),
+        (
+            json!({"discovery": {}}),
+            "issuers[0].discovery.cluster: is missing",
+        ),
+        (
+            json!({"discovery": {"cluster": "c", "document": "oidc"}}),
+            "issuers[0].discovery.document: is oauth",
+        ),
+        (
+            json!({"discovery": discovery, "issuer": "sso"}),
+            "issuers[0].discovery.document: needs an issuer",
+        ),
+        (
+            json!({"discovery": {"cluster": "c", "path": "/x"}}),
+            "issuers[0].discovery.path: is not known",
+        ),
+        (
+            json!({"discovery": {"cluster": "c", "jwks_hosts": [{"authority": "https://a", "cluster": "c"}]}}),
+            "issuers[0].discovery.jwks_hosts[0].authority: must be a host",
+        ),
+        (
+            json!({"jwks": jwks, "introspection": {"cluster": "c", "path": "/i"}}),
+            "issuers[0].introspection.client_id: and client_secret are needed",
+        ),
+        (
+            json!({"jwks": jwks, "introspection": {"cluster": "c", "path": "/i", "client_id": "a"}}),
+            "issuers[0].introspection.client_id: and client_secret are needed",
+        ),
+        (
+            json!({"jwks": jwks, "introspection": {"cluster": "c", "path": "/i", "bearer": "a\nb"}}),
+            "issuers[0].introspection.bearer: must be printable",
+        ),
+        (
+            json!({"jwks": jwks, "introspection": {"cluster": "c", "path": "/i", "bearer": "b", "cache_seconds": 0}}),
+            "issuers[0].introspection.cache_seconds: must be",
+        ),
+        (
+            json!({"jwks": jwks, "introspection": introspection, "revocations": {"cluster": "c", "path": "/r"}}),
+            "issuers[0].introspection: means nothing beside revocations",
+        ),
+    ] {
+        let problems = problems(&with(members.clone()));
+        let [problem] = problems.as_slice() else {
+            panic!("{members}: {problems:?}");
+        };
+        assert!(problem.starts_with(expected), "{members}: {problem}");
+    }
+}

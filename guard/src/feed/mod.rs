@@ -16,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 use self::sharing::{News, Published, Role, Sharing};
 pub use self::sharing::{NoSharedData, Refused, SharedData, Versioned};
 use crate::clock::Time;
-use crate::config::Endpoint;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::revocations::{Page, Revocations};
+use crate::source::Endpoint;
 
 /// After a request that the service should have held failed, none is held for so many seconds: something on the way may
 /// not bear it.

@@ -752,3 +752,260 @@ fn issuers_with_the_same_endpoint_share_a_feed() {
     let other = issuer.token(&claims());
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&other))));
 }
+
+/// The configuration with other members of its issuer.
+fn with_members(members: &Value) -> Value {
+    let mut config = fixtures::config();
+    let issuer = config["issuers"][0].as_object_mut().unwrap();
+    issuer.extend(members.as_object().unwrap().clone());
+    issuer.retain(|_, value| !value.is_null());
+    config
+}
+
+fn discovering() -> Value {
+    with_members(&json!({"jwks": null, "discovery": {"cluster": "sso"}}))
+}
+
+fn issuer_metadata(jwks_uri: &str) -> Vec<u8> {
+    json!({"issuer": "https://lobby.example.com", "jwks_uri": jwks_uri})
+        .to_string()
+        .into_bytes()
+}
+
+/// What is due, as subject and path.
+fn due_paths(guard: &mut Guard, now: u64) -> Vec<(Subject, String)> {
+    let due = guard.due(now).into_iter();
+    due.map(|fetch| (fetch.subject, fetch.endpoint.path))
+        .collect()
+}
+
+const DOCUMENT: &str = "/.well-known/openid-configuration";
+
+#[test]
+fn discovered_keys_are_fetched_after_the_metadata() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = guard(&discovering());
+    let token = issuer.token(&claims());
+    let waits = Decision::Wait {
+        issuer: 0,
+        subject: Subject::Keys,
+    };
+    assert_eq!(decide(&mut guard, "/api/x", Some(&token)), waits);
+    let due = guard.due(NOW);
+    let [fetch] = due.as_slice() else {
+        panic!("{due:?}");
+    };
+    assert_eq!(
+        (
+            fetch.endpoint.path.as_str(),
+            fetch.endpoint.authority.as_str()
+        ),
+        (DOCUMENT, "lobby.example.com")
+    );
+    assert_eq!(
+        fetch.source(),
+        (0, Subject::Keys),
+        "who needs keys waits for it"
+    );
+    assert!(!guard.goes_on(fetch, false));
+    let document = issuer_metadata("https://lobby.example.com/certs");
+    guard.fetched(0, Subject::Metadata, &document, NOW).unwrap();
+    assert!(guard.goes_on(fetch, true));
+    assert_eq!(
+        due_paths(&mut guard, NOW),
+        [(Subject::Keys, "/certs".to_owned())]
+    );
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW)
+        .unwrap();
+    assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+
+    // An unknown key is looked up where the keys are known to be; on time, the metadata is read again.
+    let header = with(issuer.header(), "kid", json!("key-2")).to_string();
+    let unknown = issuer.sign(&header, &claims().to_string());
+    let later = decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&unknown),
+        Patience::Left,
+        NOW + 10,
+    );
+    assert_eq!(later, waits);
+    assert_eq!(
+        due_paths(&mut guard, NOW + 10),
+        [(Subject::Keys, "/certs".to_owned())]
+    );
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 10)
+        .unwrap();
+    assert_eq!(
+        due_paths(&mut guard, NOW + 310),
+        [(Subject::Metadata, DOCUMENT.to_owned())]
+    );
+    let moved = issuer_metadata("https://lobby.example.com/moved");
+    guard
+        .fetched(0, Subject::Metadata, &moved, NOW + 310)
+        .unwrap();
+    assert_eq!(
+        due_paths(&mut guard, NOW + 310),
+        [(Subject::Keys, "/moved".to_owned())]
+    );
+}
+
+#[test]
+fn metadata_that_cannot_be_used_leads_nowhere() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = guard(&discovering());
+    guard.due(NOW);
+    let elsewhere = issuer_metadata("https://evil.example/certs");
+    assert!(
+        guard
+            .fetched(0, Subject::Metadata, &elsewhere, NOW)
+            .is_err()
+    );
+    assert_eq!(due_paths(&mut guard, NOW), []);
+    assert_eq!(
+        due_paths(&mut guard, NOW + 1),
+        [(Subject::Metadata, DOCUMENT.to_owned())]
+    );
+
+    // Once the keys were found, they are fetched from there until the metadata is good again.
+    let good = issuer_metadata("https://lobby.example.com/certs");
+    guard.fetched(0, Subject::Metadata, &good, NOW + 1).unwrap();
+    guard.due(NOW + 1);
+    guard
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 1)
+        .unwrap();
+    for (now, bad) in [(NOW + 301, Some(&elsewhere)), (NOW + 602, None)] {
+        assert_eq!(
+            due_paths(&mut guard, now),
+            [(Subject::Metadata, DOCUMENT.to_owned())]
+        );
+        match bad {
+            Some(body) => drop(guard.fetched(0, Subject::Metadata, body, now).unwrap_err()),
+            None => guard.failed(0, Subject::Metadata, now),
+        }
+        assert_eq!(
+            due_paths(&mut guard, now),
+            [(Subject::Keys, "/certs".to_owned())]
+        );
+        guard
+            .fetched(0, Subject::Keys, &issuer.jwks(), now)
+            .unwrap();
+    }
+}
+
+fn introspecting(when_unavailable: &str) -> Value {
+    with_members(&json!({"introspection": {
+        "cluster": "sso", "path": "/introspect", "client_id": "gate way", "client_secret": "s:3",
+        "when_unavailable": when_unavailable,
+    }}))
+}
+
+/// The question that is due.
+#[track_caller]
+fn question(guard: &mut Guard, now: u64) -> Fetch {
+    let mut due = guard.due(now);
+    due.retain(|fetch| fetch.subject != Subject::Keys);
+    assert_eq!(due.len(), 1, "{due:?}");
+    due.remove(0)
+}
+
+#[test]
+fn rfc7662_a_verified_token_is_asked_about_and_its_answer_counts_for_a_while() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready_with(&introspecting("deny"), &issuer);
+    let token = issuer.token(&claims());
+    let at = |guard: &mut Guard, now| decide_at(guard, "/api/x", Some(&token), Patience::Left, now);
+    let waits = at(&mut guard, NOW);
+    let asked = question(&mut guard, NOW);
+    let Decision::Wait { subject, .. } = waits else {
+        panic!("{waits:?}");
+    };
+    assert_eq!(asked.source(), (0, subject));
+    let body = format!("token={token}&token_type_hint=access_token");
+    assert_eq!(
+        (asked.method(), asked.body()),
+        ("POST", Some(body.as_str()))
+    );
+    // `gate%20way:s%3A3`
+    let authorization = ("authorization", "Basic Z2F0ZSUyMHdheTpzJTNBMw==");
+    assert!(
+        asked.headers().contains(&authorization),
+        "{:?}",
+        asked.headers()
+    );
+    let shown = format!("{asked:?} {:?}", guard.config());
+    assert!(
+        !shown.contains("Basic") && !shown.contains(&token),
+        "{shown}"
+    );
+
+    guard
+        .fetched(0, subject, br#"{"active":true}"#, NOW)
+        .unwrap();
+    for now in [NOW, NOW + 29] {
+        assert!(is_allowed(&at(&mut guard, now)), "{now}");
+    }
+    assert_eq!(guard.take_counts().cache_hits, 1);
+    assert!(matches!(at(&mut guard, NOW + 30), Decision::Wait { .. }));
+    let asked = question(&mut guard, NOW + 30);
+    guard
+        .fetched(0, asked.subject, br#"{"active":false}"#, NOW + 30)
+        .unwrap();
+    assert_eq!(at(&mut guard, NOW + 30), refused(Refusal::Revoked));
+    assert_eq!(at(&mut guard, NOW + 31), refused(Refusal::Revoked));
+}
+
+/// Nobody without a key makes the gateway ask.
+#[test]
+fn only_verified_tokens_are_asked_about() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut guard = ready_with(&introspecting("allow"), &issuer);
+    let good = issuer.token(&claims());
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let expired = issuer.token(&with(claims(), "exp", json!(NOW - 100)));
+    let elsewhere = issuer.token(&with(claims(), "aud", json!("https://other.example.com")));
+    for number in 0..100 {
+        let forged = format!("{signed}.{}", "A".repeat(80 + number % 6));
+        for token in [
+            forged.as_str(),
+            expired.as_str(),
+            elsewhere.as_str(),
+            "a.b.c",
+        ] {
+            let decision = decide(&mut guard, "/api/x", Some(token));
+            assert!(
+                matches!(decision, Decision::Deny(Denial::Token(_))),
+                "{decision:?}"
+            );
+        }
+    }
+    assert_eq!(guard.due(NOW), []);
+}
+
+#[test]
+fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let token = issuer.token(&claims());
+    for (when_unavailable, is_open) in [("deny", false), ("allow", true)] {
+        let mut guard = ready_with(&introspecting(when_unavailable), &issuer);
+        decide(&mut guard, "/api/x", Some(&token));
+        let asked = question(&mut guard, NOW);
+        assert!(guard.fetched(0, asked.subject, b"<html>", NOW).is_err());
+        let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+        match is_open {
+            true => assert!(is_allowed(&over)),
+            false => assert_eq!(over, Decision::Deny(Denial::RevocationsUnavailable)),
+        }
+        // The next answer counts at once.
+        let again = decide_at(&mut guard, "/api/x", Some(&token), Patience::Left, NOW + 2);
+        assert!(matches!(again, Decision::Wait { .. }), "{again:?}");
+        let asked = question(&mut guard, NOW + 2);
+        guard
+            .fetched(0, asked.subject, br#"{"active":false}"#, NOW + 2)
+            .unwrap();
+        let known = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 2);
+        assert_eq!(known, refused(Refusal::Revoked));
+    }
+}

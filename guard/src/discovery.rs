@@ -1,0 +1,329 @@
+//! Finding an issuer's keys by its metadata (RFC 8414, OpenID Connect Discovery 1.0).
+//!
+//! The metadata names the address of the keys. The gateway follows it only to hosts that the configuration names: whoever
+//! could change the metadata would otherwise choose the host whose keys sign tokens.
+
+use serde_json::Value;
+
+use crate::source::Endpoint;
+
+/// Metadata is at most this large, in bytes.
+pub const MAX_METADATA_BYTES: usize = 256 * 1024;
+
+/// The document that an issuer publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    /// `/.well-known/oauth-authorization-server` (RFC 8414 §3.1).
+    AuthorizationServer,
+    /// `/.well-known/openid-configuration` (OpenID Connect Discovery 1.0 §4).
+    OpenIdConfiguration,
+}
+
+impl Document {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::AuthorizationServer, Self::OpenIdConfiguration];
+
+    /// The name in the configuration, and in the address.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AuthorizationServer => "oauth-authorization-server",
+            Self::OpenIdConfiguration => "openid-configuration",
+        }
+    }
+
+    /// The path of the document. RFC 8414 puts the well-known part before the path of the issuer, OpenID Connect behind it.
+    fn path(self, issuer_path: &str) -> String {
+        let own = issuer_path.strip_suffix('/').unwrap_or(issuer_path);
+        match self {
+            Self::AuthorizationServer => format!("/.well-known/{}{own}", self.name()),
+            Self::OpenIdConfiguration => format!("{own}/.well-known/{}", self.name()),
+        }
+    }
+}
+
+/// A host whose keys the metadata may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyHost {
+    /// Host, and port if the address has one, as in `jwks_uri`.
+    pub authority: String,
+    /// The gateway's name for the upstream.
+    pub cluster: String,
+}
+
+/// Where the metadata of an issuer is, and where it may lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovery {
+    /// The document.
+    pub endpoint: Endpoint,
+    /// Hosts of keys beside the issuer's own and that of the document.
+    pub jwks_hosts: Vec<KeyHost>,
+    /// How often document and keys are fetched, in seconds.
+    pub refresh_seconds: u64,
+}
+
+/// A URL, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HttpUrl<'a> {
+    scheme: &'a str,
+    /// Host, and port if it has one.
+    pub(crate) authority: &'a str,
+    /// Path and query; empty, or from the slash on.
+    pub(crate) target: &'a str,
+}
+
+impl<'a> HttpUrl<'a> {
+    /// Reads an absolute http or https URL without user, fragment, and bytes that a request could not have.
+    pub(crate) fn parse(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at_checked(end)?;
+        let in_authority = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+        };
+        let in_target = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        let is_good = matches!(scheme, "https" | "http")
+            && !authority.is_empty()
+            && authority.bytes().all(in_authority)
+            && (target.is_empty() || target.starts_with('/'))
+            && target.bytes().all(in_target);
+        is_good.then_some(Self {
+            scheme,
+            authority,
+            target,
+        })
+    }
+}
+
+/// The path of the document of this issuer, and the issuer's authority.
+///
+/// # Errors
+/// When the name of the issuer is no URL that has such a document.
+pub fn document_of(issuer: &str, document: Document) -> Result<(String, String), &'static str> {
+    let url = HttpUrl::parse(issuer).filter(|url| !url.target.contains('?'));
+    let url = url.ok_or("needs an issuer that is a URL without user, query and fragment")?;
+    Ok((document.path(url.target), url.authority.to_owned()))
+}
+
+impl Discovery {
+    /// Where the keys of `issuer` are, by its metadata.
+    ///
+    /// # Errors
+    /// What is wrong with the metadata, for the log. The issuer in it must be the configured one (RFC 8414 §3.3).
+    pub fn keys_of(&self, issuer: &str, metadata: &[u8]) -> Result<Endpoint, String> {
+        if metadata.len() > MAX_METADATA_BYTES {
+            return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
+        }
+        let metadata = claims::json::parse_object(metadata).map_err(|error| error.to_string())?;
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
+        if text("issuer") != Some(issuer) {
+            return Err("its issuer is not the configured one".to_owned());
+        }
+        let address = text("jwks_uri").ok_or("it has no jwks_uri")?;
+        let url = HttpUrl::parse(address)
+            .filter(|url| !url.target.is_empty())
+            .ok_or("its jwks_uri is no http or https URL with a path")?;
+        let path = url.target.to_owned();
+        let is_at = |authority: &str| url.authority.eq_ignore_ascii_case(authority);
+        let own = HttpUrl::parse(issuer);
+        let is_own = own.is_some_and(|own| own.scheme == url.scheme && is_at(own.authority));
+        if is_own || is_at(&self.endpoint.authority) {
+            return Ok(Endpoint {
+                path,
+                ..self.endpoint.clone()
+            });
+        }
+        match self.jwks_hosts.iter().find(|host| is_at(&host.authority)) {
+            Some(host) => Ok(Endpoint {
+                cluster: host.cluster.clone(),
+                authority: host.authority.clone(),
+                path,
+            }),
+            None => Err(format!(
+                "its jwks_uri is at {}://{}, which is neither the origin of the issuer nor in jwks_hosts",
+                url.scheme, url.authority
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const ISSUER: &str = "https://sso.example.com/realms/a";
+
+    fn discovery() -> Discovery {
+        Discovery {
+            endpoint: Endpoint {
+                cluster: "sso".to_owned(),
+                authority: "sso.internal:8443".to_owned(),
+                path: "/realms/a/.well-known/openid-configuration".to_owned(),
+            },
+            jwks_hosts: vec![KeyHost {
+                authority: "keys.example.com".to_owned(),
+                cluster: "keys".to_owned(),
+            }],
+            refresh_seconds: 300,
+        }
+    }
+
+    fn keys_at(jwks_uri: &str) -> Result<(String, String, String), String> {
+        let metadata = json!({"issuer": ISSUER, "jwks_uri": jwks_uri, "more": [1]}).to_string();
+        let endpoint = discovery().keys_of(ISSUER, metadata.as_bytes())?;
+        Ok((endpoint.cluster, endpoint.authority, endpoint.path))
+    }
+
+    /// The examples of RFC 8414 §3.1 and OpenID Connect Discovery 1.0 §4.1.
+    #[test]
+    fn rfc8414_s3_1_the_document_is_where_its_standard_puts_it() {
+        for (issuer, oauth, openid) in [
+            (
+                "https://example.com",
+                "/.well-known/oauth-authorization-server",
+                "/.well-known/openid-configuration",
+            ),
+            (
+                "https://example.com/",
+                "/.well-known/oauth-authorization-server",
+                "/.well-known/openid-configuration",
+            ),
+            (
+                "https://example.com/issuer1",
+                "/.well-known/oauth-authorization-server/issuer1",
+                "/issuer1/.well-known/openid-configuration",
+            ),
+            (
+                "http://example.com:8080/a/b/",
+                "/.well-known/oauth-authorization-server/a/b",
+                "/a/b/.well-known/openid-configuration",
+            ),
+        ] {
+            let path = |document| document_of(issuer, document).unwrap().0;
+            assert_eq!(path(Document::AuthorizationServer), oauth, "{issuer}");
+            assert_eq!(path(Document::OpenIdConfiguration), openid, "{issuer}");
+        }
+        for issuer in [
+            "example.com",
+            "https://a?b",
+            "https://a#b",
+            "https://u@a",
+            "https://",
+            "ldap://a",
+            "kubernetes/serviceaccount",
+        ] {
+            assert!(
+                document_of(issuer, Document::OpenIdConfiguration).is_err(),
+                "{issuer}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_fetched_from_hosts_that_are_configured() {
+        let at = |cluster: &str, authority: &str, path: &str| {
+            Ok((cluster.to_owned(), authority.to_owned(), path.to_owned()))
+        };
+        let own = at("sso", "sso.internal:8443", "/realms/a/certs?x=1");
+        assert_eq!(keys_at("https://sso.example.com/realms/a/certs?x=1"), own);
+        assert_eq!(keys_at("https://SSO.example.com/realms/a/certs?x=1"), own);
+        assert_eq!(keys_at("http://sso.internal:8443/realms/a/certs?x=1"), own);
+        let listed = at("keys", "keys.example.com", "/v1");
+        assert_eq!(keys_at("https://keys.example.com/v1"), listed);
+    }
+
+    #[test]
+    fn no_other_host_is_followed() {
+        for jwks_uri in [
+            "https://evil.example/certs",
+            "http://sso.example.com/certs",
+            "https://sso.example.com:8443/certs",
+            "https://sso.example.com.evil.example/certs",
+            "https://sso.example.com@evil.example/certs",
+            "https://evil.example\\@sso.example.com/certs",
+            "https://keys.example.com:8443/v1",
+            "https://evil.example/#sso.example.com/",
+        ] {
+            assert!(keys_at(jwks_uri).is_err(), "{jwks_uri}");
+        }
+        let why = keys_at("https://evil.example/certs").unwrap_err();
+        assert!(
+            why.contains("https://evil.example, which is neither"),
+            "{why}"
+        );
+        for jwks_uri in [
+            "",
+            "/certs",
+            "//sso.example.com/certs",
+            "https://sso.example.com",
+            "https://sso.example.com?x",
+            "https://sso.example.com/a b",
+            "https://sso.example.com/a\r\nx: y",
+            "https://sso.example.com/a#b",
+            "ftp://sso.example.com/a",
+        ] {
+            let why = keys_at(jwks_uri).unwrap_err();
+            assert!(
+                why.starts_with("its jwks_uri is no http"),
+                "{jwks_uri}: {why}"
+            );
+        }
+    }
+
+    /// RFC 8414 §3.3: metadata of another issuer is not used, however similar its name.
+    #[test]
+    fn rfc8414_s3_3_the_issuer_is_compared_exactly() {
+        for issuer in [
+            json!("https://sso.example.com/realms/a/"),
+            json!("https://SSO.example.com/realms/a"),
+            json!("https://sso.example.com/realms/b"),
+            json!([ISSUER]),
+            json!(null),
+        ] {
+            let metadata = json!({"issuer": issuer, "jwks_uri": "https://sso.example.com/certs"});
+            let read = discovery().keys_of(ISSUER, metadata.to_string().as_bytes());
+            assert!(read.is_err(), "{issuer}");
+        }
+        let twice = format!(
+            r#"{{"issuer":"x","issuer":"{ISSUER}","jwks_uri":"https://sso.example.com/c"}}"#
+        );
+        for text in [&twice, "", "[]", "{}", "<html>"] {
+            assert!(
+                discovery().keys_of(ISSUER, text.as_bytes()).is_err(),
+                "{text}"
+            );
+        }
+        let long = vec![b' '; MAX_METADATA_BYTES + 1];
+        assert!(
+            discovery()
+                .keys_of(ISSUER, &long)
+                .unwrap_err()
+                .contains("larger")
+        );
+    }
+
+    proptest! {
+        /// Whatever an address looks like, what is asked is a configured host.
+        #[test]
+        fn every_address_leads_to_a_configured_cluster(
+            scheme in "https?|HTTPS|javascript",
+            before in "[a-z@:/\\\\#?%.]{0,12}",
+            host in "sso\\.example\\.com|keys\\.example\\.com|sso\\.internal:8443|evil\\.example",
+            after in "[ -~]{0,20}",
+        ) {
+            if let Ok((cluster, authority, path)) = keys_at(&format!("{scheme}://{before}{host}{after}")) {
+                prop_assert!(["sso", "keys"].contains(&cluster.as_str()));
+                prop_assert!(["sso.internal:8443", "keys.example.com"].contains(&authority.as_str()));
+                prop_assert!(path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()));
+            }
+        }
+
+        #[test]
+        fn no_metadata_makes_the_reader_panic(text in "\\PC{0,200}") {
+            prop_assert!(discovery().keys_of(ISSUER, text.as_bytes()).is_err());
+        }
+    }
+}

@@ -1,0 +1,376 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000;
+
+fn source(when_unavailable: WhenStale) -> IntrospectionSource {
+    IntrospectionSource {
+        endpoint: Endpoint {
+            cluster: "c".to_owned(),
+            authority: "a".to_owned(),
+            path: "/introspect".to_owned(),
+        },
+        authorization: Secret::new("Basic x".to_owned()),
+        cache_seconds: 30,
+        max_concurrent: 2,
+        when_unavailable,
+    }
+}
+
+/// An issuer that is asked, and its clock.
+struct Asked {
+    source: IntrospectionSource,
+    introspection: Introspection,
+    now: u64,
+}
+
+impl Asked {
+    fn new(when_unavailable: WhenStale) -> Self {
+        Self {
+            source: source(when_unavailable),
+            introspection: Introspection::default(),
+            now: NOW,
+        }
+    }
+
+    fn standing(&mut self, token: &str, may_wait: bool) -> Standing {
+        self.introspection
+            .standing(&self.source, token, may_wait, self.now)
+    }
+
+    fn left(&mut self, token: &str) -> Standing {
+        self.standing(token, true)
+    }
+
+    fn over(&mut self, token: &str) -> Standing {
+        self.standing(token, false)
+    }
+
+    #[track_caller]
+    fn ask(&mut self, token: &str) -> u64 {
+        match self.left(token) {
+            Standing::Asked(question) => question,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn due(&mut self) -> Vec<u64> {
+        let due = self.introspection.due(&self.source, self.now);
+        due.into_iter().map(|(question, _)| question).collect()
+    }
+
+    fn answer(&mut self, question: u64, body: &serde_json::Value) -> Result<(), String> {
+        let time = Time {
+            wall: self.now,
+            steady: self.now,
+        };
+        let body = body.to_string();
+        self.introspection
+            .answered(&self.source, question, body.as_bytes(), time)
+    }
+
+    /// Asks about a token and answers.
+    #[track_caller]
+    fn learn(&mut self, token: &str, is_active: bool) {
+        let question = self.ask(token);
+        assert_eq!(self.due(), [question]);
+        self.answer(question, &json!({"active": is_active}))
+            .unwrap();
+    }
+
+    fn fail(&mut self, question: u64) {
+        self.introspection.failed(question, self.now);
+    }
+}
+
+#[test]
+fn a_token_is_asked_about_once_while_its_answer_counts() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    let question = asked.ask("good");
+    assert_eq!(asked.ask("good"), question, "one question for all requests");
+    let due = asked.introspection.due(&asked.source, NOW);
+    let [(number, form)] = due.as_slice() else {
+        panic!("{due:?}");
+    };
+    assert_eq!(
+        (*number, form.expose()),
+        (question, "token=good&token_type_hint=access_token")
+    );
+    assert_eq!(asked.ask("good"), question, "while it is under way, too");
+    assert_eq!(asked.due(), [0; 0]);
+    asked.now += 3;
+    asked.answer(question, &json!({"active": true})).unwrap();
+    let until = NOW + 30;
+    assert_eq!(
+        asked.left("good"),
+        Standing::Active { until },
+        "counted from the question"
+    );
+    asked.now = until - 1;
+    assert_eq!(asked.left("good"), Standing::Active { until });
+    asked.now = until;
+    assert_ne!(asked.ask("good"), question);
+}
+
+#[test]
+fn an_inactive_token_is_refused() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    asked.learn("revoked", false);
+    assert_eq!(asked.left("revoked"), Standing::Inactive);
+    assert_eq!(asked.over("revoked"), Standing::Inactive);
+    assert!(matches!(asked.left("other"), Standing::Asked(_)));
+}
+
+/// RFC 7662 §2.2: the issuer may know an earlier end than the token has.
+#[test]
+fn the_answer_may_bring_an_earlier_end() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    let question = asked.ask("t");
+    asked.due();
+    asked
+        .answer(question, &json!({"active": true, "exp": NOW + 5}))
+        .unwrap();
+    assert_eq!(asked.left("t"), Standing::Active { until: NOW + 5 });
+    let question = asked.ask("u");
+    asked.due();
+    asked
+        .answer(question, &json!({"active": true, "exp": NOW - 5}))
+        .unwrap();
+    assert_eq!(asked.left("u"), Standing::Inactive);
+}
+
+/// However slow an answer is, it decides about the requests that waited for it.
+#[test]
+fn a_slow_answer_counts_for_those_who_waited() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    asked.source.cache_seconds = 1;
+    let question = asked.ask("t");
+    asked.due();
+    asked.now += 4;
+    asked.answer(question, &json!({"active": true})).unwrap();
+    assert_eq!(asked.over("t"), Standing::Active { until: NOW + 5 });
+    asked.now += 1;
+    assert!(matches!(asked.left("t"), Standing::Asked(_)));
+}
+
+#[test]
+fn what_is_no_answer_is_a_failure() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    let question = asked.ask("t");
+    asked.due();
+    for body in [
+        json!({}),
+        json!({"active": "true"}),
+        json!({"active": 1}),
+        json!({"active": null}),
+        json!([true]),
+        json!({"active": true, "exp": "soon"}),
+    ] {
+        assert!(asked.answer(question, &body).is_err(), "{body}");
+    }
+    let time = Time {
+        wall: NOW,
+        steady: NOW,
+    };
+    let twice = br#"{"active":false,"active":true}"#;
+    let large = vec![b' '; MAX_ANSWER_BYTES + 1];
+    for body in [twice.as_slice(), b"", &large] {
+        let answered = asked
+            .introspection
+            .answered(&asked.source, question, body, time);
+        assert!(answered.is_err());
+    }
+    asked.fail(question);
+    assert_eq!(asked.over("t"), Standing::Unknown);
+}
+
+#[test]
+fn without_an_answer_the_configuration_decides() {
+    for (when_unavailable, expected) in [
+        (WhenStale::Deny, Standing::Unknown),
+        (WhenStale::Allow, Standing::Active { until: NOW + 1 }),
+    ] {
+        let mut asked = Asked::new(when_unavailable);
+        let question = asked.ask("t");
+        assert_eq!(asked.over("t"), expected, "the wait is over");
+        asked.due();
+        asked.fail(question);
+        assert_eq!(asked.over("t"), expected);
+        assert_eq!(asked.left("t"), expected, "nobody waits during the pause");
+        assert_eq!(asked.left("other"), expected);
+        asked.now += 1;
+        assert!(matches!(asked.left("t"), Standing::Asked(_)));
+    }
+}
+
+/// Open means that nobody knows of a revocation, not that one that is known is forgotten.
+#[test]
+fn a_token_that_was_inactive_stays_refused_without_an_answer() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    asked.learn("revoked", false);
+    asked.learn("good", true);
+    asked.now += 30;
+    let question = asked.ask("revoked");
+    asked.due();
+    asked.fail(question);
+    assert_eq!(asked.left("revoked"), Standing::Inactive);
+    assert_eq!(
+        asked.left("good"),
+        Standing::Active {
+            until: asked.now + 1
+        }
+    );
+}
+
+#[test]
+fn pauses_grow_and_an_answer_ends_them() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let (one, two) = (asked.ask("one"), asked.ask("two"));
+        assert_eq!(asked.due(), [one, two]);
+        asked.fail(one);
+        asked.fail(two);
+        let start = asked.now;
+        while asked.left("one") == Standing::Unknown {
+            asked.now += 1;
+        }
+        pauses.push(asked.now - start);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+    asked.due();
+    asked.learn("three", true);
+    let question = asked.ask("four");
+    asked.due();
+    asked.fail(question);
+    asked.now += 1;
+    assert!(matches!(asked.left("four"), Standing::Asked(_)));
+}
+
+#[test]
+fn questions_are_bounded_under_way_and_in_all() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    for number in 0..MAX_QUESTIONS {
+        asked.ask(&format!("token {number}"));
+    }
+    assert_eq!(asked.left("one more"), Standing::Busy);
+    assert_eq!(asked.due(), [1, 2]);
+    assert_eq!(asked.due(), [0; 0]);
+    asked.answer(1, &json!({"active": true})).unwrap();
+    assert_eq!(asked.due(), [3]);
+    assert!(matches!(asked.left("one more"), Standing::Asked(_)));
+    // Nobody waits any more: what was not asked is forgotten, and what was asked is lost in the end.
+    asked.now += TIMEOUT_SECONDS;
+    assert_eq!(asked.due(), [0; 0]);
+    assert_eq!(asked.introspection.questions.len(), 2);
+    asked.now += TIMEOUT_SECONDS;
+    asked.due();
+    assert!(asked.introspection.questions.is_empty());
+    assert!(asked.now < asked.introspection.paused_until);
+}
+
+#[test]
+fn answers_are_bounded_and_the_oldest_of_a_slot_makes_room() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    asked.source.cache_seconds = 3600;
+    let all = 2 * SLOTS * WAYS;
+    for number in 0..all {
+        asked.now = NOW + number as u64 / 100;
+        asked.learn(&format!("token {number}"), true);
+    }
+    let kept = asked.introspection.slots.iter().flatten().flatten();
+    let kept = kept.count();
+    assert!(
+        (SLOTS * WAYS * 9 / 10..=SLOTS * WAYS).contains(&kept),
+        "{kept}"
+    );
+    let knows = |asked: &mut Asked, number: usize| {
+        let standing = asked.over(&format!("token {number}"));
+        matches!(standing, Standing::Active { .. })
+    };
+    assert!((all - 100..all).all(|number| knows(&mut asked, number)));
+    let old = (0..1000)
+        .filter(|number| knows(&mut asked, *number))
+        .count();
+    assert!(old < 200, "{old}");
+}
+
+/// A token whose question is under way keeps its place: its answer must count.
+#[test]
+fn a_question_is_not_displaced() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    let mut same_slot = (0..)
+        .map(|number| format!("token {number}"))
+        .filter(|token| {
+            let hash: Fingerprint = Sha256::digest(token).into();
+            u16::from_le_bytes([hash[0], hash[1]]) as usize % SLOTS == 0
+        });
+    for token in same_slot.by_ref().take(WAYS) {
+        asked.ask(&token);
+    }
+    let one_more = same_slot.next().unwrap();
+    assert_eq!(asked.left(&one_more), Standing::Busy);
+    let question = asked.due()[0];
+    asked.answer(question, &json!({"active": true})).unwrap();
+    assert!(matches!(asked.left(&one_more), Standing::Asked(_)));
+}
+
+#[test]
+fn an_answer_to_a_question_that_was_given_up_is_not_a_failure() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    let question = asked.ask("t");
+    asked.due();
+    asked.now += 2 * TIMEOUT_SECONDS;
+    asked.due();
+    asked.answer(question, &json!({"active": true})).unwrap();
+    assert!(
+        matches!(asked.left("t"), Standing::Asked(_)),
+        "nor does it count"
+    );
+}
+
+proptest! {
+    /// Whatever happens, a token is accepted only by an answer that says so, and the books agree.
+    #[test]
+    fn only_an_active_answer_accepts(events in prop::collection::vec((0..5_u8, 0..6_u8), 0..200)) {
+        let mut asked = Asked::new(WhenStale::Deny);
+        let mut sent = Vec::new();
+        for (event, choice) in events {
+            let token = format!("token {choice}");
+            match event {
+                0 => { asked.left(&token); }
+                1 => sent.extend(asked.due()),
+                2 => if let Some(question) = sent.pop() {
+                    // What is asked about tokens 0 to 2 is answered with no.
+                    let about = asked.introspection.questions.iter().find(|it| it.number == question).map(|it| it.token.clone());
+                    let is_active = about.is_none_or(|token| token.expose() > "token 2");
+                    asked.answer(question, &json!({"active": is_active})).unwrap();
+                },
+                3 => if let Some(question) = sent.pop() {
+                    asked.fail(question);
+                },
+                _ => asked.now += u64::from(choice) * 2,
+            }
+            for number in 0..3 {
+                let standing = asked.over(&format!("token {number}"));
+                prop_assert!(!matches!(standing, Standing::Active { .. }), "{standing:?}");
+            }
+            let introspection = &asked.introspection;
+            let records = introspection.slots.iter().flatten().flatten();
+            let with_question = records.filter(|record| record.question.is_some());
+            prop_assert_eq!(with_question.count(), introspection.questions.len());
+        }
+    }
+
+    #[test]
+    fn no_answer_makes_the_reader_panic(body in "\\PC{0,100}") {
+        let mut asked = Asked::new(WhenStale::Deny);
+        let question = asked.ask("t");
+        asked.due();
+        let time = Time { wall: NOW, steady: NOW };
+        let answered = asked.introspection.answered(&asked.source, question, body.as_bytes(), time);
+        prop_assert!(answered.is_err());
+    }
+}
