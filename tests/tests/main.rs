@@ -19,6 +19,7 @@ mod feed;
 mod filter;
 mod flood;
 mod gateways;
+mod issuers;
 mod k6;
 mod legacy;
 mod make_up;
