@@ -23,6 +23,13 @@ const CONFIGURATION: &str = r#"{
       {"kid": "ES256", "kty": "EC", "crv": "P-256",
        "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}
     ]}
+  }, {
+    "issuer": "https://sso.example.com",
+    "audiences": ["https://api.example.com"],
+    "profile": "keycloak",
+    "jwks": {"keys": [
+      {"kid": "EdDSA", "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    ]}
   }],
   "rules": [{"path_prefix": "/"}],
   "forward": {"x-user-id": "user_id"}
