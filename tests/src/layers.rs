@@ -11,10 +11,11 @@ use syn::{Attribute, Item, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "claims",
     "filter",
     "guard",
+    "token-guard",
     "token-service",
     "token-service/document",
     "token-service/domain",
@@ -41,7 +42,10 @@ struct Crate {
 impl Crate {
     fn read(folder: &Path) -> Self {
         let mut read = Self::default();
-        let root = folder.join("src/lib.rs");
+        let root = match folder.join("src/lib.rs") {
+            library if library.exists() => library,
+            _ => folder.join("src/main.rs"),
+        };
         read.file(&root, &folder.join("src"), Vec::new());
         read
     }
