@@ -36,6 +36,8 @@ mod tests {
     use aws_lc_rs::signature::{
         ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
     };
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use guard::signature::SignatureKey;
 
     use super::*;
@@ -68,7 +70,11 @@ mod tests {
     #[test]
     fn es256_is_checked_by_aws_lc() {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
-        let key = SignatureKey::p256(pair.public_key().as_ref()).unwrap();
+        // An uncompressed point: 4, x, y.
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        let jwk = format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}"}}"#);
+        let key = SignatureKey::p256(&jwk).unwrap();
         let signature = pair.sign(&SystemRandom::new(), b"message").unwrap();
         tells_right_from_wrong(&key, signature.as_ref());
     }
@@ -79,7 +85,12 @@ mod tests {
         let public_key = pair.public_key();
         let modulus = public_key.modulus().big_endian_without_leading_zero();
         let exponent = public_key.exponent().big_endian_without_leading_zero();
-        let key = SignatureKey::rsa(modulus, exponent).unwrap();
+        let (n, e) = (
+            URL_SAFE_NO_PAD.encode(modulus),
+            URL_SAFE_NO_PAD.encode(exponent),
+        );
+        let jwk = format!(r#"{{"kty":"RSA","n":"{n}","e":"{e}"}}"#);
+        let key = SignatureKey::rsa(&jwk).unwrap();
         let mut signature = vec![0; pair.public_modulus_len()];
         let random = SystemRandom::new();
         pair.sign(&RSA_PKCS1_SHA256, &random, b"message", &mut signature)
