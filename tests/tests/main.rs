@@ -10,6 +10,7 @@
 mod api;
 mod authorize;
 mod browser;
+mod chart;
 mod client_libraries;
 mod discovery;
 mod early_access;

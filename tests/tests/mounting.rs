@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::Artifacts;
 
 /// The documents of a YAML file.
-fn documents(path: &Path) -> Vec<Value> {
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
     serde_saphyr::from_multiple(&fs::read_to_string(path).unwrap())
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -39,7 +39,7 @@ fn yaml_files(directory: &Path, files: &mut Vec<PathBuf>) {
 
 /// `envoy --mode validate` starts the filter and hands it its configuration.
 #[track_caller]
-fn validate(bootstrap: &str) {
+pub(crate) fn validate(bootstrap: &str) {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("envoy.yaml");
     fs::write(&path, bootstrap).unwrap();
@@ -74,13 +74,13 @@ fn string_values(value: &Value, found: &mut Vec<String>) {
 
 /// Reads a plugin's configuration with the filter's own reader. Returns the clusters that it fetches from.
 #[track_caller]
-fn read_configuration(text: &str) -> BTreeSet<String> {
+pub(crate) fn read_configuration(text: &str) -> BTreeSet<String> {
     let config = guard::config::Config::parse(text.as_bytes());
     let config = config.unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
     config.clusters().into_iter().map(str::to_owned).collect()
 }
 
-fn names(clusters: &[Value]) -> BTreeSet<String> {
+pub(crate) fn names(clusters: &[Value]) -> BTreeSet<String> {
     clusters
         .iter()
         .map(|cluster| cluster["name"].as_str().unwrap().to_owned())
@@ -88,7 +88,7 @@ fn names(clusters: &[Value]) -> BTreeSet<String> {
 }
 
 /// A gateway with the filter and these clusters, as Envoy Gateway and Istio make one.
-fn gateway(configuration: &str, clusters: &[Value]) -> String {
+pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
     let filter = Artifacts::find().unwrap().filter;
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
     json!({"static_resources": {"clusters": clusters, "listeners": [{

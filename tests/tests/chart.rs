@@ -1,0 +1,586 @@
+//! The Helm chart: what Helm makes of it, and what Kubernetes, the gateways, the token service and the guard say of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tests::{Artifacts, Process, free_port};
+
+use crate::mounting::{documents, gateway, names, read_configuration, validate};
+use crate::support::agent;
+
+/// The kinds of resources that run pods.
+const WORKLOADS: [&str; 2] = ["Deployment", "StatefulSet"];
+
+/// What the chart becomes with each file of values in its folder ci/, with wrong values, and at an upgrade.
+static RENDERED: LazyLock<Value> = LazyLock::new(|| {
+    let repository = Artifacts::find().unwrap().repository;
+    let wrong = json!({
+        "nothing": {},
+        "unknown-key": {"tokenServce": {"issuer": "https://lobby.example.com"}},
+        "open": {"gateway": {"istio": {"failStrategy": "FAIL_OPEN"}}},
+        "wrong-store": {"tokenService": {"store": {"kind": "mysql"}}},
+        "many": {
+            "tokenService": {
+                "issuer": "https://lobby.example.com/",
+                "trustedProxies": ["*"],
+                "registrations": {"text": "# none", "existingSecret": "registrations"},
+                "store": {"kind": "postgres"},
+                "httpRoute": {"enabled": true},
+            },
+            "networkPolicy": {"gateways": [{}]},
+            "guard": {"configuration": {"rules": [], "issuers": [{}]}},
+            "gateway": {"kind": "istio"},
+        },
+    });
+    let mut python = Command::new(repository.join(".cache/venv/bin/python"));
+    python
+        .arg(repository.join("tests/chart/render.py"))
+        .arg(repository.join("charts/gatepass"));
+    answer(python, &wrong)
+});
+
+/// Runs a program that reads JSON and prints JSON.
+fn answer(mut program: Command, input: &Value) -> Value {
+    let mut child = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.to_string().as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The cases that Helm renders, by name.
+fn cases() -> Vec<(&'static str, &'static Vec<Value>)> {
+    let all = RENDERED.as_object().unwrap();
+    let cases: Vec<_> = all
+        .iter()
+        .filter_map(|(name, case)| Some((name.as_str(), case["documents"].as_array()?)))
+        .collect();
+    assert!(cases.len() >= 4, "{:?}", *RENDERED);
+    cases
+}
+
+fn of_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let found = documents.iter().filter(|document| document["kind"] == kind);
+    found.collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_custom(document: &Value) -> bool {
+    let version = document["apiVersion"].as_str().unwrap();
+    ["istio.io/", "envoyproxy.io/", "gateway.networking.k8s.io/"]
+        .iter()
+        .any(|group| version.contains(group))
+}
+
+#[test]
+fn kubernetes_and_the_gateways_accept_what_helm_renders() {
+    for name in [
+        "istio",
+        "envoy-gateway",
+        "traffic-extension",
+        "enforcement-only",
+    ] {
+        let case = &RENDERED[name];
+        assert_eq!(case["error"], Value::Null, "{name}");
+        assert_eq!(case["problems"], json!([]), "{name}");
+        assert_eq!(case["lint"], json!([]), "{name}");
+    }
+    let unknown_field = &RENDERED["check"]["problems"][0];
+    assert!(unknown_field.as_str().unwrap().contains("dota"));
+
+    let repository = Artifacts::find().unwrap().repository;
+    let mut resources: Vec<Value> = cases()
+        .into_iter()
+        .flat_map(|(_, documents)| documents.clone())
+        .filter(is_custom)
+        .collect();
+    let kinds: BTreeSet<&str> = resources
+        .iter()
+        .filter_map(|one| one["kind"].as_str())
+        .collect();
+    let expected = [
+        "ClientTrafficPolicy",
+        "EnvoyExtensionPolicy",
+        "EnvoyFilter",
+        "EnvoyPatchPolicy",
+        "HTTPRoute",
+        "SecurityPolicy",
+        "TrafficExtension",
+        "WasmPlugin",
+    ];
+    assert_eq!(kinds, BTreeSet::from(expected));
+    for file in MANIFESTS {
+        resources.extend(documents(&repository.join(file)));
+    }
+    // What must be found, so that finding nothing else means something.
+    let extension = of_kind(&resources, "TrafficExtension")[0].clone();
+    for (place, member, value) in [
+        ("/spec/wasm", "failStrategy", "FAIL_SLOWLY"),
+        ("/spec", "phaze", "AUTHN"),
+    ] {
+        let mut broken = extension.clone();
+        broken["metadata"]["name"] = json!("broken");
+        broken.pointer_mut(place).unwrap()[member] = json!(value);
+        resources.push(broken);
+    }
+    let mut node = Command::new(repository.join(".cache/node"));
+    node.arg(repository.join("tests/chart/crds.mjs"));
+    let problems = answer(node, &Value::Array(resources));
+    let (expected, others): (Vec<&Value>, Vec<&Value>) =
+        list(&problems).iter().partition(|problem| {
+            problem
+                .as_str()
+                .unwrap()
+                .starts_with("TrafficExtension broken: ")
+        });
+    assert!(others.is_empty(), "{others:?}");
+    let expected = format!("{expected:?}");
+    assert!(
+        expected.contains("failStrategy") && expected.contains("phaze"),
+        "{expected}"
+    );
+}
+
+#[test]
+fn wrong_values_are_refused_with_every_problem() {
+    let error = |case: &str| RENDERED[case]["error"].as_str().unwrap();
+    for (case, said) in [
+        (
+            "unknown-key",
+            "additional properties 'tokenServce' not allowed",
+        ),
+        (
+            "open",
+            "'/gateway/istio/failStrategy': value must be one of 'FAIL_RELOAD', 'FAIL_CLOSE'",
+        ),
+        (
+            "wrong-store",
+            "'/tokenService/store/kind': value must be one of 'redb', 'postgres'",
+        ),
+        // A new encryption key would not open the store.
+        ("upgrade", "The Secret token-service-keys is missing"),
+    ] {
+        assert!(error(case).contains(said), "{}", error(case));
+    }
+    for (case, places) in [
+        (
+            "nothing",
+            vec![
+                "tokenService.issuer:",
+                "tokenService.apiAudience:",
+                "tokenService.trustedProxies:",
+                "networkPolicy.gateways:",
+            ],
+        ),
+        (
+            "many",
+            vec![
+                "tokenService.issuer: \"https://lobby.example.com/\":",
+                "tokenService.apiAudience:",
+                "tokenService.trustedProxies: \"*\":",
+                "tokenService.registrations:",
+                "tokenService.store.postgres.urlSecret.name:",
+                "networkPolicy.egress:",
+                "tokenService.httpRoute.parentRefs:",
+                "networkPolicy.gateways:",
+                "guard.configuration.issuers:",
+                "guard.configuration.rules:",
+                "gateway.namespace:",
+                "gateway.selector:",
+            ],
+        ),
+    ] {
+        let problems: Vec<&str> = error(case).split("\n- ").skip(1).collect();
+        assert_eq!(problems.len(), places.len(), "{problems:?}");
+        for (problem, place) in problems.iter().zip(places) {
+            assert!(problem.starts_with(place), "{problem}");
+        }
+    }
+}
+
+/// The pod template of a workload.
+fn pod(workload: &Value) -> &Value {
+    &workload["spec"]["template"]["spec"]
+}
+
+fn workloads(documents: &[Value]) -> Vec<&Value> {
+    let kinds = WORKLOADS.iter();
+    kinds.flat_map(|kind| of_kind(documents, kind)).collect()
+}
+
+/// Pod Security Standard "restricted", and a file system that nobody writes.
+#[test]
+fn pods_have_no_privileges() {
+    let mut seen = 0;
+    for (case, documents) in cases() {
+        for workload in workloads(documents) {
+            let pod = pod(workload);
+            assert_eq!(pod["automountServiceAccountToken"], false, "{case}");
+            let security = &pod["securityContext"];
+            assert_eq!(security["runAsNonRoot"], true, "{case}");
+            assert_eq!(
+                security["seccompProfile"]["type"], "RuntimeDefault",
+                "{case}"
+            );
+            assert!(security["runAsUser"].as_u64().unwrap() > 0, "{case}");
+            let allowed = ["configMap", "secret"];
+            for volume in list(&pod["volumes"]) {
+                let mut members = volume.as_object().unwrap().keys();
+                assert!(
+                    members.all(|kind| kind == "name" || allowed.contains(&kind.as_str())),
+                    "{volume}"
+                );
+            }
+            for container in list(&pod["containers"]) {
+                let expected = json!({
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                });
+                assert_eq!(container["securityContext"], expected, "{case}");
+                let probe = |name: &str| &container[name]["httpGet"];
+                assert_eq!(
+                    *probe("startupProbe"),
+                    json!({"path": "/healthz", "port": "internal"})
+                );
+                assert_eq!(
+                    *probe("livenessProbe"),
+                    json!({"path": "/healthz", "port": "internal"})
+                );
+                assert_eq!(
+                    *probe("readinessProbe"),
+                    json!({"path": "/readyz", "port": "internal"})
+                );
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 3, "{seen}");
+}
+
+/// Only gateways and monitoring reach the internal listener, and no route leads there.
+#[test]
+fn the_internal_listener_is_internal() {
+    for (case, documents) in cases() {
+        for workload in workloads(documents) {
+            let labels = workload["spec"]["selector"]["matchLabels"]
+                .as_object()
+                .unwrap();
+            let policies = of_kind(documents, "NetworkPolicy");
+            let policy = policies.iter().find(|policy| {
+                policy["spec"]["podSelector"]["matchLabels"].as_object() == Some(labels)
+            });
+            let policy = policy.unwrap_or_else(|| panic!("{case}: {labels:?} has no policy"));
+            assert_eq!(
+                policy["spec"]["policyTypes"],
+                json!(["Ingress", "Egress"]),
+                "{case}"
+            );
+            for rule in list(&policy["spec"]["ingress"]) {
+                let peers = list(&rule["from"]);
+                assert!(!peers.is_empty(), "{case}: an empty list is everybody");
+                assert!(peers.iter().all(|peer| *peer != json!({})), "{case}");
+                assert!(!list(&rule["ports"]).is_empty(), "{case}: every port");
+            }
+            for rule in list(&policy["spec"]["egress"]) {
+                assert!(!list(&rule["ports"]).is_empty(), "{case}: every port");
+            }
+        }
+        let internal = |service: &Value| {
+            let ports = list(&service["spec"]["ports"]).iter();
+            ports.clone().any(|port| port["targetPort"] == "internal")
+        };
+        let services = of_kind(documents, "Service");
+        for route in of_kind(documents, "HTTPRoute") {
+            for backend in list(&route["spec"]["rules"][0]["backendRefs"]) {
+                let to = services
+                    .iter()
+                    .find(|one| one["metadata"]["name"] == backend["name"]);
+                assert!(!internal(to.unwrap()), "{case}");
+            }
+        }
+    }
+}
+
+/// Custom resources that are shown as files, too.
+const MANIFESTS: [&str; 3] = [
+    "envoy/istio/wasm-plugin.yaml",
+    "envoy/istio/cors.yaml",
+    "envoy/envoy-gateway/extension-policy.yaml",
+];
+
+#[test]
+fn the_chart_and_the_manifests_agree() {
+    let repository = Artifacts::find().unwrap().repository;
+    let mut compared = 0;
+    for file in MANIFESTS {
+        let case = if file.contains("/istio/") {
+            "istio"
+        } else {
+            "envoy-gateway"
+        };
+        let rendered = list(&RENDERED[case]["documents"]);
+        for shown in documents(&repository.join(file)) {
+            // Belongs to the API.
+            if shown["kind"] == "VirtualService" {
+                continue;
+            }
+            let same = rendered.iter().find(|document| {
+                document["kind"] == shown["kind"]
+                    && document["metadata"]["name"] == shown["metadata"]["name"]
+            });
+            let mut same = same.unwrap_or_else(|| panic!("{file}: {shown}")).clone();
+            same["metadata"].as_object_mut().unwrap().remove("labels");
+            assert_eq!(same, shown, "{file}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 6);
+}
+
+/// What each gateway is told, by the guard's own reader and real Envoy.
+#[test]
+fn the_guard_reads_the_configuration_that_the_chart_makes() {
+    let mut read = 0;
+    for (case, documents) in cases() {
+        for kind in ["WasmPlugin", "TrafficExtension"] {
+            for plugin in of_kind(documents, kind) {
+                let spec = &plugin["spec"];
+                let plugin = if kind == "WasmPlugin" {
+                    spec
+                } else {
+                    &spec["wasm"]
+                };
+                for cluster in read_configuration(&plugin["pluginConfig"].to_string()) {
+                    let known = ["outbound|9080||", "outbound|9081||"];
+                    assert!(
+                        known.iter().any(|start| cluster.starts_with(start)),
+                        "{case}: {cluster}"
+                    );
+                }
+                read += 1;
+            }
+        }
+        let Some(policy) = of_kind(documents, "EnvoyExtensionPolicy").first().copied() else {
+            continue;
+        };
+        let configuration = policy["spec"]["wasm"][0]["config"].to_string();
+        for patches in of_kind(documents, "EnvoyPatchPolicy") {
+            let patches = list(&patches["spec"]["jsonPatches"]).iter();
+            let clusters: Vec<Value> = patches
+                .map(|patch| patch["operation"]["value"].clone())
+                .collect();
+            assert_eq!(
+                read_configuration(&configuration),
+                names(&clusters),
+                "{case}"
+            );
+            validate(&gateway(&configuration, &clusters));
+        }
+        read += 1;
+    }
+    assert!(read >= 4, "{read}");
+}
+
+/// Secrets that the values name but do not hold.
+fn secrets() -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
+    let key = "A".repeat(43);
+    BTreeMap::from([
+        (
+            "token-service-keys-of-mine",
+            BTreeMap::from([("encryption-key", key.clone()), ("admin-token", key)]),
+        ),
+        (
+            "registrations",
+            BTreeMap::from([("registrations.toml", String::new())]),
+        ),
+        (
+            "database",
+            BTreeMap::from([(
+                "url",
+                "postgres://service:secret@database.example.com/tokens".to_owned(),
+            )]),
+        ),
+        ("database-ca", BTreeMap::from([("ca.crt", String::new())])),
+    ])
+}
+
+/// The files of a Secret or ConfigMap, by name.
+fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let found = of_kind(documents, kind);
+    let Some(found) = found.iter().find(|one| one["metadata"]["name"] == name) else {
+        let secrets = secrets();
+        let secret = secrets.get(name).unwrap_or_else(|| panic!("{kind} {name}"));
+        let files = secret.iter();
+        return files
+            .map(|(file, text)| ((*file).to_owned(), text.clone().into_bytes()))
+            .collect();
+    };
+    let texts = |member: &str| -> Vec<(String, String)> {
+        let members = found[member].as_object().into_iter().flatten();
+        members
+            .map(|(file, text)| (file.clone(), text.as_str().unwrap().to_owned()))
+            .collect()
+    };
+    let encoded = if kind == "Secret" {
+        texts("data")
+    } else {
+        Vec::new()
+    };
+    let plain = if kind == "Secret" {
+        texts("stringData")
+    } else {
+        texts("data")
+    };
+    let encoded = encoded
+        .into_iter()
+        .map(|(file, text)| (file, STANDARD.decode(text).unwrap()));
+    let plain = plain
+        .into_iter()
+        .map(|(file, text)| (file, text.into_bytes()));
+    encoded.chain(plain).collect()
+}
+
+/// Lays out the volumes of a workload below `root`, as the kubelet would; a command that has the environment of its
+/// container, with the paths below `root`.
+fn container(root: &Path, workload: &Value, documents: &[Value], program: &Path) -> Command {
+    let pod = pod(workload);
+    let container = &pod["containers"][0];
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    for mount in list(&container["volumeMounts"]) {
+        let folder = below(mount["mountPath"].as_str().unwrap());
+        fs::create_dir_all(&folder).unwrap();
+        let volume = list(&pod["volumes"])
+            .iter()
+            .find(|volume| volume["name"] == mount["name"]);
+        let Some(volume) = volume else {
+            let claims = list(&workload["spec"]["volumeClaimTemplates"]);
+            assert!(
+                claims
+                    .iter()
+                    .any(|claim| claim["metadata"]["name"] == mount["name"]),
+                "{mount}"
+            );
+            continue;
+        };
+        assert_eq!(mount["readOnly"], true, "{mount}");
+        let (kind, name, mode) = match volume["secret"]["secretName"].as_str() {
+            Some(name) => (
+                "Secret",
+                name,
+                volume["secret"]["defaultMode"].as_u64().unwrap(),
+            ),
+            None => (
+                "ConfigMap",
+                volume["configMap"]["name"].as_str().unwrap(),
+                0o644,
+            ),
+        };
+        for (file, content) in files(documents, kind, name) {
+            let file = folder.join(file);
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode.try_into().unwrap()))
+                .unwrap();
+        }
+    }
+    let mut command = Command::new(program);
+    for variable in list(&container["env"]) {
+        let value = variable["value"].as_str().unwrap();
+        let value = match value.split_once('/') {
+            Some(("" | "redb:", _)) => {
+                let (kind, path) = value.split_at(value.find('/').unwrap());
+                format!("{kind}{}", below(path).display())
+            }
+            _ => value.to_owned(),
+        };
+        command.env(variable["name"].as_str().unwrap(), value);
+    }
+    command
+}
+
+/// The workload of a component.
+fn component<'a>(documents: &'a [Value], name: &str) -> Option<&'a Value> {
+    let named =
+        |workload: &&Value| workload["metadata"]["labels"]["app.kubernetes.io/component"] == name;
+    workloads(documents).into_iter().find(named)
+}
+
+#[test]
+fn the_token_service_accepts_the_configuration_that_the_chart_makes() {
+    let program = Artifacts::find().unwrap().token_service;
+    let mut checked = 0;
+    for (case, documents) in cases() {
+        let Some(workload) = component(documents, "token-service") else {
+            continue;
+        };
+        let root = tempfile::TempDir::new().unwrap();
+        let mut command = container(root.path(), workload, documents, &program);
+        let output = command.arg("check").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{case}: {said}");
+        // The NetworkPolicy does what this warning asks for.
+        let mut warnings = said.lines().filter(|line| line.starts_with("warning: "));
+        assert!(
+            warnings.all(|warning| warning.starts_with("warning: internal_listen ")),
+            "{case}: {said}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 3, "{checked}");
+}
+
+/// With the keys that the chart made, and nothing to write to but the volume of the store.
+#[test]
+fn a_token_service_of_the_chart_serves() {
+    let program = Artifacts::find().unwrap().token_service;
+    let documents = list(&RENDERED["traffic-extension"]["documents"]);
+    let root = tempfile::TempDir::new().unwrap();
+    let workload = component(documents, "token-service").unwrap();
+    let mut command = container(root.path(), workload, documents, &program);
+    let internal = free_port().unwrap();
+    command
+        .arg("serve")
+        .env(
+            "TOKEN_SERVICE__LISTEN",
+            format!("127.0.0.1:{}", free_port().unwrap()),
+        )
+        .env(
+            "TOKEN_SERVICE__INTERNAL_LISTEN",
+            format!("127.0.0.1:{internal}"),
+        );
+    let log = root.path().join("log");
+    let mut service = Process::start("token-service", &command, &log).unwrap();
+    let url = format!("http://127.0.0.1:{internal}/readyz");
+    let ready = || {
+        agent()
+            .get(&url)
+            .call()
+            .is_ok_and(|reply| reply.status() == 200)
+    };
+    service.until("ready", ready).unwrap();
+    let mut stored = fs::read_dir(root.path().join("data")).unwrap();
+    assert_eq!(
+        stored.next().unwrap().unwrap().file_name(),
+        "token-service.redb"
+    );
+    assert!(stored.next().is_none(), "keys come from the Secret");
+}
