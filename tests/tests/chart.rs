@@ -64,15 +64,24 @@ fn answer(mut program: Command, input: &Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The cases that Helm renders, by name.
+/// The cases that Helm must render, one for each file of values: their names and documents.
 fn cases() -> Vec<(&'static str, &'static Vec<Value>)> {
-    let all = RENDERED.as_object().unwrap();
-    let cases: Vec<_> = all
-        .iter()
-        .filter_map(|(name, case)| Some((name.as_str(), case["documents"].as_array()?)))
-        .collect();
-    assert!(cases.len() >= 4, "{:?}", *RENDERED);
-    cases
+    let cases = [
+        "enforcement-only",
+        "envoy-gateway",
+        "istio",
+        "token-guard-envoy-gateway",
+        "token-guard-istio",
+        "traffic-extension",
+    ];
+    let documents = |case: &'static str| {
+        let documents = RENDERED[case]["documents"].as_array();
+        (
+            case,
+            documents.unwrap_or_else(|| panic!("{case}: {}", RENDERED[case])),
+        )
+    };
+    cases.map(documents).into()
 }
 
 fn of_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -93,14 +102,8 @@ fn is_custom(document: &Value) -> bool {
 
 #[test]
 fn kubernetes_and_the_gateways_accept_what_helm_renders() {
-    for name in [
-        "istio",
-        "envoy-gateway",
-        "traffic-extension",
-        "enforcement-only",
-    ] {
+    for (name, _) in cases() {
         let case = &RENDERED[name];
-        assert_eq!(case["error"], Value::Null, "{name}");
         assert_eq!(case["problems"], json!([]), "{name}");
         assert_eq!(case["lint"], json!([]), "{name}");
     }
@@ -118,11 +121,14 @@ fn kubernetes_and_the_gateways_accept_what_helm_renders() {
         .filter_map(|one| one["kind"].as_str())
         .collect();
     let expected = [
+        "AuthorizationPolicy",
         "ClientTrafficPolicy",
+        "DestinationRule",
         "EnvoyExtensionPolicy",
         "EnvoyFilter",
         "EnvoyPatchPolicy",
         "HTTPRoute",
+        "ReferenceGrant",
         "SecurityPolicy",
         "TrafficExtension",
         "WasmPlugin",
@@ -274,7 +280,7 @@ fn pods_have_no_privileges() {
             }
         }
     }
-    assert!(seen >= 3, "{seen}");
+    assert_eq!(seen, 6);
 }
 
 /// Only gateways and monitoring reach the internal listener, and no route leads there.
@@ -398,7 +404,74 @@ fn the_guard_reads_the_configuration_that_the_chart_makes() {
         }
         read += 1;
     }
-    assert!(read >= 4, "{read}");
+    assert_eq!(read, 4);
+}
+
+/// What token-guard is told, and what the gateways are told about it.
+#[test]
+fn token_guard_and_the_gateway_agree() {
+    for (case, headers) in [
+        (
+            "token-guard-envoy-gateway",
+            json!(["x-client-id", "x-user-id"]),
+        ),
+        ("token-guard-istio", json!(["x-token-payload", "x-user-id"])),
+    ] {
+        let documents = list(&RENDERED[case]["documents"]);
+        let workload = component(documents, "token-guard").unwrap();
+        let name = workload["metadata"]["name"].as_str().unwrap();
+        let files = files(documents, "ConfigMap", name);
+        let clusters = read_configuration(std::str::from_utf8(&files["guard.json"]).unwrap());
+        let variable = |name: &str| {
+            let variables = list(&pod(workload)["containers"][0]["env"]).iter();
+            let mut named = variables.filter(|variable| variable["name"] == name);
+            named.next().unwrap()["value"].as_str().unwrap().to_owned()
+        };
+        let origins = variable("TOKEN_GUARD_CLUSTERS");
+        let origins = origins
+            .split(',')
+            .map(|origin| origin.split_once('=').unwrap().0.to_owned());
+        assert_eq!(clusters, origins.collect(), "{case}");
+
+        // The gateway removes the headers that a client may not set, and takes exactly those from token-guard.
+        if case == "token-guard-istio" {
+            let patches = &of_kind(documents, "EnvoyFilter")[0]["spec"]["configPatches"];
+            let manager = &patches[0]["patch"]["value"]["typed_config"];
+            let mutations =
+                &manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"];
+            let removed = list(mutations)
+                .iter()
+                .map(|mutation| mutation["remove"].clone());
+            assert_eq!(Value::Array(removed.collect()), headers);
+            let notes = RENDERED[case]["notes"].as_str().unwrap();
+            let (_, provider) = notes.split_once("extensionProviders:\n").unwrap();
+            let provider: Value = serde_saphyr::from_str(provider).unwrap();
+            let asked = of_kind(documents, "AuthorizationPolicy")[0];
+            assert_eq!(provider[0]["name"], asked["spec"]["provider"]["name"]);
+            let provider = &provider[0]["envoyExtAuthzHttp"];
+            assert_eq!(provider["headersToUpstreamOnAllow"], headers);
+            assert_eq!(provider["failOpen"], false);
+            assert_eq!(provider["pathPrefix"], "/ext-authz");
+        } else {
+            assert_eq!(
+                variable("TOKEN_GUARD_TRUSTED_PEERS"),
+                "10.244.3.0/24,10.244.4.7/32,fd00:10:244::7/128"
+            );
+            let paths = of_kind(documents, "ClientTrafficPolicy")[0];
+            assert_eq!(
+                paths["spec"]["headers"]["earlyRequestHeaders"]["remove"],
+                headers
+            );
+            assert_eq!(
+                paths["spec"]["headers"]["withUnderscoresAction"],
+                "DropHeader"
+            );
+            let policy = &of_kind(documents, "SecurityPolicy")[0]["spec"]["extAuth"];
+            assert_eq!(policy["http"]["headersToBackend"], headers);
+            assert_eq!(policy["failOpen"], false);
+            assert_eq!(policy["http"]["path"], "/ext-authz");
+        }
+    }
 }
 
 /// Secrets that the values name but do not hold.

@@ -171,3 +171,27 @@ selector:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The headers that the guard sets, and nobody else may, as a JSON list. */}}
+{{- define "gatepass.guardHeaders" -}}
+{{- $headers := keys (.Values.guard.configuration.forward | default dict) -}}
+{{- with .Values.guard.configuration.forward_payload -}}
+{{- $headers = append $headers . -}}
+{{- end -}}
+{{- $headers | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/* Entry of Istio's meshConfig.extensionProviders. */}}
+{{- define "gatepass.extensionProvider" -}}
+- name: {{ .Values.gateway.istio.extensionProvider }}
+  envoyExtAuthzHttp:
+    service: {{ include "gatepass.host" (list . (include "gatepass.guardName" .)) }}
+    port: 9090
+    pathPrefix: /ext-authz
+    timeout: 10s
+    failOpen: false
+    statusOnError: "503"
+    includeRequestHeadersInCheck: [authorization, x-request-id]
+    headersToUpstreamOnAllow: {{ include "gatepass.guardHeaders" . }}
+    headersToDownstreamOnDeny: [cache-control, content-type, retry-after, www-authenticate]
+{{- end -}}
