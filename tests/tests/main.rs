@@ -7,6 +7,7 @@
     reason = "a test that meets the unexpected has failed"
 )]
 
+mod alerts;
 mod api;
 mod authorize;
 mod browser;

@@ -143,6 +143,11 @@ impl Metrics {
             .set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
         metrics.register(&mut registry);
         metrics.registry = registry;
+        // Prometheus counts from the second sample of a series on: what alerts at the first event is there from the start.
+        for action in [AuditAction::CodeReplayed, AuditAction::RefreshTokenReused] {
+            let action = ActionLabel(action);
+            metrics.events.get_or_create(&Event { action });
+        }
         metrics
     }
 

@@ -29,6 +29,8 @@ fn requests_grants_store_and_keys_are_counted() {
         "token_service_http_requests_total{route=\"/auth/token\",method=\"POST\",status=\"200\"} 1",
         "token_service_http_requests_total{route=\"unknown\",method=\"GET\",status=\"404\"} 1",
         "token_service_events_total{action=\"tokens_issued\"} 1",
+        "token_service_events_total{action=\"code_replayed\"} 0",
+        "token_service_events_total{action=\"refresh_token_reused\"} 0",
         "token_service_grants 1",
         "token_service_sessions 1",
         "token_service_passwords_waiting 0",
