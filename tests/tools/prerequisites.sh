@@ -63,4 +63,5 @@ if [ "${1:-}" = tests ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
     command -v chromedriver >/dev/null && command -v chromium >/dev/null \
         || package chromium chromium-driver fonts-dejavu-core
+    command -v systemd-analyze >/dev/null || package systemd
 fi

@@ -146,7 +146,7 @@ impl Metrics {
         // Prometheus counts from the second sample of a series on: what alerts at the first event is there from the start.
         for action in [AuditAction::CodeReplayed, AuditAction::RefreshTokenReused] {
             let action = ActionLabel(action);
-            metrics.events.get_or_create(&Event { action });
+            drop(metrics.events.get_or_create(&Event { action }));
         }
         metrics
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::until;
-use crate::support::{Browser, OwnPair, WEB, get};
+use crate::support::{Browser, Client, OwnPair, WEB, get};
 
 #[test]
 fn requests_grants_store_and_keys_are_counted() {
@@ -14,6 +14,13 @@ fn requests_grants_store_and_keys_are_counted() {
     WEB.exchange(&lobby, "unknown", None)
         .assert_error(400, "invalid_grant");
     get(&format!("{lobby}/nowhere/with/a/secret"), &[]);
+    let guess = Client {
+        secret: Some("wrong"),
+        ..WEB
+    };
+    guess
+        .exchange(&lobby, "unknown", None)
+        .assert_error(401, "invalid_client");
     let metrics = || get(&format!("{}/metrics", pair.pair.internal_url()), &[]);
     assert_eq!(metrics().status, 200);
     // The audit log is written a moment later.
@@ -29,6 +36,7 @@ fn requests_grants_store_and_keys_are_counted() {
         "token_service_http_requests_total{route=\"/auth/token\",method=\"POST\",status=\"200\"} 1",
         "token_service_http_requests_total{route=\"unknown\",method=\"GET\",status=\"404\"} 1",
         "token_service_events_total{action=\"tokens_issued\"} 1",
+        "token_service_refused_clients_total{reason=\"wrong_secret\"} 1",
         "token_service_events_total{action=\"code_replayed\"} 0",
         "token_service_events_total{action=\"refresh_token_reused\"} 0",
         "token_service_grants 1",
@@ -88,6 +96,6 @@ fn requests_grants_store_and_keys_are_counted() {
             assert!(names.contains(metric), "dashboard or alerts show {metric}");
         }
     }
-    assert!(!reply.body.contains("secret"), "clients choose no label");
+    assert!(!reply.body.contains("with/a"), "clients choose no label");
     assert!(reply.body.ends_with("# EOF\n"));
 }

@@ -1,0 +1,168 @@
+//! The recipes of `envoy/recipes`, each in the pair's own gateway.
+
+use std::fs;
+
+use serde_json::Value;
+use tests::Artifacts;
+
+use crate::api::until;
+use crate::support::{Assertion, NON_INTERACTIVE, OwnPair, Reply, USER_BOUND, get};
+
+fn recipe(file: &str) -> String {
+    let repository = Artifacts::find().unwrap().repository;
+    fs::read_to_string(repository.join("envoy/recipes").join(file)).unwrap()
+}
+
+/// The lines of `text` with `indent` more spaces.
+fn indented(text: &str, indent: usize) -> String {
+    let lines = text.lines().map(|line| format!("{:indent$}{line}\n", ""));
+    lines.collect()
+}
+
+/// `envoy.yaml`, in which the recipes have their places.
+fn gateway() -> String {
+    let repository = Artifacts::find().unwrap().repository;
+    fs::read_to_string(repository.join("envoy/envoy.yaml")).unwrap()
+}
+
+/// The last line of the token filter's configuration, behind which the next HTTP filter stands.
+const LAST_OF_FILTER: &str = "\"access_log_state\": true\n                            }\n";
+
+fn call(pair: &OwnPair, path: &str, headers: &[(&str, &str)]) -> Reply {
+    get(&format!("{}{path}", pair.pair.api_url()), headers)
+}
+
+fn bearer(reply: &Reply) -> String {
+    format!("Bearer {}", reply.text("access_token"))
+}
+
+fn entries(pair: &OwnPair, path: &str) -> Vec<Value> {
+    let logs = pair.pair.logs();
+    let lines = logs.lines().filter(|line| line.starts_with('{'));
+    let entries = lines.filter_map(|line| serde_json::from_str(line).ok());
+    entries
+        .filter(|entry: &Value| entry["path"] == path)
+        .collect()
+}
+
+#[test]
+fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
+    let gateway = gateway();
+    let start = gateway.find("                access_log:\n").unwrap();
+    let end = start
+        + gateway[start..]
+            .find("                use_remote_address")
+            .unwrap();
+    let filter = recipe("rate-limit-per-client.yaml");
+    let pair = OwnPair::with_gateway(&[
+        (
+            &gateway[start..end],
+            &indented(&recipe("access-log.yaml"), 16),
+        ),
+        (
+            LAST_OF_FILTER,
+            &format!("{LAST_OF_FILTER}{}", indented(&filter, 18)),
+        ),
+    ]);
+    let lobby = pair.pair.lobby_url();
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("user_id", "1879048402"),
+        ("user_site", "https://us1.example.com"),
+    ];
+    let greedy = bearer(&USER_BOUND.token(&lobby, &form));
+    let assertion = Assertion::of("ada@example.com").sign();
+    let form = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("assertion", assertion.as_str()),
+    ];
+    let modest = bearer(&NON_INTERACTIVE.token(&lobby, &form));
+
+    let ask = |path: &str, token: &str| call(&pair, path, &[("authorization", token)]);
+    let limited = (0..10_000).map(|_| ask("/api/greedy", &greedy));
+    let mut limited = limited.skip_while(|reply| reply.status == 404);
+    let refusal = limited.next().unwrap();
+    assert_eq!(refusal.status, 429, "{refusal:?}");
+    assert_eq!(refusal.header("x-ratelimit-remaining"), Some("0"));
+    let spoofed = [
+        ("authorization", greedy.as_str()),
+        ("x-client-id", "non-interactive-demo"),
+    ];
+    // Neither a name of another client, nor a second token of the same one, brings new requests.
+    until("the client is over its limit under another name", || {
+        call(&pair, "/api/spoofed", &spoofed).status == 429
+    });
+    assert_eq!(ask("/api/modest", &modest).status, 404, "another client");
+    assert_eq!(call(&pair, "/healthz", &[]).status, 200);
+
+    until("the access log is written", || {
+        !entries(&pair, "/api/modest").is_empty()
+    });
+    for (path, client) in [
+        ("/api/greedy", "user-bound-demo"),
+        ("/api/spoofed", "user-bound-demo"),
+        ("/api/modest", "non-interactive-demo"),
+    ] {
+        let entry = entries(&pair, path).remove(0);
+        let token: Value = serde_json::from_str(entry["token"].as_str().unwrap()).unwrap();
+        assert_eq!(token["client_id"], client, "{entry}");
+        assert!(entry["duration_ms"].is_number(), "{entry}");
+    }
+    let refused = entries(&pair, "/api/greedy").into_iter();
+    let flags = refused
+        .filter(|entry| entry["status"] == 429)
+        .map(|entry| entry["flags"].clone());
+    assert!(flags.clone().count() > 0 && flags.into_iter().all(|flag| flag == "RL"));
+}
+
+/// What would be refused passes, with its token, and is counted and logged.
+#[test]
+fn a_filter_that_reports_only_refuses_nobody() {
+    let keys: Value = serde_json::from_str(&recipe("report-only.json")).unwrap();
+    let keys = keys.as_object().unwrap();
+    assert_eq!(
+        keys.keys().collect::<Vec<_>>(),
+        ["forward_authorization", "report_only"]
+    );
+    let lines: String = keys
+        .iter()
+        .map(|(key, value)| format!("\"{key}\": {value},"))
+        .collect();
+    let pair = OwnPair::with_gateway(&[("\"forward_authorization\": false,", lines.as_str())]);
+    let reply = call(&pair, "/api/projects", &[("authorization", "Bearer a.b.c")]);
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["authorization"], "Bearer a.b.c");
+    let path = "/api/of/nobody";
+    for headers in [vec![], vec![("authorization", "Bearer a.b.c")]] {
+        assert_eq!(
+            call(&pair, path, &headers).status,
+            404,
+            "from the resource server"
+        );
+    }
+    until("both are logged", || {
+        let lines = pair.pair.logs();
+        let lines = lines
+            .lines()
+            .filter(|line| line.contains("\"event\":\"would_deny\""));
+        lines
+            .filter(|line| line.contains(&format!("\"path\":\"{path}\"")))
+            .count()
+            == 2
+    });
+    let admin = format!(
+        "http://127.0.0.1:{}/stats/prometheus",
+        pair.pair.ports().envoy_admin
+    );
+    until("all are counted", || {
+        let stats = get(&admin, &[]).body;
+        let sum = |name: &str| -> u64 {
+            let lines = stats.lines().filter(|line| line.starts_with(name));
+            let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+            values.sum()
+        };
+        assert_eq!(sum("token_filter_allowed{"), 0);
+        sum("token_filter_reported{") >= 3
+            && sum("token_filter_reported{") == sum("token_filter_denied{")
+    });
+}
