@@ -89,10 +89,12 @@ build: prerequisites ## build everything that the tests run
 	cargo build-filter
 
 .PHONY: lint
-lint: prerequisites ## formatting, clippy, no test left out
+lint: prerequisites .cache/lint.stamp ## formatting, clippy, workflows, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
+	$(VENV)/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
+	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
@@ -174,3 +176,7 @@ $(VENV)/bin/pip: | prerequisites
 .cache/promtool: tests/tools/promtool.sh | prerequisites
 	@mkdir -p .cache
 	@$(INSTALL) 'promtool (in .cache)' 'the Debian mirror' $< $@ && touch $@
+
+.cache/lint.stamp: tests/tools/lint.txt | $(VENV)/bin/pip
+	@$(INSTALL) 'linters of workflows (about 10 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
+	@touch $@

@@ -166,6 +166,16 @@ fn kubernetes_and_the_gateways_accept_what_helm_renders() {
     );
 }
 
+/// The release workflow refuses a tag that names another one.
+#[test]
+fn the_chart_has_the_version_of_the_programs() {
+    let repository = Artifacts::find().unwrap().repository;
+    let chart = documents(&repository.join("charts/gatepass/Chart.yaml"));
+    for version in ["version", "appVersion"] {
+        assert_eq!(chart[0][version], env!("CARGO_PKG_VERSION"));
+    }
+}
+
 #[test]
 fn wrong_values_are_refused_with_every_problem() {
     let error = |case: &str| RENDERED[case]["error"].as_str().unwrap();
