@@ -108,6 +108,11 @@ impl Metrics {
             "Times that a row was passed over because it cannot be read",
             store::unreadable_rows(),
         );
+        of_store.register(
+            "ended_for_room",
+            "Sessions, codes and grants that ended because their person holds no more",
+            store::ended_for_room(),
+        );
         registry.register(
             "log_lines_dropped",
             "Lines of the log that standard error did not take in time",

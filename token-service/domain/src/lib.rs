@@ -4,6 +4,7 @@
 pub mod attempt;
 pub mod audit_event;
 pub mod authorization_code;
+pub mod cap;
 pub mod certificate;
 pub mod client;
 pub mod client_secret;

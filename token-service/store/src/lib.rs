@@ -11,6 +11,7 @@ mod conformance;
 mod earlier;
 pub mod postgres;
 pub mod redb;
+mod room;
 mod row;
 mod token_lifetime;
 mod used_code;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+
+pub use self::room::EndedForRoom;
 
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -60,6 +63,12 @@ pub enum StoreError {
 #[must_use]
 pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
     row::unreadable_rows()
+}
+
+/// Sessions, codes and grants that ended because their person holds no more than a [`Cap`](domain::cap::Cap).
+#[must_use]
+pub fn ended_for_room() -> EndedForRoom {
+    room::ended_for_room()
 }
 
 /// Rows in the store.
@@ -224,7 +233,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- authorization codes --------------------------------------------------------------------
 
-    /// Keeps a fresh code, unless it does not [rest](CodeRecord::rests_on) on what the user is now.
+    /// Keeps a fresh code, unless it does not [rest](CodeRecord::rests_on) on what the user is now. In the same
+    /// transaction codes of this user and client beyond [`cap::CODES`](domain::cap::CODES) end.
     async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
 
     /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
@@ -232,7 +242,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented and
     /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch
     /// changes nothing; a second use by the code's own client revokes the grant of the first. Of any number of parallel
-    /// calls exactly one is `Redeemed`.
+    /// calls exactly one is `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are
+    /// revoked.
     async fn redeem_code(
         &self,
         code: Digest,
@@ -362,8 +373,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // --- sessions -------------------------------------------------------------------------------
 
-    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction; unless the user
-    /// has other credentials by now than the session was made with.
+    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction, and sessions of
+    /// this user and stage beyond [`cap::SESSIONS`](domain::cap::SESSIONS); unless the user has other credentials by now
+    /// than the session was made with.
     async fn start_session(
         &self,
         id: Digest,

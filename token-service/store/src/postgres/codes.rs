@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 
-use super::credentials::{self, Lock};
+use super::credentials;
 use super::fault::Fault;
 use super::grants::{self, Revoke};
-use super::operation::{Operation, execute, query_opt};
-use super::value::seconds;
-use crate::Begin;
+use super::operation::{Operation, execute, query, query_opt};
+use super::value::{rows, seconds, timestamp};
 use crate::row::{RowError, decode, encode};
-use crate::used_code;
+use crate::{Begin, room, used_code};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
+use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{ClientId, CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
@@ -27,18 +27,45 @@ impl Operation for Issue {
     type Outcome = Begin;
 
     async fn run(&self, client: &impl GenericClient) -> Result<Begin, Fault> {
-        let user = credentials::user(client, &self.record.username, Lock::Shared).await?;
+        let user = credentials::user(client, &self.record.username).await?;
         if !self.record.rests_on(user.as_ref()) {
             return Ok(Begin::CredentialsChanged);
         }
-        let sql = "INSERT INTO codes (code, client_id, expires_at, body) VALUES ($1, $2, $3, $4)";
+        make_room(client, &self.record).await?;
+        let sql = "INSERT INTO codes (code, client_id, username, expires_at, body) VALUES ($1, $2, $3, $4, $5)";
         let code = self.code.as_bytes().as_slice();
         let expires_at = seconds(self.record.expires_at);
         let body = encode(&self.record)?;
-        let client_id = self.record.client_id.as_str();
-        execute(client, sql, &[&code, &client_id, &expires_at, &body]).await?;
+        let (of, user) = (
+            self.record.client_id.as_str(),
+            self.record.username.as_str(),
+        );
+        execute(client, sql, &[&code, &of, &user, &expires_at, &body]).await?;
         Ok(Begin::Begun)
     }
+}
+
+/// Ends codes of the same user and client so that there is room for one more.
+async fn make_room(client: &impl GenericClient, record: &CodeRecord) -> Result<(), Fault> {
+    let sql = "SELECT expires_at, code FROM codes
+        WHERE username = $1 AND client_id = $2 AND grant_id IS NULL ORDER BY expires_at LIMIT $3";
+    let (user, of) = (record.username.as_str(), record.client_id.as_str());
+    let found = query(client, sql, &[&user, &of, &rows(cap::CODES.looked_at())]).await?;
+    let held = found
+        .iter()
+        .map(|row| Ok((timestamp(row.try_get(0)?), row.try_get(1)?)));
+    let over: Vec<(_, &[u8])> = cap::CODES.to_end(held.collect::<Result<_, Fault>>()?);
+    if over.is_empty() {
+        return Ok(());
+    }
+    room::note("code", user, over.len());
+    // A redemption locks its code before the user, and this operation the user before codes: neither may wait for the
+    // other. A code that is locked is being redeemed.
+    let sql = "DELETE FROM codes WHERE code IN
+        (SELECT code FROM codes WHERE code = ANY($1) AND grant_id IS NULL FOR UPDATE SKIP LOCKED)";
+    let codes: Vec<&[u8]> = over.into_iter().map(|(_, code)| code).collect();
+    execute(client, sql, &[&codes]).await?;
+    Ok(())
 }
 
 /// Exchanges a code for a grant (D-2). The row of the code is locked from the first look to the commit.
@@ -72,7 +99,7 @@ impl Operation for Redeem {
         if let Err(mismatch) = record.check(&self.presented, &self.first.scope, self.now) {
             return Ok(Redemption::Mismatch(mismatch));
         }
-        let user = credentials::user(client, &record.username, Lock::Shared).await?;
+        let user = credentials::user(client, &record.username).await?;
         if !record.rests_on(user.as_ref()) {
             return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
         }
@@ -83,7 +110,7 @@ impl Operation for Redeem {
         let forgotten_at = seconds(self.now + USED_CODE_RETENTION);
         execute(client, sql, &[&code, &grant_id, &forgotten_at, &used]).await?;
         let grant = record.into_grant(self.grant_id, self.first.clone());
-        grants::insert(client, &grant, self.access_token_lifetime).await?;
+        grants::insert(client, &grant, self.now, self.access_token_lifetime).await?;
         Ok(Redemption::Redeemed(Box::new(grant)))
     }
 }

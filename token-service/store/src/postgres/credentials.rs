@@ -1,7 +1,8 @@
 //! What users sign in with (D-35).
 //!
 //! Whoever begins something that rests on a user's credentials locks the user's row from the comparison to the commit, so
-//! that a change of them either comes before and is seen, or comes after and ends what was begun.
+//! that a change of them either comes before and is seen, or comes after and ends what was begun. What one user begins is
+//! begun one after the other by that, so that it can be counted.
 
 use deadpool_postgres::GenericClient;
 
@@ -32,25 +33,12 @@ impl Operation for Get {
     }
 }
 
-/// How the row of a user is locked.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Lock {
-    /// Nobody changes it before this transaction ends.
-    Shared,
-    /// To change it; nobody else compares with it before this transaction ends.
-    Exclusive,
-}
-
-/// The user with this name, locked.
+/// The user with this name. Nobody else compares with the row or changes it before this transaction ends.
 pub(super) async fn user(
     client: &impl GenericClient,
     username: &Username,
-    lock: Lock,
 ) -> Result<Option<User>, Fault> {
-    let sql = match lock {
-        Lock::Shared => "SELECT body FROM users WHERE username = $1 FOR SHARE",
-        Lock::Exclusive => "SELECT body FROM users WHERE username = $1 FOR UPDATE",
-    };
+    let sql = "SELECT body FROM users WHERE username = $1 FOR UPDATE";
     match query_opt(client, sql, &[&username.as_str()]).await? {
         Some(row) => Ok(Some(decode_json(row.try_get(0)?)?)),
         None => Ok(None),
@@ -63,7 +51,7 @@ pub(super) async fn are_current(
     username: &Username,
     version: CredentialsVersion,
 ) -> Result<bool, Fault> {
-    let user = user(client, username, Lock::Shared).await?;
+    let user = user(client, username).await?;
     Ok(user.is_some_and(|user| user.still_has(version)))
 }
 

@@ -12,7 +12,9 @@ use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::Announce;
 use super::value::{rows, seconds, timestamp};
-use crate::row::{decode, decode_json, encode};
+use crate::room;
+use crate::row::{RowError, decode, decode_json, encode};
+use domain::cap;
 use domain::clock::Timestamp;
 use domain::{Extent, Grant, GrantFilter, GrantId, Revoked, User};
 
@@ -25,12 +27,14 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
     Ok(grant)
 }
 
-/// Keeps a new grant.
+/// Keeps a new grant, and revokes those that it leaves no room for. To be the last of its transaction: see [`Announce`].
 pub(super) async fn insert(
     client: &impl GenericClient,
     grant: &Grant,
+    now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
+    let over = without_room(client, grant).await?;
     let sql = "INSERT INTO grants
         (grant_id, client_id, username, refresh_over_at, access_over_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
     let id = grant.grant_id.as_bytes().as_slice();
@@ -49,7 +53,38 @@ pub(super) async fn insert(
         ],
     )
     .await?;
+    room::note("grant", grant.username.as_str(), over.len());
+    // All rows before the first entry of the feed, in the order of everybody else.
+    let mut ended = Vec::new();
+    for id in over {
+        if end(client, id, now).await? {
+            ended.push(id);
+        }
+    }
+    for id in ended {
+        let entry = Announce {
+            revoked: Revoked::Grant(id),
+            extent: Extent::of(now, access_token_lifetime),
+        };
+        entry.run(client).await?;
+    }
     Ok(())
+}
+
+/// Grants of the same user and client that end so that there is room for one more.
+async fn without_room(client: &impl GenericClient, grant: &Grant) -> Result<Vec<GrantId>, Fault> {
+    let sql = "SELECT refresh_over_at, grant_id FROM grants
+        WHERE username = $1 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $3";
+    let (user, of) = (grant.username.as_str(), grant.client_id.as_str());
+    let limit = rows(cap::GRANTS.looked_at());
+    let found = query(client, sql, &[&user, &of, &limit]).await?;
+    let held = found.iter().map(|row| {
+        let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?)
+            .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
+        Ok((timestamp(row.try_get(0)?), GrantId::from_bytes(id)))
+    });
+    let over = cap::GRANTS.to_end(held.collect::<Result<_, Fault>>()?);
+    Ok(over.into_iter().map(|(_, id)| id).collect())
 }
 
 /// The two times of [`Grant::is_over`].

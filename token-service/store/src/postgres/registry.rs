@@ -5,7 +5,6 @@ use std::time::Duration;
 use deadpool_postgres::GenericClient;
 use serde::de::DeserializeOwned;
 
-use super::credentials::Lock;
 use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::revocations::Announce;
@@ -200,8 +199,7 @@ impl Operation for Rehash {
 
     async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
         next_version(client, None).await?;
-        let Some(mut user) = credentials::user(client, &self.username, Lock::Exclusive).await?
-        else {
+        let Some(mut user) = credentials::user(client, &self.username).await? else {
             return Ok(());
         };
         if user.rehash(&self.hash, self.stronger.clone()) {
@@ -248,7 +246,7 @@ impl<C: GenericClient> Changing<'_, C> {
 
     async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let key = user.username.as_str();
-        let before = credentials::user(self.client, &user.username, Lock::Exclusive).await?;
+        let before = credentials::user(self.client, &user.username).await?;
         let credentials_version = match &before {
             Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
             _ => self.credentials_version,

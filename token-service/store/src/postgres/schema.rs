@@ -124,6 +124,11 @@ const MIGRATIONS: &[&str] = &["
         name TEXT PRIMARY KEY,
         body BYTEA NOT NULL
     );
+", "
+    -- What one person holds is counted. Codes of before this version have no username: they expire within a minute.
+    ALTER TABLE codes ADD COLUMN IF NOT EXISTS username TEXT;
+    CREATE INDEX IF NOT EXISTS codes_unused ON codes (username, client_id, expires_at) WHERE grant_id IS NULL;
+    CREATE INDEX IF NOT EXISTS grants_live ON grants (username, client_id, grant_id) WHERE revoked_at IS NULL;
 "];
 
 /// What every version has. The schema's version is one of the counters.

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::GenericClient;
 
-use super::credentials::{self, Lock};
+use super::credentials;
 use super::fault::{Fault, readable};
 use super::operation::{Operation, execute, query, query_opt};
 use super::registry::next_version;
@@ -107,7 +107,7 @@ impl Reseal {
     ) -> Result<bool, Fault> {
         // What was planned on the registry before must not bring the old one back.
         next_version(client, None).await?;
-        let found = credentials::user(client, username, Lock::Exclusive).await?;
+        let found = credentials::user(client, username).await?;
         let Some(user) = found.filter(|user| {
             user.totp_secret_sealed.is_some() && user.totp_secret_sealed == self.before
         }) else {

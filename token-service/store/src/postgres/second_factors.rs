@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 
-use super::credentials::{self, Lock};
+use super::credentials;
 use super::fault::Fault;
 use super::grants;
 use super::operation::{Operation, execute, query_opt};
@@ -45,7 +45,7 @@ impl Operation for Set {
 
     async fn run(&self, client: &impl GenericClient) -> Result<Self::Outcome, Fault> {
         let version = credentials::next_version(client).await?;
-        let Some(user) = credentials::user(client, &self.username, Lock::Exclusive)
+        let Some(user) = credentials::user(client, &self.username)
             .await?
             .filter(|user| self.rests_on.is_none_or(|version| user.still_has(version)))
         else {

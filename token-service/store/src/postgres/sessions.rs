@@ -3,14 +3,15 @@
 use deadpool_postgres::GenericClient;
 
 use super::credentials;
-use super::fault::Fault;
-use super::operation::{Operation, execute, query_opt};
-use super::value::seconds;
-use crate::Begin;
+use super::fault::{Fault, readable};
+use super::operation::{Operation, execute, query, query_opt};
+use super::value::{rows, seconds};
 use crate::row::{decode, encode};
-use domain::Session;
+use crate::{Begin, room};
+use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
+use domain::{Session, SessionStage};
 
 /// Starts a session in the place of another.
 pub(super) struct Start {
@@ -34,6 +35,7 @@ impl Operation for Start {
         if let Some(replaced) = self.replaces {
             End(replaced).run(client).await?;
         }
+        make_room(client, username.as_str(), self.session.stage).await?;
         let sql = "INSERT INTO sessions (id, username, expires_at, body) VALUES ($1, $2, $3, $4)
             ON CONFLICT (id) DO UPDATE SET
                 username = excluded.username, expires_at = excluded.expires_at, body = excluded.body";
@@ -44,6 +46,34 @@ impl Operation for Start {
         execute(client, sql, &[&id, &username, &expires_at, &body]).await?;
         Ok(Begin::Begun)
     }
+}
+
+/// Ends sessions of the user and stage so that there is room for one more.
+async fn make_room(
+    client: &impl GenericClient,
+    username: &str,
+    stage: SessionStage,
+) -> Result<(), Fault> {
+    let sql = "SELECT id, body FROM sessions WHERE username = $1 LIMIT $2";
+    // Those of the other stage lie among them.
+    let limit = rows(cap::SESSIONS.looked_at() * 2);
+    let found = query(client, sql, &[&username, &limit]).await?;
+    let mut held: Vec<(Timestamp, &[u8])> = Vec::new();
+    for row in &found {
+        let session = decode::<Session>(row.try_get(1)?).map_err(Fault::from);
+        let of_stage = readable("session", session)?.filter(|session| session.stage == stage);
+        if let Some(session) = of_stage {
+            held.push((session.expires_at, row.try_get(0)?));
+        }
+    }
+    let over = cap::SESSIONS.to_end(held);
+    if over.is_empty() {
+        return Ok(());
+    }
+    room::note("session", username, over.len());
+    let ids: Vec<&[u8]> = over.into_iter().map(|(_, id)| id).collect();
+    execute(client, "DELETE FROM sessions WHERE id = ANY($1)", &[&ids]).await?;
+    Ok(())
 }
 
 /// The live session with this id.

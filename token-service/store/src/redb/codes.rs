@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redb::ReadableTable as _;
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
-use crate::Begin;
-use crate::used_code;
+use crate::{Begin, room, used_code};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
+use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
@@ -24,13 +24,62 @@ pub(super) fn issue(
     if !record.rests_on(user.as_ref()) {
         return Ok(Begin::CredentialsChanged);
     }
+    make_room(tables, record)?;
     let row = encode(record)?;
     tables
         .codes
         .open()?
         .insert(code.as_bytes(), row.as_slice())?;
+    let note = note_of(record, code.as_bytes());
+    tables.unused_codes.open()?.insert(note, ())?;
     tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
     Ok(Begin::Begun)
+}
+
+/// The key in the table of unused codes.
+fn note_of<'a>(
+    record: &'a CodeRecord,
+    code: &'a [u8; 32],
+) -> (&'a str, &'a str, u64, &'a [u8; 32]) {
+    let (user, client) = (record.username.as_str(), record.client_id.as_str());
+    (user, client, record.expires_at.seconds(), code)
+}
+
+/// Ends codes of the same user and client so that there is room for one more.
+fn make_room(tables: &mut Tables<'_>, record: &CodeRecord) -> Result<(), Fault> {
+    let (user, client) = (record.username.as_str(), record.client_id.as_str());
+    let held = tables
+        .unused_codes
+        .open()?
+        .range((user, client, 0, &[0; 32])..=(user, client, u64::MAX, &[0xff; 32]))?
+        .take(cap::CODES.looked_at())
+        .map(|entry| {
+            let (note, _) = entry?;
+            let (_, _, expires_at, code) = note.value();
+            Ok((Timestamp::from_seconds(expires_at), *code))
+        })
+        .collect::<Result<Vec<(Timestamp, [u8; 32])>, Fault>>()?;
+    let over = cap::CODES.to_end(held);
+    room::note("code", user, over.len());
+    for (expires_at, code) in &over {
+        tables.codes.open()?.remove(code)?;
+        let note = (user, client, expires_at.seconds(), code);
+        tables.unused_codes.open()?.remove(note)?;
+        tables.keep(Expiring::Code, code, *expires_at)?;
+    }
+    Ok(())
+}
+
+/// Forgets an unused code that has expired.
+pub(super) fn forget(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<(), Fault> {
+    let record: Option<CodeRecord> = match tables.codes.open()?.remove(code)? {
+        Some(row) => readable("code", decode(row.value()))?,
+        None => None,
+    };
+    if let Some(record) = record {
+        tables.unused_codes.open()?.remove(note_of(&record, code))?;
+    }
+    Ok(())
 }
 
 /// A redemption in the making.
@@ -73,11 +122,12 @@ pub(super) fn redeem(
     let used = encode(&UsedCode::of(&record, grant_id))?;
     let forgotten_at = now + USED_CODE_RETENTION;
     tables.codes.open()?.remove(key)?;
+    tables.unused_codes.open()?.remove(note_of(&record, key))?;
     tables.keep(Expiring::Code, key, record.expires_at)?;
     tables.used_codes.open()?.insert(key, used.as_slice())?;
     tables.expire(Expiring::UsedCode, key, forgotten_at)?;
     let grant = record.into_grant(grant_id, first);
-    grants::insert(tables, &grant)?;
+    grants::insert(tables, &grant, now, access_token_lifetime)?;
     Ok(Redemption::Redeemed(Box::new(grant)))
 }
 

@@ -9,16 +9,25 @@ use super::credentials;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
+use crate::room;
+use domain::cap;
 use domain::clock::Timestamp;
 use domain::grant::RotationDecision;
 use domain::{
     Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
 };
 
-/// Keeps a new grant.
-pub(super) fn insert(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+/// Keeps a new grant, and revokes those that it leaves no room for.
+pub(super) fn insert(
+    tables: &mut Tables<'_>,
+    grant: &Grant,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<(), Fault> {
+    make_room(tables, grant, now, access_token_lifetime)?;
     let id = grant.grant_id.as_bytes();
     put(tables, grant)?;
+    tables.live_grants.open()?.insert(live_key(grant), ())?;
     tables
         .grants_by_client
         .open()?
@@ -30,10 +39,52 @@ pub(super) fn insert(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     Ok(())
 }
 
+/// The key in the table of live grants.
+fn live_key(grant: &Grant) -> (&str, &str, &[u8; 16]) {
+    let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
+    (user, client, grant.grant_id.as_bytes())
+}
+
+/// Revokes grants of the same user and client so that there is room for one more.
+fn make_room(
+    tables: &mut Tables<'_>,
+    grant: &Grant,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<(), Fault> {
+    let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
+    let ids = tables
+        .live_grants
+        .open()?
+        .range((user, client, &FIRST)..=(user, client, &LAST))?
+        .take(cap::GRANTS.looked_at())
+        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().2)))
+        .collect::<Result<Vec<GrantId>, Fault>>()?;
+    if ids.len() < cap::GRANTS.most() {
+        return Ok(());
+    }
+    let mut held = Vec::new();
+    for id in ids {
+        let live = readable("grant", get(tables, id))?.flatten();
+        // What cannot be read cannot be refreshed either: it goes first.
+        let expires_at = live.map_or(Timestamp::default(), |live| live.current.refresh_expires_at);
+        held.push((expires_at, id));
+    }
+    let over = cap::GRANTS.to_end(held);
+    room::note("grant", user, over.len());
+    for (_, id) in over {
+        revoke(tables, id, now, access_token_lifetime)?;
+        let key = (user, client, id.as_bytes());
+        tables.live_grants.open()?.remove(key)?;
+    }
+    Ok(())
+}
+
 /// Forgets a grant.
 pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     let id = grant.grant_id.as_bytes();
     tables.grants.open()?.remove(id)?;
+    tables.live_grants.open()?.remove(live_key(grant))?;
     tables
         .grants_by_client
         .open()?
@@ -88,6 +139,7 @@ pub(super) fn rotate(
         }),
         RotationDecision::Revoke => {
             put(tables, &grant)?;
+            tables.live_grants.open()?.remove(live_key(&grant))?;
             let revoked = Revoked::Grant(grant.grant_id);
             let extent = Extent::of(rotation.now, access_token_lifetime);
             announce(tables, revoked, extent)?;
@@ -121,6 +173,7 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
     let ended = grant.revoke(now);
     if ended {
         put(tables, &grant)?;
+        tables.live_grants.open()?.remove(live_key(&grant))?;
     }
     Ok(ended)
 }

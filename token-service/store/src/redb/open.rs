@@ -219,6 +219,9 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
         if found.is_some_and(|found| found < 3) {
             upgrade::forget_registered_hashes(&mut tables)?;
         }
+        if found.is_some_and(|found| found < 4) {
+            upgrade::note_live_grants(&mut tables)?;
+        }
         revocations::ensure_feed(&mut tables, fresh)?;
     }
     transaction.commit()?;

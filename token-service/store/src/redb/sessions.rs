@@ -5,9 +5,10 @@ use redb::ReadableTable as _;
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
-use crate::Begin;
-use domain::Session;
+use crate::{Begin, room};
+use domain::cap;
 use domain::clock::Timestamp;
+use domain::{Session, SessionStage};
 
 /// Starts a session and ends the one that it replaces.
 pub(super) fn start(
@@ -23,6 +24,7 @@ pub(super) fn start(
     if let Some(replaced) = replaces {
         end(tables, replaced)?;
     }
+    make_room(tables, session.username.as_str(), session.stage)?;
     tables.sessions.open()?.insert(id, row.as_slice())?;
     tables
         .sessions_by_user
@@ -30,6 +32,27 @@ pub(super) fn start(
         .insert((session.username.as_str(), id), ())?;
     tables.expire(Expiring::Session, id, session.expires_at)?;
     Ok(Begin::Begun)
+}
+
+/// Ends sessions of the user and stage so that there is room for one more.
+fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Result<(), Fault> {
+    // Those of the other stage lie among them.
+    let ids = of_user(tables, username, cap::SESSIONS.looked_at() * 2)?;
+    if ids.len() < cap::SESSIONS.most() {
+        return Ok(());
+    }
+    let mut held = Vec::new();
+    for id in ids {
+        let Some(row) = tables.sessions.open()?.get(&id)? else {
+            continue;
+        };
+        let session = readable::<Session>("session", decode(row.value()))?;
+        let of_stage = session.filter(|session| session.stage == stage);
+        held.extend(of_stage.map(|session| (session.expires_at, id)));
+    }
+    let over = cap::SESSIONS.to_end(held);
+    room::note("session", username, over.len());
+    over.iter().try_for_each(|(_, id)| end(tables, id))
 }
 
 /// Moves the expiry of a live session.
@@ -74,11 +97,17 @@ pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
 
 /// Ends every session of a user.
 pub(super) fn end_all(tables: &mut Tables<'_>, username: &str) -> Result<(), Fault> {
-    let ids = tables
+    let ids = of_user(tables, username, usize::MAX)?;
+    ids.iter().try_for_each(|id| end(tables, id))
+}
+
+/// At most `limit` sessions of a user.
+fn of_user(tables: &mut Tables<'_>, username: &str, limit: usize) -> Result<Vec<[u8; 32]>, Fault> {
+    tables
         .sessions_by_user
         .open()?
         .range((username, &[0; 32])..=(username, &[0xff; 32]))?
+        .take(limit)
         .map(|entry| Ok(*entry?.0.value().1))
-        .collect::<Result<Vec<[u8; 32]>, Fault>>()?;
-    ids.iter().try_for_each(|id| end(tables, id))
+        .collect()
 }

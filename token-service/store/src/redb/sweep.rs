@@ -15,7 +15,7 @@ use redb::ReadableTable as _;
 use super::fault::{Fault, readable};
 use super::revocations::forget;
 use super::tables::{Expiring, Tables, decode};
-use super::{audit, grants};
+use super::{audit, codes, grants};
 use crate::Swept;
 use domain::clock::Timestamp;
 use domain::{Grant, GrantId, Revocation};
@@ -57,7 +57,7 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
         .collect::<Result<Vec<(u64, u8, [u8; 32])>, Fault>>()?;
     for (at, number, key) in &expired {
         match Expiring::from_number(*number) {
-            Some(Expiring::Code) => drop(tables.codes.open()?.remove(key)?),
+            Some(Expiring::Code) => codes::forget(tables, key)?,
             Some(Expiring::UsedCode) => drop(tables.used_codes.open()?.remove(key)?),
             Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
             Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),

@@ -11,9 +11,10 @@ use crate::row::{self, Row};
 use domain::clock::Timestamp;
 
 /// The version of this layout. A file with a higher one is refused.
-pub(super) const SCHEMA_VERSION: u64 = 3;
+pub(super) const SCHEMA_VERSION: u64 = 4;
 /// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations; version 3
-/// took weak hashes out of the rows of users, and gave versions to the layouts of rows.
+/// took weak hashes out of the rows of users, and gave versions to the layouts of rows; version 4 added [`LIVE_GRANTS`] and
+/// [`UNUSED_CODES`].
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
@@ -64,6 +65,9 @@ pub(super) const ROOT_KEY: &str = "root";
 
 /// Digest of an unused code to what it stands for.
 pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
+/// Which unused codes a user has for a client: username, client id, second of expiry and digest.
+pub(super) const UNUSED_CODES: TableDefinition<(&str, &str, u64, &[u8; 32]), ()> =
+    TableDefinition::new("unused_codes");
 /// Digest of a used code to the client and grant of its use.
 pub(super) const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
 
@@ -76,6 +80,9 @@ pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
 /// Which grants a user gave; written once per grant.
 pub(super) const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
     TableDefinition::new("grants_by_user");
+/// Which grants that are not revoked a user gave a client: username, client id and grant id.
+pub(super) const LIVE_GRANTS: TableDefinition<(&str, &str, &[u8; 16]), ()> =
+    TableDefinition::new("live_grants");
 
 /// Sequence to revocation.
 pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
@@ -217,10 +224,12 @@ tables! {
     client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
     sealed: SEALED<&'static str, &'static [u8]>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
+    unused_codes: UNUSED_CODES<(&'static str, &'static str, u64, &'static [u8; 32]), ()>,
     used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,
     grants: GRANTS<&'static [u8; 16], &'static [u8]>,
     grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
     grants_by_user: GRANTS_BY_USER<(&'static str, &'static [u8; 16]), ()>,
+    live_grants: LIVE_GRANTS<(&'static str, &'static str, &'static [u8; 16]), ()>,
     revocations: REVOCATIONS<u64, &'static [u8]>,
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,

@@ -14,8 +14,8 @@ use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, put, registered,
-    session, start, use_of, user,
+    ACCESS, Subject, assert_registered, at, code, conformance, grant_made, grant_of, issue, put,
+    registered, session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use domain::Redemption;
@@ -636,6 +636,36 @@ async fn a_file_of_an_earlier_version_is_read_whole() {
     assert!(!copy.windows(weak.len()).any(|bytes| bytes == weak));
     drop(store);
     assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
+}
+
+/// Up to version 3 nothing told which grants are live.
+#[tokio::test]
+async fn grants_of_a_file_of_an_earlier_version_count() {
+    let mut file = File::new(true);
+    let store = file.store();
+    let first = grant_made(&*store, at(0)).await;
+    let revoked = grant_made(&*store, at(1)).await;
+    store.revoke_grant(revoked.grant_id, at(1)).await.unwrap();
+    for _ in 1..domain::cap::GRANTS.most() {
+        grant_made(&*store, at(2)).await;
+    }
+    drop(store);
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.delete_table(tables::LIVE_GRANTS).unwrap();
+    transaction.delete_table(tables::UNUSED_CODES).unwrap();
+    let mut meta = transaction.open_table(tables::META).unwrap();
+    meta.insert(tables::SCHEMA_VERSION_KEY, 3).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    let store = file.store();
+    grant_made(&*store, at(3)).await;
+    let entries = store.revocations_since(1, 10).await.unwrap();
+    let ended: Vec<Revoked> = entries.into_iter().map(|entry| entry.revoked).collect();
+    assert_eq!(ended, [Revoked::Grant(first.grant_id)]);
 }
 
 /// Whoever has a copy guesses at the strongest hash of a password only.

@@ -3,8 +3,8 @@
 use redb::ReadableTable as _;
 
 use super::fault::{Fault, readable};
-use super::tables::{Tables, decode_json, encode_json};
-use domain::User;
+use super::tables::{Tables, decode, decode_json, encode_json};
+use domain::{Grant, User};
 
 /// Up to version 2 the row of a user kept the registered hash of a password beside a stronger one. It goes, and its digest
 /// takes its place.
@@ -19,6 +19,22 @@ pub(super) fn forget_registered_hashes(tables: &mut Tables<'_>) -> Result<(), Fa
         let row = encode_json(&user)?;
         let table = tables.users.open()?;
         table.insert(user.username.as_str(), row.as_slice())?;
+    }
+    Ok(())
+}
+
+/// Up to version 3 nothing told which grants are live. Codes need no such notes, because those of before expire within a
+/// minute.
+pub(super) fn note_live_grants(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    let live = tables.live_grants.open()?;
+    for entry in tables.grants.open()?.iter()? {
+        let Some(grant) = readable::<Grant>("grant", decode(entry?.1.value()))? else {
+            continue;
+        };
+        if grant.revoked_at.is_none() {
+            let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
+            live.insert((user, client, grant.grant_id.as_bytes()), ())?;
+        }
     }
     Ok(())
 }
