@@ -17,7 +17,7 @@ use crate::forward::{self, Header, Stripped};
 use crate::introspection::{Introspection, MAX_ANSWER_BYTES, Standing};
 use crate::keys::{KeySet, MAX_JWKS_BYTES, Skipped};
 use crate::revocations::MAX_PAGE_BYTES;
-use crate::rules::{self, Access};
+use crate::rules::{self, Access, Rule};
 use crate::secret::Secret;
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference, VerifiedToken};
@@ -284,7 +284,7 @@ struct SharedFeed {
 /// All state of one VM.
 #[derive(Debug)]
 pub struct Guard {
-    config: Config,
+    config: Rc<Config>,
     by_name: BTreeMap<String, usize>,
     stripped: Stripped,
     issuers: Vec<IssuerState>,
@@ -366,7 +366,7 @@ impl Guard {
             no_headers: Rc::new([]),
             host: Box::new(NoHostVerifier),
             shared_data: Box::new(NoSharedData),
-            config,
+            config: Rc::new(config),
         }
     }
 
@@ -452,7 +452,7 @@ impl Guard {
 
     /// The configuration.
     #[must_use]
-    pub const fn config(&self) -> &Config {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 
@@ -498,7 +498,7 @@ impl Guard {
         }
     }
 
-    const fn pass(&self, add: Rc<[Header]>) -> Fate {
+    fn pass(&self, add: Rc<[Header]>) -> Fate {
         Fate::Pass {
             add,
             withhold_authorization: !self.config.forward_authorization,
@@ -530,43 +530,43 @@ impl Guard {
         if let Some(answer) = answers::metadata(&self.config, request.method, request.target) {
             return Decision::Answer(answer).into();
         }
-        let scopes = match rules::find(&self.config.rules, request.method, request.target) {
-            Err(rules::AmbiguousPath) => return Denial::Path.into(),
-            Ok(None) => return Denial::NoRule.into(),
-            Ok(Some(rule)) => match &rule.access {
-                Access::Anonymous => {
-                    return Decision::Allow(Rc::clone(&self.no_headers)).into();
-                }
-                Access::Token { scopes } => scopes,
-            },
+        let config = Rc::clone(&self.config);
+        let scopes = match needed(&config.rules, &request) {
+            Ok(Needed::Nothing) => return Decision::Allow(Rc::clone(&self.no_headers)).into(),
+            Ok(Needed::Token(scopes)) => scopes,
+            Err(denial) => return denial.into(),
         };
-        let credentials = match authorization::read(request.authorization) {
-            Err(malformed) => return Denial::Credentials(malformed).into(),
-            Ok(Credentials::None) => return Denial::NoToken.into(),
-            Ok(Credentials::Bearer(_)) if has_query_token(request.target) => {
-                return Denial::TwoTokens.into();
-            }
-            Ok(Credentials::Bearer(credentials)) => credentials,
+        let credentials = match presented(&request) {
+            Ok(credentials) => credentials,
+            Err(denial) => return denial.into(),
         };
-        if let Some(hit) = self.cache.get(credentials) {
-            match self.issuers.get(hit.issuer) {
-                Some(issuer)
-                    if issuer.still_good(hit, &self.config, &self.feeds, tick, self.time) =>
-                {
-                    self.counts.cache_hits += 1;
-                    let decision = match require(scopes, &hit.scopes) {
-                        Ok(()) => Decision::Allow(Rc::clone(&hit.headers)),
-                        Err(denial) => Decision::Deny(denial),
-                    };
-                    return Outcome {
-                        decision,
-                        token: Some(Rc::clone(&hit.reference)),
-                    };
-                }
-                // The full way says what is wrong with it now.
-                _ => self.cache.remove(credentials),
-            }
+        self.by_cache(credentials, scopes, tick)
+            .unwrap_or_else(|| self.by_verification(credentials, scopes, patience, clock))
+    }
+
+    /// Decides about a token that was verified before, if what was found then still holds.
+    fn by_cache(&mut self, credentials: &[u8], scopes: &[String], tick: u64) -> Option<Outcome> {
+        let hit = self.cache.get(credentials)?;
+        let still_good = self.issuers.get(hit.issuer).is_some_and(|issuer| {
+            issuer.still_good(hit, &self.config, &self.feeds, tick, self.time)
+        });
+        if !still_good {
+            // The full way says what is wrong with it now.
+            self.cache.remove(credentials);
+            return None;
         }
+        self.counts.cache_hits += 1;
+        Some(permitted(scopes, &hit.scopes, &hit.headers, &hit.reference))
+    }
+
+    /// Decides about a token that is seen for the first time.
+    fn by_verification(
+        &mut self,
+        credentials: &[u8],
+        scopes: &[String],
+        patience: Patience,
+        clock: impl FnOnce() -> u64,
+    ) -> Outcome {
         let token = match authorization::bearer_token(credentials) {
             Ok(token) => token,
             Err(malformed) => return Denial::Credentials(malformed).into(),
@@ -584,20 +584,21 @@ impl Guard {
             return Denial::Token(Refusal::Issuer).into();
         };
         let mut feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
+        let moment = Moment {
+            now: Time {
+                wall: now,
+                ..self.time
+            },
+            skew: self.config.clock_skew_seconds,
+            patience,
+        };
         match state.check(
             token,
             parsed,
             config,
             feed.as_deref_mut(),
             &*self.host,
-            Moment {
-                now: Time {
-                    wall: now,
-                    ..self.time
-                },
-                skew: self.config.clock_skew_seconds,
-                patience,
-            },
+            moment,
         ) {
             Err(Check::Wait(subject)) => Decision::Wait {
                 issuer: match (subject, feed) {
@@ -628,18 +629,9 @@ impl Guard {
                     )
                     .into(),
                 };
-                let headers = Rc::clone(&cached.headers);
-                let token_reference = Rc::clone(&cached.reference);
-                let permitted = require(scopes, &cached.scopes);
+                let outcome = permitted(scopes, &cached.scopes, &cached.headers, &cached.reference);
                 self.cache.insert(credentials, cached);
-                let decision = match permitted {
-                    Ok(()) => Decision::Allow(headers),
-                    Err(denial) => Decision::Deny(denial),
-                };
-                Outcome {
-                    decision,
-                    token: Some(token_reference),
-                }
+                outcome
             }
         }
     }
@@ -1100,6 +1092,53 @@ fn is_usable(feed: &Feed, issuer: &IssuerConfig, now: u64) -> bool {
     issuer.revocations.as_ref().is_none_or(|source| {
         source.when_stale == WhenStale::Allow || feed.is_fresh(source.max_staleness_seconds, now)
     })
+}
+
+/// What a request must have to pass.
+enum Needed<'a> {
+    /// Nothing: the path is open to everybody.
+    Nothing,
+    /// A token with all of these scopes.
+    Token(&'a [String]),
+}
+
+/// What the first rule that fits asks of a request.
+fn needed<'a>(rules: &'a [Rule], request: &Request<'_>) -> Result<Needed<'a>, Denial> {
+    match rules::find(rules, request.method, request.target) {
+        Err(rules::AmbiguousPath) => Err(Denial::Path),
+        Ok(None) => Err(Denial::NoRule),
+        Ok(Some(rule)) => Ok(match &rule.access {
+            Access::Anonymous => Needed::Nothing,
+            Access::Token { scopes } => Needed::Token(scopes),
+        }),
+    }
+}
+
+/// The one bearer token of a request (RFC 6750 §2).
+fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
+    match authorization::read(request.authorization) {
+        Err(malformed) => Err(Denial::Credentials(malformed)),
+        Ok(Credentials::None) => Err(Denial::NoToken),
+        Ok(Credentials::Bearer(_)) if has_query_token(request.target) => Err(Denial::TwoTokens),
+        Ok(Credentials::Bearer(credentials)) => Ok(credentials),
+    }
+}
+
+/// Allows what a verified token permits.
+fn permitted(
+    needed: &[String],
+    scopes: &[String],
+    headers: &Rc<[Header]>,
+    token: &Rc<TokenReference>,
+) -> Outcome {
+    let decision = match require(needed, scopes) {
+        Ok(()) => Decision::Allow(Rc::clone(headers)),
+        Err(denial) => Decision::Deny(denial),
+    };
+    Outcome {
+        decision,
+        token: Some(Rc::clone(token)),
+    }
 }
 
 fn require(needed: &[String], scopes: &[String]) -> Result<(), Denial> {
