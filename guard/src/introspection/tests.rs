@@ -305,7 +305,7 @@ fn a_question_is_not_displaced() {
         .map(|number| format!("token {number}"))
         .filter(|token| {
             let hash: Fingerprint = Sha256::digest(token).into();
-            u16::from_le_bytes([hash[0], hash[1]]) as usize % SLOTS == 0
+            usize::from(u16::from_le_bytes([hash[0], hash[1]])).is_multiple_of(SLOTS)
         });
     for token in same_slot.by_ref().take(WAYS) {
         asked.ask(&token);
