@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
 use tests::{Issuer, Upstream};
@@ -223,17 +223,25 @@ impl Load {
     }
 
     fn connection(&self, number: usize, start: Instant, time: Duration) -> Result<Vec<u64>> {
-        let mut connection = TcpStream::connect(("127.0.0.1", self.port))?;
-        connection.set_nodelay(true)?;
-        connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let connect = || {
+            let connection = TcpStream::connect(("127.0.0.1", self.port))?;
+            connection.set_nodelay(true)?;
+            connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+            anyhow::Ok(connection)
+        };
+        let mut connection = connect()?;
         let mut latencies = Vec::new();
         for request in self.requests.iter().cycle().skip(number) {
             if start.elapsed() >= time {
                 break;
             }
             let sent = Instant::now();
-            connection.write_all(request.as_bytes())?;
-            read_answer(&mut connection)?;
+            let is_sent = connection.write_all(request.as_bytes()).is_ok();
+            if !is_sent || !read_answer(&mut connection)? {
+                // nginx ends a connection after a thousand requests.
+                connection = connect()?;
+                continue;
+            }
             let latency = sent.elapsed().as_micros();
             latencies.push(u64::try_from(latency)?);
         }
@@ -241,13 +249,18 @@ impl Load {
     }
 }
 
-/// Reads a 200: either without a body, or with the two bytes of the resource server.
-fn read_answer(connection: &mut TcpStream) -> Result<()> {
+/// Reads a 200: either without a body, or with the two bytes of the resource server. Returns false if the connection had
+/// ended instead.
+fn read_answer(connection: &mut TcpStream) -> Result<bool> {
     let mut answer = Vec::new();
     let mut part = [0; 2048];
     while !answer.ends_with(b"\r\n\r\nok") && !is_bodiless(&answer) {
-        let size = connection.read(&mut part)?;
-        ensure!(size > 0, "the connection was closed");
+        let size = match connection.read(&mut part) {
+            Ok(0) | Err(_) if answer.is_empty() => return Ok(false),
+            Ok(0) => bail!("the connection ended within an answer"),
+            Ok(size) => size,
+            Err(error) => return Err(error.into()),
+        };
         answer.extend(part.iter().take(size));
         ensure!(
             answer.starts_with(b"HTTP/1.1 200"),
@@ -255,7 +268,7 @@ fn read_answer(connection: &mut TcpStream) -> Result<()> {
             String::from_utf8_lossy(&answer)
         );
     }
-    Ok(())
+    Ok(true)
 }
 
 fn is_bodiless(answer: &[u8]) -> bool {
