@@ -9,7 +9,7 @@ RUN rustup target add wasm32-wasip1
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY claims/Cargo.toml claims/
-COPY filter/Cargo.toml filter/linker.sh filter/
+COPY filter/Cargo.toml filter/build.sh filter/linker.sh filter/
 COPY guard/Cargo.toml guard/
 COPY token-guard/Cargo.toml token-guard/
 COPY token-service/Cargo.toml token-service/
@@ -27,7 +27,7 @@ RUN for library in claims filter guard tests token-service token-service/documen
  && for main in token-guard/src/main.rs token-service/src/main.rs token-service/benches/service.rs \
         token-service/benches/store.rs tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
 RUN cargo build --release --locked --package token-service --package token-guard
-RUN cargo build-filter
+RUN filter/build.sh
 
 # ---- the sources -----------------------------------------------------------------------------------
 FROM dependencies AS build
@@ -39,7 +39,7 @@ COPY token-service token-service
 # Copies keep the times of their files, which may be older than the empty crates.
 RUN find claims filter guard token-guard token-service -name '*.rs' -exec touch {} + \
  && cargo build --release --locked --package token-service --package token-guard \
- && cargo build-filter
+ && filter/build.sh
 
 # ---- token service ---------------------------------------------------------------------------------
 FROM debian:bookworm-slim AS token-service

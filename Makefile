@@ -15,9 +15,16 @@ help: ## list the commands
 .PHONY: up
 up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
-	cargo build --profile demo --locked --package token-service --package tests --bin token-service --bin up
-	cargo build-filter
+	@echo '== 1 of 2: the token service and the program that runs the pair'
+	cargo build --profile demo --locked --no-default-features --package token-service --package tests \
+		--bin token-service --bin up
+	@echo '== 2 of 2: the filter'
+	cargo build --profile demo --locked --package filter --target wasm32-wasip1
 	@exec $(TARGET)/demo/up
+
+.PHONY: time-first-minute
+time-first-minute: ## seconds from `make up` in a fresh clone to the first answer; run it on an idle machine
+	tests/tools/time-first-minute.sh
 
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
@@ -86,7 +93,11 @@ audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
-	cargo build-filter
+	filter/build.sh
+
+.PHONY: test-reproducible
+test-reproducible: build ## build the filter in another folder, and compare the bytes
+	tests/tools/reproducible.sh "$(abspath $(TARGET))/wasm32-wasip1/release/filter.wasm"
 
 .PHONY: lint
 lint: prerequisites .cache/lint.stamp ## formatting, clippy, workflows, no test left out
