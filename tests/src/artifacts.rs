@@ -19,9 +19,10 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Finds the token service beside the running program, the filter in the same target directory, Envoy in `.cache`. The
-    /// repository is the one around the current directory, or else around the program. `CARGO_MANIFEST_DIR` would name the
-    /// old place of a checkout that was moved together with its target directory.
+    /// Finds the token service beside the running program, the filter in the same target directory (of the profile `demo` for
+    /// a program of that profile, otherwise of `release`), and Envoy in `.cache`. The repository is the one around the current
+    /// directory, or else around the program. `CARGO_MANIFEST_DIR` would name the old place of a checkout that was moved
+    /// together with its target directory.
     ///
     /// # Errors
     /// If a program is missing; the message names the command that makes it.
@@ -40,9 +41,17 @@ impl Artifacts {
             programs = programs.parent().context("deps lies in a directory")?;
         }
         let target = programs.parent().context("profiles lie in target")?;
+        let profile = if programs.ends_with("demo") {
+            "demo"
+        } else {
+            "release"
+        };
         let artifacts = Self {
             token_service: programs.join("token-service"),
-            filter: target.join("wasm32-wasip1/release/filter.wasm"),
+            filter: target
+                .join("wasm32-wasip1")
+                .join(profile)
+                .join("filter.wasm"),
             envoy: repository.join(".cache/envoy"),
             repository,
         };

@@ -7,6 +7,7 @@ mod chromedriver;
 #[cfg(test)]
 mod documents;
 mod envoy;
+#[cfg(feature = "load")]
 pub mod flood;
 pub mod gateways;
 mod issuer;

@@ -37,8 +37,8 @@ channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 if [ -n "${BUILDS:-}" ] && [ ! -x "$BUILDS" ]; then
     cat <<EOF
-== This is the first run: it takes about eight minutes on two cores, most of them for compilation. Later runs start
-   in seconds.
+== This is the first run: it takes some minutes on two cores, nearly all of them for compilation, whose progress cargo
+   shows. Later runs start in seconds.
    What is missing is installed: Rust $channel (rustup, in ${RUSTUP_HOME:-$HOME/.rustup}), a C compiler and
    python3-venv (apt, on this system), crates ($cargo_home), and all else in .cache/ and target/ of this folder.
 EOF

@@ -7,6 +7,8 @@ mod health;
 mod output;
 mod serve;
 mod telemetry;
+#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -4,15 +4,11 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
+use super::traces::Traces;
 use crate::config::{Config, LogFormat};
 use crate::output;
 
@@ -27,7 +23,7 @@ const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is told, until [`Telemetry::finish`].
 pub(super) struct Telemetry {
-    traces: Option<SdkTracerProvider>,
+    traces: Option<Traces>,
 }
 
 impl Telemetry {
@@ -51,17 +47,9 @@ impl Telemetry {
         let traces = config
             .otlp_endpoint
             .as_deref()
-            .map(exporting_to)
+            .map(Traces::exporting_to)
             .transpose()?;
-        let spans = traces.as_ref().map(|provider| {
-            tracing_opentelemetry::layer()
-                .with_tracer(provider.tracer(env!("CARGO_PKG_NAME")))
-                // The spans of requests; what other libraries do inside is theirs.
-                .with_filter(FilterFn::new(|metadata| {
-                    metadata.target().starts_with("token_service")
-                        && *metadata.level() <= tracing::Level::INFO
-                }))
-        });
+        let spans = traces.as_ref().map(Traces::layer);
         tracing_subscriber::registry()
             .with(spans)
             .with(log.with_filter(filter))
@@ -76,26 +64,10 @@ impl Telemetry {
 
     /// Sends what waits.
     pub(super) fn finish(self) {
-        if let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) {
-            tracing::warn!(%error, "the last traces were not sent");
+        if let Some(traces) = self.traces {
+            traces.finish();
         }
         output::standard_output().finish(LAST_LINES_WITHIN);
         output::standard_error().finish(LAST_LINES_WITHIN);
     }
-}
-
-fn exporting_to(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
-    let exporter = SpanExporter::builder()
-        .with_http()
-        .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
-        .build()
-        .context("otlp_endpoint")?;
-    let resource = Resource::builder()
-        .with_service_name(env!("CARGO_PKG_NAME"))
-        .build();
-    Ok(SdkTracerProvider::builder()
-        .with_batch_exporter(exporter)
-        .with_resource(resource)
-        .build())
 }
