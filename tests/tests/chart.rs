@@ -443,6 +443,14 @@ fn token_guard_and_the_gateway_agree() {
             .map(|origin| origin.split_once('=').unwrap().0.to_owned());
         assert_eq!(clusters, origins.collect(), "{case}");
 
+        let root = tempfile::TempDir::new().unwrap();
+        let program = Artifacts::find().unwrap().token_service;
+        let program = program.with_file_name("token-guard");
+        let mut check = container(root.path(), workload, documents, &program);
+        let output = check.arg("--check").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{case}: {said}");
+
         // The gateway removes the headers that a client may not set, and takes exactly those from token-guard.
         if case == "token-guard-istio" {
             let patches = &of_kind(documents, "EnvoyFilter")[0]["spec"]["configPatches"];
