@@ -9,7 +9,9 @@ mod documents;
 mod envoy;
 #[cfg(feature = "load")]
 pub mod flood;
+#[cfg(feature = "load")]
 pub mod gateways;
+#[cfg(feature = "load")]
 mod issuer;
 #[cfg(test)]
 mod layers;
@@ -22,6 +24,7 @@ mod upstream;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
+#[cfg(feature = "load")]
 pub use issuer::Issuer;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
