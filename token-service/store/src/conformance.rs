@@ -2140,7 +2140,7 @@ fn numbered(name: &str, number: usize) -> Digest {
     Digest::of(format!("{name} {number}").as_bytes())
 }
 
-/// The numbers of ada's sessions that live, of those that [`a_person_has_so_many_sessions_of_a_stage`] started.
+/// The numbers of the sessions with this name that live.
 async fn alive(store: &dyn Store, name: &str, numbers: std::ops::Range<usize>) -> Vec<usize> {
     let mut alive = Vec::new();
     for number in numbers {
