@@ -1,0 +1,104 @@
+//! The audit log.
+
+use super::*;
+
+pub(crate) fn audit_event(number: u64) -> AuditEvent {
+    AuditEvent {
+        at: at(number),
+        action: AuditAction::SignIn,
+        actor: Some("ada".into()),
+        client_id: None,
+        username: Some("ada".into()),
+        grant_id: None,
+        detail: Some(number.to_string()),
+        address: Some("192.0.2.1".into()),
+        request_id: None,
+        expires_at: at(number + 100),
+    }
+}
+
+pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
+    let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
+    subject
+        .store()
+        .append_audit(events(0..3).into())
+        .await
+        .unwrap();
+    subject.restart().await;
+    subject
+        .store()
+        .append_audit(events(3..5).into())
+        .await
+        .unwrap();
+    let store = subject.store();
+    let numbers = async |range, limit| {
+        let records = store.audit(range, limit).await.unwrap();
+        records
+            .into_iter()
+            .map(|record| (record.sequence, record.event.at))
+            .collect::<Vec<_>>()
+    };
+    let all = numbers(AuditRange::After(0), 100).await;
+    assert_eq!(
+        all.iter().map(|(_, at)| *at).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4].map(at)
+    );
+    assert!(all.is_sorted_by(|one, other| one.0 < other.0));
+    let mut newest_first = all.clone();
+    newest_first.reverse();
+    assert_eq!(numbers(AuditRange::Before(None), 100).await, newest_first);
+    assert_eq!(
+        numbers(AuditRange::Before(None), 2).await,
+        newest_first[..2]
+    );
+    let second = newest_first[1].0;
+    assert_eq!(
+        numbers(AuditRange::Before(Some(second)), 2).await,
+        newest_first[2..4]
+    );
+    assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
+    let forgotten = store.forget_audit(0, 100).await.unwrap();
+    assert_eq!(forgotten, Swept::default());
+    store.sweep(at(102), 100).await.unwrap();
+    assert_eq!(
+        numbers(AuditRange::After(0), 100).await,
+        all[2..],
+        "kept up to its last second"
+    );
+    let one = Swept {
+        removed: 1,
+        more: true,
+    };
+    assert_eq!(store.forget_audit(all[3].0, 1).await.unwrap(), one);
+    assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
+    store.sweep(at(500), 100).await.unwrap();
+    store.append_audit(events(5..6).into()).await.unwrap();
+    let rest = numbers(AuditRange::After(0), 100).await;
+    assert_eq!(rest.len(), 1);
+    assert!(all[4].0 < rest[0].0, "a sequence is never used again");
+
+    // Many at once.
+    store.append_audit(events(6..206).into()).await.unwrap();
+    let all = numbers(AuditRange::After(0), 1000).await;
+    assert_eq!(all.len(), 201);
+    assert_eq!(store.counts().await.unwrap().audit_entries, 201);
+    for start in [0, 1, 64, 65, 100, 199] {
+        let after = AuditRange::After(all[start].0);
+        assert_eq!(
+            numbers(after, 2).await,
+            all[start + 1..(start + 3).min(201)]
+        );
+        let mut before = all[start.saturating_sub(2)..start].to_vec();
+        before.reverse();
+        assert_eq!(
+            numbers(AuditRange::Before(Some(all[start].0)), 2).await,
+            before
+        );
+    }
+    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    assert_eq!(swept.removed, 70);
+    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    assert_eq!((swept.removed, swept.more), (30, false));
+    assert_eq!(numbers(AuditRange::After(0), 1000).await, all[100..]);
+    assert_eq!(store.counts().await.unwrap().audit_entries, 101);
+}

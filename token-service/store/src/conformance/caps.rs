@@ -1,0 +1,272 @@
+//! How much one person may have.
+
+use super::*;
+
+pub(crate) fn numbered(name: &str, number: usize) -> Digest {
+    Digest::of(format!("{name} {number}").as_bytes())
+}
+
+/// The numbers of the sessions with this name that live.
+pub(crate) async fn alive(
+    store: &dyn Store,
+    name: &str,
+    numbers: std::ops::Range<usize>,
+) -> Vec<usize> {
+    let mut alive = Vec::new();
+    for number in numbers {
+        let session = store.session(numbered(name, number), at(1)).await.unwrap();
+        alive.extend(session.map(|_| number));
+    }
+    alive
+}
+
+pub(crate) async fn a_person_has_so_many_sessions_of_a_stage(subject: &mut impl Subject) {
+    const MOST: usize = cap::SESSIONS.most();
+    let store = subject.store();
+    for number in 0..MOST {
+        let expires_at = at(100 + number as u64);
+        let signed_in = session("ada", expires_at);
+        let owed = Session {
+            stage: SessionStage::SecondFactorOwed,
+            ..signed_in.clone()
+        };
+        start(&*store, numbered("signed in", number), signed_in, None).await;
+        start(&*store, numbered("owed", number), owed, None).await;
+    }
+    let graces = Digest::of(b"another person");
+    start(&*store, graces, session("grace", at(50)), None).await;
+    assert_eq!(alive(&*store, "signed in", 0..MOST).await.len(), MOST);
+    // What is in use stays.
+    let used = numbered("signed in", 0);
+    store.extend_session(used, at(500), at(2)).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let one_more = numbered("signed in", MOST);
+    start(&*store, one_more, session("ada", at(600)), None).await;
+    let left: Vec<usize> = (0..=MOST).filter(|number| *number != 1).collect();
+    assert_eq!(alive(&*store, "signed in", 0..MOST + 1).await, left);
+    assert_eq!(alive(&*store, "owed", 0..MOST).await.len(), MOST);
+    assert!(store.session(graces, at(1)).await.unwrap().is_some());
+    // What a session replaces makes room for it.
+    let successor = numbered("signed in", MOST + 1);
+    let signed_in = session("ada", at(700));
+    start(&*store, successor, signed_in, Some(one_more)).await;
+    let left = alive(&*store, "signed in", 0..MOST + 2).await;
+    assert_eq!((left.len(), left[1]), (MOST, 2));
+}
+
+pub(crate) async fn sessions_that_start_in_parallel_are_no_more_than_one_person_has(
+    subject: &mut impl Subject,
+) {
+    const MOST: usize = cap::SESSIONS.most();
+    version_of(&*subject.store(), &username("ada")).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..MOST * 2 {
+        let store = subject.store();
+        tasks.spawn(async move {
+            let id = numbered("session", number);
+            start(&*store, id, session("ada", at(100)), None).await;
+        });
+    }
+    tasks.join_all().await;
+    subject.restart().await;
+    let alive = alive(&*subject.store(), "session", 0..MOST * 2).await;
+    assert_eq!(alive.len(), MOST);
+}
+
+pub(crate) async fn a_person_has_so_many_unused_codes_for_a_client(subject: &mut impl Subject) {
+    const MOST: usize = cap::CODES.most();
+    let until = |seconds: usize| CodeRecord {
+        expires_at: at(seconds as u64),
+        ..code()
+    };
+    let store = subject.store();
+    let of_others = [
+        CodeRecord {
+            client_id: client_id("other"),
+            ..until(50)
+        },
+        CodeRecord {
+            username: username("grace"),
+            ..until(50)
+        },
+    ];
+    for (name, record) in ["other", "grace's"].into_iter().zip(of_others) {
+        issue(&*store, name, record).await;
+    }
+    // A used one does not count.
+    issue(&*store, "used", until(59)).await;
+    let used = redeem(&*store, "used", fitting(), at(1)).await;
+    assert!(matches!(used, Redemption::Redeemed(_)), "{used:?}");
+    for number in 0..MOST {
+        issue(&*store, &number.to_string(), until(60 + number)).await;
+    }
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    issue(&*store, "one more", until(90)).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let first = redeem(&*store, "0", fitting(), at(1)).await;
+    assert_eq!(first, Redemption::Unknown);
+    for name in ["1", "one more", "grace's", "other"] {
+        let presented = PresentedCode {
+            client_id: client_id(if name == "other" { "other" } else { "web" }),
+            ..fitting()
+        };
+        let redeemed = redeem(&*store, name, presented, at(1)).await;
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+    }
+    // Two were redeemed, and the sweep forgets all others: there is room.
+    store.sweep(at(200), 100).await.unwrap();
+    for number in 0..MOST {
+        issue(&*store, &format!("late {number}"), until(300 + number)).await;
+    }
+    let redeemed = redeem(&*store, "late 0", fitting(), at(201)).await;
+    assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+}
+
+pub(crate) async fn codes_issued_in_parallel_are_no_more_than_one_person_has(
+    subject: &mut impl Subject,
+) {
+    const MOST: usize = cap::CODES.most();
+    version_of(&*subject.store(), &username("ada")).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..MOST * 2 {
+        let store = subject.store();
+        tasks.spawn(async move { issue(&*store, &number.to_string(), code()).await });
+    }
+    tasks.join_all().await;
+    subject.restart().await;
+    let store = subject.store();
+    let mut redeemed = 0;
+    for number in 0..MOST * 2 {
+        let outcome = redeem(&*store, &number.to_string(), fitting(), at(1)).await;
+        redeemed += usize::from(matches!(outcome, Redemption::Redeemed(_)));
+    }
+    assert_eq!(redeemed, MOST);
+}
+
+/// The grants of ada for the client that are not revoked.
+pub(crate) async fn live_grants(store: &dyn Store) -> Vec<GrantId> {
+    let filter = GrantFilter {
+        client_id: Some(client_id("web")),
+        username: Some(username("ada")),
+    };
+    let grants = store.grants(filter, None, 1000).await.unwrap();
+    let live = grants.iter().filter(|grant| grant.revoked_at.is_none());
+    live.map(|grant| grant.grant_id).collect()
+}
+
+/// A grant of ada for the client, made at `now`.
+pub(crate) async fn grant_made(store: &dyn Store, now: Timestamp) -> Grant {
+    let code_text = domain::random::text::<16>(&OsRandom).unwrap();
+    let record = CodeRecord {
+        expires_at: now + Duration::from_secs(60),
+        ..code()
+    };
+    issue(store, &code_text, record).await;
+    match redeem(store, &code_text, fitting(), now).await {
+        Redemption::Redeemed(grant) => *grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut impl Subject) {
+    const MOST: usize = cap::GRANTS.most();
+    let store = subject.store();
+    let of_others = [
+        CodeRecord {
+            client_id: client_id("other"),
+            ..code()
+        },
+        CodeRecord {
+            username: username("grace"),
+            ..code()
+        },
+    ];
+    let mut untouched = Vec::new();
+    for record in of_others {
+        untouched.push(grant_of(&*store, record).await);
+    }
+    let mut made = Vec::new();
+    for number in 0..MOST as u64 {
+        made.push(grant_made(&*store, at(number)).await);
+    }
+    // What is in use stays, and what is revoked does not count.
+    let used = use_of(&made[0], made[0].current.refresh_id, at(500));
+    let rotated = store.rotate_refresh(used).await.unwrap();
+    assert!(matches!(rotated, Rotation::Rotated(_)), "{rotated:?}");
+    store
+        .revoke_grant(made[50].grant_id, at(500))
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    grant_made(&*store, at(501)).await;
+    assert_eq!(live_grants(&*store).await.len(), MOST);
+    let last = grant_made(&*store, at(502)).await;
+    let live = live_grants(&*store).await;
+    assert_eq!(live.len(), MOST);
+    assert!(!live.contains(&made[1].grant_id), "it would expire first");
+    for stays in [&made[0], &made[2], &last] {
+        assert!(live.contains(&stays.grant_id));
+    }
+    for grant in &untouched {
+        assert!(!is_revoked(&*store, grant).await);
+    }
+    let ended = [made[50].grant_id, made[1].grant_id].map(Revoked::Grant);
+    assert_eq!(feed(&*store).await, ended);
+    let entries = store.revocations_since(1, 10).await.unwrap();
+    let extent = (entries[0].at, entries[0].expires_at);
+    assert_eq!(extent, (at(502), at(502) + ACCESS));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let late = use_of(&made[1], made[1].current.refresh_id, at(503));
+    let refused = store.rotate_refresh(late).await.unwrap();
+    assert_eq!(refused, Rotation::Refused(RotationRefusal::Revoked));
+    // A refresh token that is used twice ends its grant too, and leaves room.
+    let reused = use_of(&made[0], made[0].current.refresh_id, at(600));
+    let reused = store.rotate_refresh(reused).await.unwrap();
+    assert_eq!(reused, Rotation::Reused(made[0].grant_id));
+    grant_made(&*store, at(601)).await;
+    assert_eq!(feed(&*store).await.len(), 3);
+    // So does one that is over.
+    store.sweep(at(0) + WEEK + WEEK, 1000).await.unwrap();
+    for number in 0..MOST as u64 {
+        grant_made(&*store, at(number) + WEEK + WEEK).await;
+    }
+    assert_eq!(live_grants(&*store).await.len(), MOST);
+}
+
+pub(crate) async fn grants_made_in_parallel_are_no_more_than_one_person_has(
+    subject: &mut impl Subject,
+) {
+    const MOST: usize = cap::GRANTS.most();
+    const MORE: usize = 12;
+    let store = subject.store();
+    for _ in 0..MOST - 2 {
+        grant_made(&*store, at(1)).await;
+    }
+    for number in 0..MORE {
+        issue(&*store, &number.to_string(), code()).await;
+    }
+    drop(store);
+    subject.restart().await;
+    let mut tasks = JoinSet::new();
+    for number in 0..MORE {
+        let store = subject.store();
+        tasks.spawn(async move { redeem(&*store, &number.to_string(), fitting(), at(2)).await });
+    }
+    for redeemed in tasks.join_all().await {
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+    }
+    subject.restart().await;
+    let store = subject.store();
+    assert_eq!(live_grants(&*store).await.len(), MOST);
+    assert_eq!(feed(&*store).await.len(), MORE - 2);
+}

@@ -1,0 +1,170 @@
+//! Authorization codes (D-2).
+
+use super::*;
+
+pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
+    let store = subject.store();
+    issue(&*store, "c", code()).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(59)).await else {
+        panic!("the code fits");
+    };
+    assert_eq!(grant.username, username("ada"));
+    assert_eq!(grant.current.scope, code().scope);
+    drop(store);
+    subject.restart().await;
+    let stored = subject.store().grant(grant.grant_id).await.unwrap();
+    assert_eq!(stored, Some(*grant));
+    let unknown = redeem(&*subject.store(), "another", fitting(), at(59)).await;
+    assert_eq!(unknown, Redemption::Unknown);
+}
+
+pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
+    let store = subject.store();
+    issue(&*store, "c", code()).await;
+    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(1)).await else {
+        panic!("the code fits");
+    };
+    drop(store);
+    subject.restart().await;
+    let stranger = PresentedCode {
+        client_id: client_id("other"),
+        ..fitting()
+    };
+    let store = subject.store();
+    // Whoever read the code somewhere has neither verifier nor redirect URI. Its expiry does not matter any more.
+    let without_verifier = PresentedCode {
+        verifier_digest: None,
+        ..fitting()
+    };
+    let wrong_verifier = PresentedCode {
+        verifier_digest: Some(Digest::of(b"wrong")),
+        ..fitting()
+    };
+    let elsewhere = PresentedCode {
+        redirect_uri: "https://app.example.com/".into(),
+        ..fitting()
+    };
+    for (presented, mismatch) in [
+        (stranger, CodeMismatch::Client),
+        (without_verifier, CodeMismatch::VerifierMissing),
+        (wrong_verifier, CodeMismatch::VerifierWrong),
+        (elsewhere, CodeMismatch::RedirectUri),
+    ] {
+        assert_eq!(
+            redeem(&*store, "c", presented, at(2)).await,
+            Redemption::Mismatch(mismatch)
+        );
+        assert!(
+            !is_revoked(&*store, &grant).await,
+            "a stranger ends nothing"
+        );
+    }
+    let replayed = redeem(&*store, "c", fitting(), at(300)).await;
+    assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert!(is_revoked(&*store, &grant).await);
+    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
+    let again = redeem(&*store, "c", fitting(), at(301)).await;
+    assert_eq!(again, Redemption::Replayed(grant.grant_id));
+    assert_eq!(feed(&*store).await.len(), 1, "announced once");
+}
+
+pub(crate) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut impl Subject) {
+    let store = subject.store();
+    issue(&*store, "c", code()).await;
+    redeem(&*store, "c", fitting(), at(1)).await;
+    let last = at(1) + USED_CODE_RETENTION;
+    store.sweep(last, 100).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let replayed = redeem(&*store, "c", fitting(), last).await;
+    assert!(matches!(replayed, Redemption::Replayed(_)));
+    let after = last + Duration::from_secs(1);
+    store.sweep(after, 100).await.unwrap();
+    assert_eq!(
+        redeem(&*store, "c", fitting(), after).await,
+        Redemption::Unknown
+    );
+}
+
+pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
+    let store = subject.store();
+    issue(&*store, "c", code()).await;
+    let cases = [
+        (
+            PresentedCode {
+                client_id: client_id("other"),
+                ..fitting()
+            },
+            CodeMismatch::Client,
+        ),
+        (
+            PresentedCode {
+                verifier_digest: None,
+                ..fitting()
+            },
+            CodeMismatch::VerifierMissing,
+        ),
+        (
+            PresentedCode {
+                verifier_digest: Some(Digest::of(b"wrong")),
+                ..fitting()
+            },
+            CodeMismatch::VerifierWrong,
+        ),
+        (
+            PresentedCode {
+                redirect_uri: "https://app.example.com/callback/".into(),
+                ..fitting()
+            },
+            CodeMismatch::RedirectUri,
+        ),
+    ];
+    for (presented, mismatch) in cases {
+        assert_eq!(
+            redeem(&*store, "c", presented, at(1)).await,
+            Redemption::Mismatch(mismatch)
+        );
+    }
+    assert_eq!(
+        redeem(&*store, "c", fitting(), at(60)).await,
+        Redemption::Mismatch(CodeMismatch::Expired)
+    );
+    assert!(matches!(
+        redeem(&*store, "c", fitting(), at(59)).await,
+        Redemption::Redeemed(_)
+    ));
+}
+
+pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
+    for round in 0..10 {
+        let code_text = format!("c{round}");
+        issue(&*subject.store(), &code_text, code()).await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..PARALLEL {
+            let (store, code_text) = (subject.store(), code_text.clone());
+            tasks.spawn(async move { redeem(&*store, &code_text, fitting(), at(1)).await });
+        }
+        let outcomes = tasks.join_all().await;
+        let winners: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Redemption::Redeemed(grant) => Some(grant),
+                _ => None,
+            })
+            .collect();
+        let [winner] = winners.as_slice() else {
+            panic!("{} winners", winners.len());
+        };
+        let replayed = Redemption::Replayed(winner.grant_id);
+        let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
+        assert_eq!(losers.count(), PARALLEL - 1);
+        assert!(is_revoked(&*subject.store(), winner).await);
+    }
+}

@@ -1,0 +1,190 @@
+//! What users sign in with, and what ends when it changes (D-35).
+
+use super::*;
+
+/// Ways of changing the credentials of ada. Afterwards she is as she was, but for those.
+pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
+    let ada = username("ada");
+    let put_user = async |changed: User| {
+        let change = put(vec![], vec![changed]);
+        store.change_registry(change, at(5)).await.unwrap();
+    };
+    let set = async |second_factor: Option<SecondFactor>| {
+        let set = store.set_second_factor(ada.clone(), second_factor, None, at(5));
+        assert!(set.await.unwrap().is_some());
+    };
+    match way {
+        0 => {
+            put_user(User {
+                password_hash: Some("another".into()),
+                ..user("ada")
+            })
+            .await;
+        }
+        1 => {
+            put_user(User {
+                totp_secret_sealed: Some(b"registered".to_vec()),
+                ..user("ada")
+            })
+            .await;
+        }
+        2 => {
+            put_user(User {
+                enabled: false,
+                ..user("ada")
+            })
+            .await;
+        }
+        3 => {
+            let change = RegistryChange {
+                remove_users: vec![ada.clone()],
+                ..RegistryChange::default()
+            };
+            store.change_registry(change, at(5)).await.unwrap();
+        }
+        4 => set(Some(second_factor(&["a"]))).await,
+        _ => set(None).await,
+    }
+    put_user(user("ada")).await;
+}
+
+pub(crate) const WAYS_TO_CHANGE_CREDENTIALS: usize = 6;
+
+/// RFC 9700 §4.14.2, D-35: what was issued before a change, and what is being made while it happens.
+pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_making(
+    subject: &mut impl Subject,
+) {
+    for way in 0..WAYS_TO_CHANGE_CREDENTIALS {
+        let store = subject.store();
+        let version = version_of(&*store, &username("ada")).await;
+        let code_text = format!("c{way}");
+        issue(&*store, &code_text, code()).await;
+        let grant = grant_of(&*store, code()).await;
+        assert_eq!(grant.credentials_version, version);
+        change_credentials(&*store, way).await;
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        assert_ne!(version_of(&*store, &username("ada")).await, version);
+        let redeemed = redeem(&*store, &code_text, fitting(), at(6)).await;
+        let outdated = Redemption::Mismatch(CodeMismatch::Outdated);
+        assert_eq!(redeemed, outdated, "way {way}");
+        let record = CodeRecord {
+            credentials_version: version,
+            ..code()
+        };
+        let issued = store.issue_code(Digest::of(b"late"), record).await;
+        assert_eq!(issued.unwrap(), Begin::CredentialsChanged);
+        let redeemed = redeem(&*store, "late", fitting(), at(6)).await;
+        assert_eq!(redeemed, Redemption::Unknown);
+        for stage in [SessionStage::SecondFactorOwed, SessionStage::SignedIn] {
+            let id = Digest::of(b"late");
+            let late = Session {
+                stage,
+                credentials_version: version,
+                ..session("ada", at(100))
+            };
+            let started = store.start_session(id, late, None).await;
+            assert_eq!(started.unwrap(), Begin::CredentialsChanged);
+            assert_eq!(store.session(id, at(6)).await.unwrap(), None);
+        }
+        let rotation = use_of(&grant, grant.current.refresh_id, at(6));
+        assert_eq!(
+            store.rotate_refresh(rotation).await.unwrap(),
+            Rotation::Refused(RotationRefusal::Revoked)
+        );
+        let factor = Some(second_factor(&["b"]));
+        let set = store.set_second_factor(username("ada"), factor, Some(version), at(6));
+        assert_eq!(set.await.unwrap(), None);
+        grant_of(&*store, code()).await;
+    }
+    let unknown = store_credentials(&*subject.store(), "grace").await;
+    assert_eq!(unknown, None);
+}
+
+pub(crate) async fn store_credentials(store: &dyn Store, name: &str) -> Option<Option<Vec<u8>>> {
+    let credentials = store.credentials(username(name)).await.unwrap();
+    credentials.map(|credentials| credentials.totp_secret_sealed)
+}
+
+/// Whatever comes first: in the end no session and no live grant rests on the old credentials.
+pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
+    subject: &mut impl Subject,
+) {
+    for round in 0..12_u32 {
+        let store = subject.store();
+        let ada = username("ada");
+        let version = version_of(&*store, &ada).await;
+        let codes: Vec<String> = (0..4).map(|number| format!("{round}-{number}")).collect();
+        for code_text in &codes {
+            issue(&*store, code_text, code()).await;
+        }
+        drop(store);
+        subject.restart().await;
+        let mut tasks = JoinSet::new();
+        for (number, code_text) in codes.into_iter().enumerate() {
+            let store = subject.store();
+            let id = Digest::of(code_text.as_bytes());
+            tasks.spawn(async move {
+                if number == 2 {
+                    let changed = User {
+                        password_hash: Some(format!("password {round}")),
+                        ..user("ada")
+                    };
+                    let change = put(vec![], vec![changed]);
+                    store.change_registry(change, at(5)).await.unwrap();
+                }
+                redeem(&*store, &code_text, fitting(), at(5)).await;
+                let late = Session {
+                    credentials_version: version,
+                    ..session("ada", at(100))
+                };
+                let _ = store.start_session(id, late, None).await.unwrap();
+                id
+            });
+        }
+        let ids = tasks.join_all().await;
+        let store = subject.store();
+        assert_ne!(version_of(&*store, &ada).await, version);
+        for id in ids {
+            assert_eq!(store.session(id, at(5)).await.unwrap(), None);
+        }
+        let grants = store.grants(GrantFilter::default(), None, 1000).await;
+        let live = grants
+            .unwrap()
+            .into_iter()
+            .filter(|grant| grant.revoked_at.is_none());
+        assert_eq!(live.count(), 0);
+    }
+}
+
+pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &mut impl Subject) {
+    let change = put(vec![], vec![user("ada")]);
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let grant = grant_of(&*subject.store(), code()).await;
+    issue(&*subject.store(), "c", code()).await;
+    let rehash = async |store: Arc<dyn Store>, hash: &str, stronger: &str| {
+        store
+            .rehash_password(username("ada"), hash.to_owned(), stronger.to_owned())
+            .await
+            .unwrap();
+    };
+    let version = subject.store().registry_version().await.unwrap();
+    rehash(subject.store(), "hash", "stronger").await;
+    rehash(subject.store(), "hash", "of somebody who came too late").await;
+    rehash(subject.store(), "stronger", "strongest").await;
+    subject.restart().await;
+    let store = subject.store();
+    assert!(store.registry_version().await.unwrap() > version);
+    let (_, users) = store.registry().await.unwrap();
+    let ada = users.first().unwrap();
+    assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
+    assert_eq!(ada.registered_password_digest, Some(Digest::of(b"hash")));
+    assert!(!is_revoked(&*store, &grant).await);
+    let redeemed = redeem(&*store, "c", fitting(), at(1)).await;
+    assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+}

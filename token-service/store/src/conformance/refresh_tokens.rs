@@ -1,0 +1,140 @@
+//! Refresh tokens (D-3).
+
+use super::*;
+
+pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let mut live = grant.current.refresh_id;
+    for second in [10, 100, 1000] {
+        subject.restart().await;
+        let rotation = use_of(&grant, live, at(second));
+        let outcome = subject
+            .store()
+            .rotate_refresh(rotation.clone())
+            .await
+            .unwrap();
+        let Rotation::Rotated(rotated) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(rotated.current.refresh_id, rotation.next_refresh_id);
+        assert_eq!(rotated.current.access_id, rotation.next_access_id);
+        assert_eq!(rotated.current.refresh_expires_at, at(second) + WEEK);
+        live = rotation.next_refresh_id;
+    }
+    let missing = RefreshRotation {
+        grant_id: GrantId::generate(&OsRandom, at(0)).unwrap(),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(missing).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Unknown)
+    );
+    let stranger = RefreshRotation {
+        client_id: client_id("other"),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(stranger).await.unwrap(),
+        Rotation::Refused(RotationRefusal::OtherClient)
+    );
+    let more = RefreshRotation {
+        scope: Scope::parse("projects admin"),
+        ..use_of(&grant, live, at(1001))
+    };
+    assert_eq!(
+        subject.store().rotate_refresh(more).await.unwrap(),
+        Rotation::Refused(RotationRefusal::ScopeExceeded)
+    );
+}
+
+pub(crate) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
+    subject: &mut impl Subject,
+) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let first = grant.current.refresh_id;
+    let rotation = use_of(&grant, first, at(100));
+    let Rotation::Rotated(rotated) = subject.store().rotate_refresh(rotation).await.unwrap() else {
+        panic!("the first use rotates");
+    };
+    for second in [100, 105, 110] {
+        subject.restart().await;
+        let repeated = use_of(&grant, first, at(second));
+        let Rotation::Repeated { step, .. } =
+            subject.store().rotate_refresh(repeated).await.unwrap()
+        else {
+            panic!("second {second} is within the grace");
+        };
+        assert_eq!(step, rotated.current);
+    }
+    let late = use_of(&grant, first, at(111));
+    assert_eq!(
+        subject.store().rotate_refresh(late).await.unwrap(),
+        Rotation::Reused(grant.grant_id),
+        "the grace counts from the first use"
+    );
+}
+
+pub(crate) async fn a_reused_refresh_token_revokes_its_grant_alone(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    let other_device = grant_of(&*subject.store(), code()).await;
+    let stolen = grant.current.refresh_id;
+    let rotation = use_of(&grant, stolen, at(100));
+    subject.store().rotate_refresh(rotation).await.unwrap();
+    subject.restart().await;
+    let reuse = use_of(&grant, stolen, at(200));
+    assert_eq!(
+        subject.store().rotate_refresh(reuse).await.unwrap(),
+        Rotation::Reused(grant.grant_id)
+    );
+    subject.restart().await;
+    let store = subject.store();
+    assert!(is_revoked(&*store, &grant).await);
+    assert!(!is_revoked(&*store, &other_device).await);
+    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
+}
+
+pub(crate) async fn refresh_expires_at_the_second(subject: &mut impl Subject) {
+    let grant = grant_of(&*subject.store(), code()).await;
+    subject.restart().await;
+    let end = at(0) + WEEK;
+    let at_the_end = use_of(&grant, grant.current.refresh_id, end);
+    assert_eq!(
+        subject.store().rotate_refresh(at_the_end).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Expired)
+    );
+    let before = Timestamp::from_seconds(end.seconds() - 1);
+    let before = use_of(&grant, grant.current.refresh_id, before);
+    assert!(matches!(
+        subject.store().rotate_refresh(before).await.unwrap(),
+        Rotation::Rotated(_)
+    ));
+}
+
+pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Subject) {
+    for _ in 0..10 {
+        let grant = grant_of(&*subject.store(), code()).await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..PARALLEL {
+            let (store, rotation) = (
+                subject.store(),
+                use_of(&grant, grant.current.refresh_id, at(5)),
+            );
+            tasks.spawn(async move { store.rotate_refresh(rotation).await.unwrap() });
+        }
+        let mut rotated = 0;
+        let successors: BTreeSet<String> = tasks
+            .join_all()
+            .await
+            .into_iter()
+            .map(|outcome| match outcome {
+                Rotation::Rotated(grant) => {
+                    rotated += 1;
+                    grant.current.refresh_id.to_string()
+                }
+                Rotation::Repeated { step, .. } => step.refresh_id.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((rotated, successors.len()), (1, 1));
+    }
+}

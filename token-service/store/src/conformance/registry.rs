@@ -1,0 +1,317 @@
+//! Clients, users and instances of the legacy flow.
+
+use super::*;
+
+pub(crate) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
+    RegistryChange {
+        put_clients: clients,
+        put_users: users,
+        ..RegistryChange::default()
+    }
+}
+
+pub(crate) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on(
+    subject: &mut impl Subject,
+) {
+    let version = subject.store().registry_version().await.unwrap();
+    let planned = |name: &str| RegistryChange {
+        planned_on: Some(version),
+        ..put(vec![client(name)], vec![])
+    };
+    let (one, other) = (subject.store(), subject.store());
+    let outcomes = futures_util::join!(
+        one.change_registry(planned("one"), at(0)),
+        other.change_registry(planned("other"), at(0))
+    );
+    let outcomes = [outcomes.0.unwrap(), outcomes.1.unwrap()];
+    drop((one, other));
+    assert!(outcomes.contains(&RegistryOutcome::Changed), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&RegistryOutcome::Overtaken),
+        "{outcomes:?}"
+    );
+    subject.restart().await;
+    let (clients, _) = subject.store().registry().await.unwrap();
+    assert_eq!(clients.len(), 1);
+    assert_eq!(
+        subject.store().registry_version().await.unwrap(),
+        version + 1
+    );
+}
+
+pub(crate) fn remembered(name: &str, value: &str) -> Remembered {
+    Remembered {
+        object: ObjectName::new(ObjectKind::Client, name),
+        last: Said::from([(
+            "name".to_owned(),
+            vec![Element {
+                key: String::new(),
+                value: value.to_owned(),
+            }],
+        )]),
+        start: Some(Said::new()),
+        made: [(
+            "password".to_owned(),
+            Made {
+                value: "tag".to_owned(),
+                digest: Digest::of(b"hash"),
+            },
+        )]
+        .into(),
+    }
+}
+
+pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
+    let remember = |remember| RegistryChange {
+        remember,
+        ..RegistryChange::default()
+    };
+    let change = remember(vec![remembered("a", "1"), remembered("b", "1")]);
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let change = RegistryChange {
+        forget: vec![
+            ObjectName::new(ObjectKind::Client, "b"),
+            // Another kind of the same name.
+            ObjectName::new(ObjectKind::User, "a"),
+        ],
+        ..remember(vec![remembered("a", "2")])
+    };
+    subject
+        .store()
+        .change_registry(change, at(1))
+        .await
+        .unwrap();
+    subject.restart().await;
+    let found = subject.store().remembered().await.unwrap();
+    assert_eq!(found, [remembered("a", "2")]);
+}
+
+pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
+    let change = RegistryChange {
+        put_legacy_instances: vec![
+            legacy_instance("us2.example"),
+            legacy_instance("us1.example"),
+        ],
+        ..put(
+            vec![client("web"), client("other")],
+            vec![user("ada"), user("grace")],
+        )
+    };
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    let version = subject.store().registry_version().await.unwrap();
+    subject.restart().await;
+    assert_eq!(subject.store().registry_version().await.unwrap(), version);
+    let change = RegistryChange {
+        put_clients: vec![Client {
+            name: "Renamed".into(),
+            ..client("web")
+        }],
+        remove_clients: vec![client_id("other"), client_id("never-there")],
+        put_users: vec![],
+        remove_users: vec![username("grace")],
+        put_legacy_instances: vec![legacy_instance("us3.example")],
+        remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
+        ..RegistryChange::default()
+    };
+    subject
+        .store()
+        .change_registry(change, at(1))
+        .await
+        .unwrap();
+    subject.restart().await;
+    assert_ne!(subject.store().registry_version().await.unwrap(), version);
+    let (clients, users) = subject.store().registry().await.unwrap();
+    assert_eq!(
+        clients,
+        [Client {
+            name: "Renamed".into(),
+            ..client("web")
+        }]
+    );
+    assert_eq!(users.len(), 1);
+    let ada = User {
+        credentials_version: CredentialsVersion::default(),
+        ..users.first().unwrap().clone()
+    };
+    assert_eq!(ada, user("ada"));
+    assert_eq!(
+        subject.store().legacy_instances().await.unwrap(),
+        ["us1.example", "us3.example"].map(legacy_instance)
+    );
+    assert_eq!(
+        feed(&*subject.store()).await,
+        [
+            Revoked::Client(client_id("other")),
+            Revoked::User(username("grace"))
+        ],
+        "what was never there is not announced"
+    );
+}
+
+/// One grant of client `web` and user `ada`, one of others; and a session of each user.
+pub(crate) async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
+    let change = put(
+        vec![client("web"), client("other")],
+        vec![user("ada"), user("grace")],
+    );
+    store.change_registry(change, at(0)).await.unwrap();
+    let mine = grant_of(store, code()).await;
+    let theirs = CodeRecord {
+        client_id: client_id("other"),
+        username: username("grace"),
+        account: account("2"),
+        ..code()
+    };
+    let theirs = grant_of(store, theirs).await;
+    for name in ["ada", "grace"] {
+        let id = Digest::of(name.as_bytes());
+        start(store, id, session(name, at(900)), None).await;
+    }
+    (mine, theirs)
+}
+
+pub(crate) async fn has_session(store: &dyn Store, name: &str) -> bool {
+    let id = Digest::of(name.as_bytes());
+    store.session(id, at(5)).await.unwrap().is_some()
+}
+
+pub(crate) async fn ends_one_of_two_grants(
+    subject: &mut impl Subject,
+    change: RegistryChange,
+    announced: impl FnOnce(&Grant) -> Vec<Revoked>,
+    ends_sessions: bool,
+) {
+    let (mine, theirs) = two_grants(&*subject.store()).await;
+    subject.restart().await;
+    subject
+        .store()
+        .change_registry(change, at(5))
+        .await
+        .unwrap();
+    subject.restart().await;
+    let store = subject.store();
+    assert!(is_revoked(&*store, &mine).await);
+    assert!(!is_revoked(&*store, &theirs).await);
+    assert_eq!(has_session(&*store, "ada").await, !ends_sessions);
+    assert!(has_session(&*store, "grace").await);
+    let entries = store.revocations_since(0, 10).await.unwrap();
+    let expected: Vec<Revocation> = (1..)
+        .zip(announced(&mine))
+        .map(|(sequence, revoked)| {
+            // What others still issue by the registrations before is revoked too.
+            let at = if revoked.is_up_to_a_time() {
+                issued_until(at(5))
+            } else {
+                at(5)
+            };
+            Revocation {
+                sequence,
+                revoked,
+                at,
+                expires_at: at + ACCESS,
+            }
+        })
+        .collect();
+    assert_eq!(entries, expected);
+    let rotation = use_of(&mine, mine.current.refresh_id, at(6));
+    assert_eq!(
+        store.rotate_refresh(rotation).await.unwrap(),
+        Rotation::Refused(RotationRefusal::Revoked)
+    );
+}
+
+/// More of each than a store reads at a time, and once exactly as many.
+pub(crate) async fn many_registrations_are_read_whole(subject: &mut impl Subject) {
+    let store = subject.store();
+    let names: Vec<String> = (0..4001).map(|number| format!("{number}-name")).collect();
+    let (first, rest) = names.split_at(2000);
+    for part in [first, rest] {
+        let change = put(
+            part.iter().map(|name| client(name)).collect(),
+            part.iter().map(|name| user(name)).collect(),
+        );
+        store.change_registry(change, at(0)).await.unwrap();
+        let expected: BTreeSet<&str> = if part == first { first } else { &names }
+            .iter()
+            .map(String::as_str)
+            .collect();
+        let (clients, users) = store.registry().await.unwrap();
+        assert_eq!(clients.len(), expected.len());
+        assert_eq!(users.len(), expected.len());
+        let clients: BTreeSet<&str> = clients.iter().map(|one| one.client_id.as_str()).collect();
+        let users: BTreeSet<&str> = users.iter().map(|one| one.username.as_str()).collect();
+        assert_eq!(clients, expected);
+        assert_eq!(users, expected);
+    }
+}
+
+pub(crate) async fn removing_a_client_ends_its_grants(subject: &mut impl Subject) {
+    let change = RegistryChange {
+        remove_clients: vec![client_id("web")],
+        ..RegistryChange::default()
+    };
+    let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
+    ends_one_of_two_grants(subject, change, announced, false).await;
+}
+
+pub(crate) async fn disabling_a_client_ends_its_grants(subject: &mut impl Subject) {
+    let disabled = Client {
+        enabled: false,
+        ..client("web")
+    };
+    let announced = |_: &Grant| vec![Revoked::Client(client_id("web"))];
+    ends_one_of_two_grants(subject, put(vec![disabled], vec![]), announced, false).await;
+}
+
+pub(crate) async fn disabling_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let disabled = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
+    ends_one_of_two_grants(subject, put(vec![], vec![disabled]), announced, true).await;
+}
+
+pub(crate) async fn removing_a_user_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let change = RegistryChange {
+        remove_users: vec![username("ada")],
+        ..RegistryChange::default()
+    };
+    let announced = |_: &Grant| vec![Revoked::User(username("ada"))];
+    ends_one_of_two_grants(subject, change, announced, true).await;
+}
+
+pub(crate) async fn a_new_password_ends_grants_and_sessions(subject: &mut impl Subject) {
+    let changed = User {
+        password_hash: Some("another".into()),
+        ..user("ada")
+    };
+    let announced = |grant: &Grant| vec![Revoked::Grant(grant.grant_id)];
+    ends_one_of_two_grants(subject, put(vec![], vec![changed]), announced, true).await;
+}
+
+pub(crate) async fn unlinking_an_account_ends_its_grants_alone(subject: &mut impl Subject) {
+    let unlinked = User {
+        accounts: vec![account("2")],
+        ..user("ada")
+    };
+    let kept = CodeRecord {
+        account: account("2"),
+        ..code()
+    };
+    let kept = grant_of(&*subject.store(), kept).await;
+    let announced = |grant: &Grant| {
+        let account = Revoked::account(&username("ada"), &account("1"));
+        vec![Revoked::Grant(grant.grant_id), account]
+    };
+    ends_one_of_two_grants(subject, put(vec![], vec![unlinked]), announced, false).await;
+    assert!(!is_revoked(&*subject.store(), &kept).await);
+}

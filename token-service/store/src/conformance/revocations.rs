@@ -1,0 +1,279 @@
+//! The revocation feed.
+
+use super::*;
+
+pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subject) {
+    let mut revoked = Vec::new();
+    for second in 0..10 {
+        let grant = grant_of(&*subject.store(), code()).await;
+        subject
+            .store()
+            .revoke_grant(grant.grant_id, at(second))
+            .await
+            .unwrap();
+        revoked.push(Revoked::Grant(grant.grant_id));
+    }
+    subject.restart().await;
+    let store = subject.store();
+    let mut since = 0;
+    let mut read = Vec::new();
+    loop {
+        let page = store.revocations_since(since, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 3);
+        assert!(page.is_sorted_by(|one, other| one.sequence < other.sequence));
+        since = last.sequence;
+        read.extend(page.into_iter().map(|entry| entry.revoked));
+    }
+    assert_eq!(read, revoked);
+    // Sequences are not used again after a sweep: a reader behind position 10 must see what follows.
+    store.sweep(at(20) + ACCESS, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, []);
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let grant = grant_of(&*store, code()).await;
+    store.revoke_grant(grant.grant_id, at(30)).await.unwrap();
+    let page = store.revocations_since(since, 3).await.unwrap();
+    let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
+    assert_eq!(sequences, [11]);
+}
+
+pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_user(
+    subject: &mut impl Subject,
+) {
+    let (mine, theirs) = two_grants(&*subject.store()).await;
+    let token_of = |grant: &Grant, issued_at| TokenReference {
+        issuer: "https://lobby.example".into(),
+        token_id: grant.current.access_id,
+        grant_id: grant.grant_id,
+        client_id: grant.client_id.clone(),
+        subject: TokenSubject::User {
+            username: grant.username.clone(),
+            account: Some((grant.account.user_id.clone(), grant.account.site.clone())),
+        },
+        issued_at,
+    };
+    let another = |token: &TokenReference| TokenReference {
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        ..token.clone()
+    };
+    let is_revoked = async |subject: &dyn Store, token| subject.is_revoked(token).await.unwrap();
+    let token = token_of(&mine, at(0));
+    assert!(!is_revoked(&*subject.store(), token.clone()).await);
+
+    let store = subject.store();
+    let expires_at = at(0) + ACCESS;
+    store
+        .announce(
+            Revoked::Token(token.token_id),
+            Extent {
+                at: at(5),
+                expires_at,
+            },
+        )
+        .await
+        .unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert!(is_revoked(&*store, token.clone()).await);
+    assert!(!is_revoked(&*store, another(&token)).await);
+    store.revoke_grant(mine.grant_id, at(6)).await.unwrap();
+    assert!(is_revoked(&*store, another(&token)).await);
+
+    let theirs = token_of(&theirs, at(7));
+    assert!(!is_revoked(&*store, theirs.clone()).await);
+    let disabled = User {
+        enabled: false,
+        ..user("grace")
+    };
+    store
+        .change_registry(put(vec![], vec![disabled]), at(7))
+        .await
+        .unwrap();
+    assert!(is_revoked(&*store, theirs.clone()).await);
+    let issued_at = |issued_at: Timestamp| TokenReference {
+        grant_id: GrantId::generate(&OsRandom, issued_at).unwrap(),
+        issued_at,
+        ..theirs.clone()
+    };
+    assert!(
+        is_revoked(&*store, issued_at(at(7) + REGISTRATIONS_MAX_AGE)).await,
+        "issued by a replica that did not know yet"
+    );
+    let later = issued_at(issued_until(at(8)));
+    assert!(!is_revoked(&*store, later.clone()).await);
+    let change = RegistryChange {
+        remove_clients: vec![client_id("other")],
+        ..RegistryChange::default()
+    };
+    store.change_registry(change, at(8)).await.unwrap();
+    assert!(is_revoked(&*store, later.clone()).await);
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
+
+    store
+        .sweep(issued_until(at(9)) + ACCESS, 100)
+        .await
+        .unwrap();
+    assert!(!is_revoked(&*store, later).await, "it expired by itself");
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
+}
+
+pub(crate) fn token(issued_at: Timestamp) -> TokenReference {
+    TokenReference {
+        issuer: "https://lobby.example".into(),
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        grant_id: GrantId::generate(&OsRandom, issued_at).unwrap(),
+        client_id: client_id("web"),
+        subject: TokenSubject::User {
+            username: username("1"),
+            account: Some(("1".into(), "https://us1.example.com".into())),
+        },
+        issued_at,
+    }
+}
+
+pub(crate) fn legacy_token(issued_at: Timestamp) -> TokenReference {
+    TokenReference {
+        issuer: "https://us1.legacy.example".into(),
+        subject: TokenSubject::Legacy {
+            user_id: "1".into(),
+        },
+        ..token(issued_at)
+    }
+}
+
+pub(crate) async fn an_account_and_an_issuer_end_their_own_tokens_up_to_a_time(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let announce = async |revoked| {
+        let extent = Extent::of(at(5), ACCESS);
+        assert!(store.announce(revoked, extent).await.unwrap());
+    };
+    let is_revoked = async |token: &TokenReference| store.is_revoked(token.clone()).await.unwrap();
+    let (mine, later, legacy) = (token(at(5)), token(at(6)), legacy_token(at(5)));
+    let elsewhere = TokenReference {
+        subject: TokenSubject::User {
+            username: username("1"),
+            account: Some(("1".into(), "https://us2.example.com".into())),
+        },
+        ..mine.clone()
+    };
+    announce(Revoked::account(&username("1"), &account("1"))).await;
+    assert!(is_revoked(&mine).await);
+    assert!(!is_revoked(&later).await);
+    assert!(!is_revoked(&elsewhere).await);
+    announce(Revoked::User(username("1"))).await;
+    assert!(is_revoked(&elsewhere).await);
+    assert!(!is_revoked(&legacy).await, "a username is no user_id");
+    let another = TokenReference {
+        token_id: TokenId::generate(&OsRandom).unwrap(),
+        ..legacy.clone()
+    };
+    announce(Revoked::LegacyToken(legacy.token_id)).await;
+    assert!(is_revoked(&legacy).await);
+    assert!(!is_revoked(&another).await);
+    announce(Revoked::Issuer(legacy.issuer.clone())).await;
+    assert!(is_revoked(&another).await);
+    assert!(!is_revoked(&legacy_token(at(6))).await);
+}
+
+pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
+    let grant = Revoked::Grant(GrantId::generate(&OsRandom, at(0)).unwrap());
+    let issuer = Revoked::Issuer("https://lobby.example".into());
+    let extent = Extent::of(at(5), ACCESS);
+    for revoked in [&grant, &issuer] {
+        let announced = subject.store().announce(revoked.clone(), extent).await;
+        assert_eq!(announced, Ok(true));
+    }
+    subject.restart().await;
+    let store = subject.store();
+    for revoked in [&grant, &issuer] {
+        assert_eq!(store.announce(revoked.clone(), extent).await, Ok(false));
+    }
+    let later = Extent {
+        at: at(6),
+        ..extent
+    };
+    assert_eq!(store.announce(grant.clone(), later).await, Ok(false));
+    assert_eq!(store.announce(issuer.clone(), later).await, Ok(true));
+    let longer = Extent::of(at(5), ACCESS * 2);
+    assert_eq!(store.announce(grant.clone(), longer).await, Ok(true));
+    let entry = |sequence, revoked: &Revoked, at, expires_at| Revocation {
+        sequence,
+        revoked: revoked.clone(),
+        at,
+        expires_at,
+    };
+    assert_eq!(
+        store.revocations_since(0, 10).await.unwrap(),
+        [
+            entry(3, &issuer, at(6), at(5) + ACCESS),
+            entry(4, &grant, at(5), at(5) + ACCESS * 2),
+        ]
+    );
+    assert_eq!(store.feed_state().await.unwrap().last, 4);
+    assert_eq!(store.counts().await.unwrap().revocations, 2);
+    // What took the place of another entry is swept in its own time, and nothing of it is left.
+    store.sweep(at(6) + ACCESS, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
+    store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();
+    assert_eq!(feed(&*store).await, []);
+    assert_eq!(store.announce(grant, extent).await, Ok(true));
+
+    let racing = Revoked::Token(TokenId::generate(&OsRandom).unwrap());
+    let mut racers = JoinSet::new();
+    for _ in 0..PARALLEL {
+        let (store, racing) = (Arc::clone(&store), racing.clone());
+        racers.spawn(async move { store.announce(racing, extent).await.unwrap() });
+    }
+    let announced = racers.join_all().await;
+    assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
+}
+
+pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
+    let legacy = Client {
+        integration: IntegrationType::Legacy {
+            secrets: vec![],
+            redirect_templates: vec![],
+            hostname: None,
+        },
+        ..client("old")
+    };
+    let change = put(vec![client("web"), legacy], vec![user("ada")]);
+    let store = subject.store();
+    store.change_registry(change, at(0)).await.unwrap();
+    let current = grant_of(&*store, code()).await;
+    let old = CodeRecord {
+        client_id: client_id("old"),
+        ..code()
+    };
+    let old = grant_of(&*store, old).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let disabled = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let change = put(vec![], vec![disabled]);
+    store.change_registry(change, at(5)).await.unwrap();
+    assert!(is_revoked(&*store, &current).await && is_revoked(&*store, &old).await);
+    assert_eq!(
+        feed(&*store).await,
+        [Revoked::Grant(old.grant_id), Revoked::User(username("ada")),]
+    );
+}
+
+pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed(subject: &mut impl Subject) {
+    let before = subject.store().feed_state().await.unwrap();
+    assert_eq!(before.last, 0);
+    subject.restart().await;
+    assert_eq!(subject.store().feed_state().await.unwrap(), before);
+    let fresh = FeedId::generate(&OsRandom).unwrap();
+    subject.store().renew_feed(fresh).await.unwrap();
+    subject.restart().await;
+    assert_eq!(subject.store().feed_state().await.unwrap().feed, fresh);
+}

@@ -1,0 +1,96 @@
+//! Second factors that people set up.
+
+use super::*;
+
+pub(crate) fn second_factor(codes: &[&str]) -> SecondFactor {
+    SecondFactor {
+        totp_secret_sealed: b"sealed".to_vec(),
+        recovery_codes: codes
+            .iter()
+            .map(|code| Digest::of(code.as_bytes()))
+            .collect(),
+    }
+}
+
+pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
+    subject: &mut impl Subject,
+) {
+    let ada = || username("ada");
+    let known = async |store: Arc<dyn Store>| store.second_factor(ada()).await.unwrap();
+    let set = async |store: Arc<dyn Store>, second_factor: Option<SecondFactor>| {
+        let set = store.set_second_factor(ada(), second_factor, None, at(2));
+        assert!(set.await.unwrap().is_some());
+    };
+    let change = async |store: Arc<dyn Store>, change: RegistryChange| {
+        store.change_registry(change, at(0)).await.unwrap();
+    };
+    let one = || Some(second_factor(&["a"]));
+    change(subject.store(), put(vec![], vec![user("ada")])).await;
+    assert_eq!(known(subject.store()).await, None);
+    let id = Digest::of(b"session");
+    start(&*subject.store(), id, session("ada", at(100)), None).await;
+    let grant = grant_of(&*subject.store(), code()).await;
+    set(subject.store(), one()).await;
+    subject.restart().await;
+    assert_eq!(known(subject.store()).await, one());
+    assert_eq!(subject.store().session(id, at(1)).await.unwrap(), None);
+    assert!(is_revoked(&*subject.store(), &grant).await);
+    let announced = [Revoked::Grant(grant.grant_id)];
+    assert_eq!(feed(&*subject.store()).await, announced);
+    // A registration that says nothing new about it leaves it.
+    change(subject.store(), put(vec![], vec![user("ada")])).await;
+    assert_eq!(known(subject.store()).await, one());
+    let registered = User {
+        totp_secret_sealed: Some(b"other".to_vec()),
+        ..user("ada")
+    };
+    change(subject.store(), put(vec![], vec![registered])).await;
+    assert_eq!(known(subject.store()).await, None);
+
+    set(subject.store(), one()).await;
+    set(subject.store(), None).await;
+    assert_eq!(known(subject.store()).await, None);
+    set(subject.store(), one()).await;
+    let removed = RegistryChange {
+        remove_users: vec![ada()],
+        ..RegistryChange::default()
+    };
+    change(subject.store(), removed).await;
+    subject.restart().await;
+    assert_eq!(known(subject.store()).await, None);
+}
+
+pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
+    let claim = async |store: Arc<dyn Store>, name, code: &str| {
+        store
+            .claim_recovery_code(username(name), Digest::of(code.as_bytes()))
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        claim(subject.store(), "ada", "a").await,
+        Claim::AlreadyClaimed
+    );
+    let codes = Some(second_factor(&["a", "b", "c"]));
+    version_of(&*subject.store(), &username("ada")).await;
+    let set = async |store: Arc<dyn Store>| {
+        let set = store.set_second_factor(username("ada"), codes, None, at(0));
+        assert!(set.await.unwrap().is_some());
+    };
+    set(subject.store()).await;
+    for (name, code, expected) in [
+        ("ada", "d", Claim::AlreadyClaimed),
+        ("grace", "a", Claim::AlreadyClaimed),
+        ("ada", "a", Claim::Claimed),
+        ("ada", "a", Claim::AlreadyClaimed),
+    ] {
+        assert_eq!(claim(subject.store(), name, code).await, expected, "{code}");
+        subject.restart().await;
+    }
+    let attempts = (0..16).map(|_| claim(subject.store(), "ada", "b"));
+    let claims = futures_util::future::join_all(attempts).await;
+    let won = claims.into_iter().filter(|claim| *claim == Claim::Claimed);
+    assert_eq!(won.count(), 1);
+    let left = subject.store().second_factor(username("ada")).await;
+    assert_eq!(left.unwrap(), Some(second_factor(&["c"])));
+}

@@ -1,0 +1,74 @@
+//! Sweeping and counting.
+
+use super::*;
+
+pub(crate) async fn rows_are_counted(subject: &mut impl Subject) {
+    assert_eq!(subject.store().counts().await.unwrap(), Counts::default());
+    let grant = grant_of(&*subject.store(), code()).await;
+    let store = subject.store();
+    store.revoke_grant(grant.grant_id, at(1)).await.unwrap();
+    store.append_audit([audit_event(0)].into()).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let expected = Counts {
+        grants: 1,
+        sessions: 0,
+        revocations: 1,
+        audit_entries: 1,
+    };
+    assert_eq!(subject.store().counts().await.unwrap(), expected);
+}
+
+pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mut impl Subject) {
+    let store = subject.store();
+    let dead = grant_of(&*store, code()).await;
+    let revoked = grant_of(&*store, code()).await;
+    let alive = grant_of(&*store, code()).await;
+    let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
+    store.rotate_refresh(refreshed).await.unwrap();
+    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    issue(&*store, "c", code()).await;
+    let id = Digest::of(b"session");
+    start(&*store, id, session("ada", at(0) + WEEK + WEEK), None).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let remembered = async |grant: &Grant| store.grant(grant.grant_id).await.unwrap().is_some();
+    store.sweep(at(0) + ACCESS, 100).await.unwrap();
+    assert!(
+        remembered(&revoked).await,
+        "its access token lives to the end of the hour"
+    );
+    store.sweep(at(1) + ACCESS, 100).await.unwrap();
+    assert!(!remembered(&revoked).await);
+    assert!(remembered(&dead).await);
+    assert_eq!(
+        redeem(&*store, "c", fitting(), at(1)).await,
+        Redemption::Unknown,
+        "an expired code is forgotten"
+    );
+    store.sweep(at(0) + WEEK, 100).await.unwrap();
+    assert!(remembered(&dead).await);
+    store.sweep(at(1) + WEEK, 100).await.unwrap();
+    assert!(!remembered(&dead).await);
+    assert!(remembered(&alive).await);
+    assert!(store.session(id, at(1) + WEEK).await.unwrap().is_some());
+}
+
+pub(crate) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
+    let store = subject.store();
+    for number in 0..25 {
+        claim(&*store, "a", &format!("jti-{number}"), at(0)).await;
+    }
+    drop(store);
+    subject.restart().await;
+    let mut swept = Vec::new();
+    loop {
+        let Swept { removed, more } = subject.store().sweep(at(100), 10).await.unwrap();
+        swept.push(removed);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(swept, [10, 10, 5]);
+}
