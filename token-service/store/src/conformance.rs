@@ -29,11 +29,17 @@ use super::*;
 use domain::authorization_code::USED_CODE_RETENTION;
 use domain::cap;
 use domain::client::ClientSecret;
+use domain::clock::Timestamp;
+use domain::digest::Digest;
 use domain::random::OsRandom;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
-    AuditAction, CodeMismatch, IntegrationType, LinkedAccount, ObjectName, Pace, RotationRefusal,
-    Scope, SessionStage, TokenId, TokenSubject,
+    Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, CodeMismatch, CodeRecord,
+    CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
+    LegacyInstance, LinkedAccount, ObjectName, Pace, PacedKey, PresentedCode, Redemption,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Remembered, Revocation, Revoked,
+    Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes,
+    SecretUse, Session, SessionStage, TokenId, TokenReference, TokenSubject, User, Username,
 };
 
 pub(crate) use self::attempts::*;

@@ -7,7 +7,11 @@ use super::conformance::{
     session, signing_key, start, user, username, version_of,
 };
 use super::*;
-use domain::{Admission, Pace, Redemption, Rotation, TokenId};
+use domain::digest::Digest;
+use domain::{
+    Admission, AuditEvent, AuditRange, CodeRecord, GrantId, Pace, PacedKey, Redemption,
+    RefreshRotation, RefreshStep, Revoked, Rotation, TokenId,
+};
 
 fn digest(text: &str) -> Digest {
     Digest::of(text.as_bytes())

@@ -1,71 +1,69 @@
 //! Attempts to prove something that can be guessed.
 
-use deadpool_postgres::GenericClient;
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
+use super::PostgresStore;
 use super::fault::Fault;
-use super::operation::{Operation, execute, query_opt};
+use super::operation::Connection;
 use super::value::{seconds, timestamp};
+use crate::{AttemptStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Admission, Failures, PacedKey, attempt};
 
-/// Decides on an attempt and counts it.
-pub(super) struct Admit {
-    pub(super) keys: Vec<PacedKey>,
-    pub(super) now: Timestamp,
-}
-
-impl Operation for Admit {
-    type Outcome = Admission;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<Admission, Fault> {
-        // Rows are locked in one order by everybody, so that no two attempts wait for each other.
-        let mut in_order: Vec<usize> = (0..self.keys.len()).collect();
-        in_order.sort_by_key(|index| self.keys.get(*index).map(|paced| *paced.key.as_bytes()));
-        let mut failures: Vec<_> = self.keys.iter().map(|paced| (paced.pace, None)).collect();
-        for index in in_order {
-            if let (Some(paced), Some((_, before))) =
-                (self.keys.get(index), failures.get_mut(index))
-            {
-                *before = claimed(client, &paced.key, self.now).await?;
+#[async_trait]
+impl AttemptStore for PostgresStore {
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError> {
+        self.transaction(async move |client| {
+            // Rows are locked in one order by everybody, so that no two attempts wait for each other.
+            let mut in_order: Vec<usize> = (0..keys.len()).collect();
+            in_order.sort_by_key(|index| keys.get(*index).map(|paced| *paced.key.as_bytes()));
+            let mut failures: Vec<_> = keys.iter().map(|paced| (paced.pace, None)).collect();
+            for index in in_order {
+                if let (Some(paced), Some((_, before))) = (keys.get(index), failures.get_mut(index))
+                {
+                    *before = claimed(client, &paced.key, now).await?;
+                }
             }
-        }
-        let (admission, counted) = attempt::admit(&failures, self.now);
-        for (PacedKey { key, .. }, after) in self.keys.iter().zip(counted) {
-            put(client, key, Some(after)).await?;
-        }
-        Ok(admission)
+            let (admission, counted) = attempt::admit(&failures, now);
+            for (PacedKey { key, .. }, after) in keys.iter().zip(counted) {
+                put(client, key, Some(after)).await?;
+            }
+            Ok(admission)
+        })
+        .await
     }
-}
 
-/// Forgets all failures of one key, and takes one back of each of the others.
-pub(super) struct Forgive {
-    pub(super) forget: Option<Digest>,
-    pub(super) take_back: Vec<Digest>,
-}
-
-impl Operation for Forgive {
-    type Outcome = ();
-
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        let mut keys: Vec<&Digest> = self.forget.iter().chain(&self.take_back).collect();
-        keys.sort_by_key(|key| *key.as_bytes());
-        for key in keys {
-            let before = locked(client, key).await?;
-            let after = before
-                .filter(|_| self.forget.as_ref() != Some(key))
-                .and_then(Failures::one_less);
-            put(client, key, after).await?;
-        }
-        Ok(())
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError> {
+        self.transaction(async move |client| {
+            let mut keys: Vec<&Digest> = forget.iter().chain(&take_back).collect();
+            keys.sort_by_key(|key| *key.as_bytes());
+            for key in keys {
+                let before = locked(client, key).await?;
+                let after = before
+                    .filter(|_| forget.as_ref() != Some(key))
+                    .and_then(Failures::one_less);
+                put(client, key, after).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
 /// What is remembered of a key, in a row that nobody else changes before this transaction ends. An update without a
 /// change, because a row that is only read could be removed by others before it is written.
 async fn claimed(
-    client: &impl GenericClient,
+    client: &Connection<'_>,
     key: &Digest,
     now: Timestamp,
 ) -> Result<Option<Failures>, Fault> {
@@ -73,13 +71,13 @@ async fn claimed(
         ON CONFLICT (key) DO UPDATE SET count = failures.count
         RETURNING count, last_at, expires_at";
     let key = key.as_bytes().as_slice();
-    read(query_opt(client, sql, &[&key, &seconds(now)]).await?)
+    read(client.query_opt(sql, &[&key, &seconds(now)]).await?)
 }
 
 /// The same where there is a row already.
-async fn locked(client: &impl GenericClient, key: &Digest) -> Result<Option<Failures>, Fault> {
+async fn locked(client: &Connection<'_>, key: &Digest) -> Result<Option<Failures>, Fault> {
     let sql = "SELECT count, last_at, expires_at FROM failures WHERE key = $1 FOR UPDATE";
-    read(query_opt(client, sql, &[&key.as_bytes().as_slice()]).await?)
+    read(client.query_opt(sql, &[&key.as_bytes().as_slice()]).await?)
 }
 
 fn read(row: Option<Row>) -> Result<Option<Failures>, Fault> {
@@ -94,7 +92,7 @@ fn read(row: Option<Row>) -> Result<Option<Failures>, Fault> {
 }
 
 async fn put(
-    client: &impl GenericClient,
+    client: &Connection<'_>,
     key: &Digest,
     failures: Option<Failures>,
 ) -> Result<(), Fault> {
@@ -106,10 +104,12 @@ async fn put(
             let (last_at, expires_at) = (seconds(failures.last_at), seconds(failures.expires_at));
             let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
                 [&key, &i64::from(failures.count), &last_at, &expires_at];
-            execute(client, sql, &parameters).await?;
+            client.execute(sql, &parameters).await?;
         }
         None => {
-            execute(client, "DELETE FROM failures WHERE key = $1", &[&key]).await?;
+            client
+                .execute("DELETE FROM failures WHERE key = $1", &[&key])
+                .await?;
         }
     }
     Ok(())

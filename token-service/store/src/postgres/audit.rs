@@ -2,54 +2,46 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::GenericClient;
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::fault::{Fault, readable};
-use super::operation::{Operation, execute, query, query_opt};
+use super::PostgresStore;
+use super::fault::readable;
 use super::value::{number, rows, seconds, unsigned};
-use crate::Swept;
 use crate::row::{RowError, decode, encode};
+use crate::{AuditStore, StoreError, Swept};
 use domain::{AuditEvent, AuditRange, AuditRecord};
 
-/// Appends entries behind the last one.
-pub(super) struct Append(pub(super) Arc<[AuditEvent]>);
-
-impl Operation for Append {
-    type Outcome = ();
-
-    async fn run(&self, client: &impl GenericClient) -> Result<(), Fault> {
-        let Self(events) = self;
-        let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
-        let expiries: Vec<i64> = events
-            .iter()
-            .map(|event| seconds(event.expires_at))
-            .collect();
-        let sql =
-            "UPDATE counters SET value = value + $1 WHERE name = 'last_audit' RETURNING value";
-        let last: i64 = query_opt(client, sql, &[&rows(events.len())])
-            .await?
-            .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
-            .try_get(0)?;
-        let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
-        let sql = "INSERT INTO audit_log (sequence, expires_at, body)
+#[async_trait]
+impl AuditStore for PostgresStore {
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
+        self.transaction(async move |client| {
+            let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+            let expiries: Vec<i64> = events
+                .iter()
+                .map(|event| seconds(event.expires_at))
+                .collect();
+            let sql =
+                "UPDATE counters SET value = value + $1 WHERE name = 'last_audit' RETURNING value";
+            let last: i64 = client
+                .query_opt(sql, &[&rows(events.len())])
+                .await?
+                .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
+                .try_get(0)?;
+            let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
+            let sql = "INSERT INTO audit_log (sequence, expires_at, body)
             SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[])";
-        execute(client, sql, &[&sequences, &expiries, &bodies]).await?;
-        Ok(())
+            client
+                .execute(sql, &[&sequences, &expiries, &bodies])
+                .await?;
+            Ok(())
+        })
+        .await
     }
-}
 
-/// A part of the log.
-pub(super) struct List {
-    pub(super) range: AuditRange,
-    pub(super) limit: usize,
-}
-
-impl Operation for List {
-    type Outcome = Vec<AuditRecord>;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<Vec<AuditRecord>, Fault> {
-        let (sql, position) = match self.range {
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.statement(async move |client| {
+        let (sql, position) = match range {
             AuditRange::After(after) => (
                 "SELECT sequence, body FROM audit_log WHERE sequence > $1 ORDER BY sequence LIMIT $2",
                 number(after),
@@ -59,7 +51,7 @@ impl Operation for List {
                 before.map_or(i64::MAX, number),
             ),
         };
-        let found = query(client, sql, &[&position, &rows(self.limit)]).await?;
+        let found = client.query(sql, &[&position, &rows(limit)]).await?;
         let record = |row: &Row| {
             Ok(AuditRecord {
                 sequence: unsigned(row.try_get(0)?),
@@ -70,26 +62,21 @@ impl Operation for List {
             .iter()
             .filter_map(|row| readable("audit entry", record(row)).transpose())
             .collect()
-    }
-}
-
-/// Removes up to `limit` entries up to the sequence `last`.
-pub(super) struct Forget {
-    pub(super) last: u64,
-    pub(super) limit: usize,
-}
-
-impl Operation for Forget {
-    type Outcome = Swept;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<Swept, Fault> {
-        let sql = "DELETE FROM audit_log WHERE sequence IN
-            (SELECT sequence FROM audit_log WHERE sequence <= $1 ORDER BY sequence LIMIT $2)";
-        let removed = execute(client, sql, &[&number(self.last), &rows(self.limit)]).await?;
-        let removed = usize::try_from(removed).unwrap_or(usize::MAX);
-        Ok(Swept {
-            removed,
-            more: removed == self.limit,
         })
+        .await
+    }
+
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
+        self.statement(async move |client| {
+            let sql = "DELETE FROM audit_log WHERE sequence IN
+            (SELECT sequence FROM audit_log WHERE sequence <= $1 ORDER BY sequence LIMIT $2)";
+            let removed = client.execute(sql, &[&number(last), &rows(limit)]).await?;
+            let removed = usize::try_from(removed).unwrap_or(usize::MAX);
+            Ok(Swept {
+                removed,
+                more: removed == limit,
+            })
+        })
+        .await
     }
 }

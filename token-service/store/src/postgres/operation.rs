@@ -1,6 +1,6 @@
-//! Operations on the database, and how often they are tried.
+//! How operations reach the database, and how often they are tried.
 
-use deadpool_postgres::{GenericClient, Pool};
+use deadpool_postgres::{Client, Pool, Transaction};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row};
 
@@ -10,77 +10,99 @@ use crate::StoreError;
 /// How often an operation is run that the database undoes in favour of another one.
 const ATTEMPTS: u32 = 20;
 
-/// What a domain operation does. It may be run several times, of which one takes effect.
-pub(super) trait Operation: Sync {
-    /// Outcome of the operation.
-    type Outcome: Send;
+/// What an operation runs its statements on.
+pub(super) enum Connection<'a> {
+    /// Each statement is a transaction by itself.
+    Plain(&'a Client),
+    /// All statements are one transaction.
+    Transaction(&'a Transaction<'a>),
+}
 
-    /// Runs it once.
-    fn run(
+impl Connection<'_> {
+    /// Runs a prepared statement; the answer is how many rows it touched.
+    pub(super) async fn execute(
         &self,
-        client: &impl GenericClient,
-    ) -> impl Future<Output = Result<Self::Outcome, Fault>> + Send;
-}
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, Fault> {
+        Ok(match self {
+            Self::Plain(client) => {
+                let statement = client.prepare_cached(sql).await?;
+                client.execute(&statement, parameters).await?
+            }
+            Self::Transaction(transaction) => {
+                let statement = transaction.prepare_cached(sql).await?;
+                transaction.execute(&statement, parameters).await?
+            }
+        })
+    }
 
-/// What holds an operation together.
-#[derive(Debug, Clone, Copy)]
-enum Extent {
-    /// It has one statement, which is a transaction by itself.
-    Statement,
-    /// It has several, which may write.
-    Transaction,
-    /// It has several, which only read.
-    Snapshot,
-}
+    /// The rows of a prepared statement.
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Fault> {
+        Ok(match self {
+            Self::Plain(client) => {
+                let statement = client.prepare_cached(sql).await?;
+                client.query(&statement, parameters).await?
+            }
+            Self::Transaction(transaction) => {
+                let statement = transaction.prepare_cached(sql).await?;
+                transaction.query(&statement, parameters).await?
+            }
+        })
+    }
 
-/// Runs an operation of one statement.
-pub(super) async fn statement<O: Operation>(
-    pool: &Pool,
-    operation: &O,
-) -> Result<O::Outcome, StoreError> {
-    retried(pool, operation, Extent::Statement).await
-}
-
-/// Runs an operation of several statements in one transaction; its answer is given after the commit.
-pub(super) async fn transaction<O: Operation>(
-    pool: &Pool,
-    operation: &O,
-) -> Result<O::Outcome, StoreError> {
-    retried(pool, operation, Extent::Transaction).await
-}
-
-/// Runs an operation of several statements that only read, all of them what was there at one moment.
-pub(super) async fn snapshot<O: Operation>(
-    pool: &Pool,
-    operation: &O,
-) -> Result<O::Outcome, StoreError> {
-    retried(pool, operation, Extent::Snapshot).await
-}
-
-async fn retried<O: Operation>(
-    pool: &Pool,
-    operation: &O,
-    extent: Extent,
-) -> Result<O::Outcome, StoreError> {
-    let mut attempt = 1;
-    loop {
-        match once(pool, operation, extent).await {
-            Err(fault) if fault.asks_again() && attempt < ATTEMPTS => attempt += 1,
-            outcome => return outcome.map_err(StoreError::from),
-        }
+    /// The first row of a prepared statement.
+    pub(super) async fn query_opt(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<Row>, Fault> {
+        Ok(self.query(sql, parameters).await?.into_iter().next())
     }
 }
 
-async fn once<O: Operation>(
+/// What holds the statements of an operation together.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Isolation {
+    /// There is one, which is a transaction by itself.
+    Statement,
+    /// One transaction.
+    Transaction,
+    /// They only read, all of them what was there at one moment.
+    Snapshot,
+}
+
+/// Runs an operation until the database lets it stand, a bounded number of times; the answer is given after the commit.
+pub(super) async fn run<T>(
     pool: &Pool,
-    operation: &O,
-    extent: Extent,
-) -> Result<O::Outcome, Fault> {
+    isolation: Isolation,
+    operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
+) -> Result<T, StoreError> {
+    for _ in 1..ATTEMPTS {
+        match once(pool, isolation, operation.clone()).await {
+            Err(fault) if fault.asks_again() => {}
+            outcome => return outcome.map_err(StoreError::from),
+        }
+    }
+    once(pool, isolation, operation)
+        .await
+        .map_err(StoreError::from)
+}
+
+async fn once<T>(
+    pool: &Pool,
+    isolation: Isolation,
+    operation: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let mut client = pool.get().await?;
-    let transaction = match extent {
-        Extent::Statement => return operation.run(&client).await,
-        Extent::Transaction => client.transaction().await?,
-        Extent::Snapshot => {
+    let transaction = match isolation {
+        Isolation::Statement => return operation(&Connection::Plain(&client)).await,
+        Isolation::Transaction => client.transaction().await?,
+        Isolation::Snapshot => {
             let snapshot = client
                 .build_transaction()
                 .isolation_level(IsolationLevel::RepeatableRead)
@@ -88,37 +110,7 @@ async fn once<O: Operation>(
             snapshot.start().await?
         }
     };
-    let outcome = operation.run(&transaction).await?;
+    let outcome = operation(&Connection::Transaction(&transaction)).await?;
     transaction.commit().await?;
     Ok(outcome)
-}
-
-/// Runs a prepared statement; the answer is how many rows it touched.
-pub(super) async fn execute(
-    client: &impl GenericClient,
-    sql: &str,
-    parameters: &[&(dyn ToSql + Sync)],
-) -> Result<u64, Fault> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.execute(&statement, parameters).await?)
-}
-
-/// The rows of a prepared statement.
-pub(super) async fn query(
-    client: &impl GenericClient,
-    sql: &str,
-    parameters: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>, Fault> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.query(&statement, parameters).await?)
-}
-
-/// The row of a prepared statement that has one at most.
-pub(super) async fn query_opt(
-    client: &impl GenericClient,
-    sql: &str,
-    parameters: &[&(dyn ToSql + Sync)],
-) -> Result<Option<Row>, Fault> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.query_opt(&statement, parameters).await?)
 }

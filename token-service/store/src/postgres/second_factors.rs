@@ -1,116 +1,126 @@
 //! Second factors that people set up.
 
-use std::time::Duration;
+use async_trait::async_trait;
 
-use deadpool_postgres::GenericClient;
-
+use super::PostgresStore;
 use super::credentials;
 use super::fault::Fault;
 use super::grants;
-use super::operation::{Operation, execute, query_opt};
-use super::revocations::Announce;
+use super::operation::Connection;
+use super::revocations::announce;
 use super::sessions;
-use crate::Claim;
-use crate::row::{decode, encode};
+use crate::row::{decode, decode_json, encode};
+use crate::{Claim, CredentialStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CredentialsVersion, Extent, Revoked, SecondFactor, User, Username};
+use domain::{Credentials, CredentialsVersion, Extent, Revoked, SecondFactor, User, Username};
 
-/// What a user has set up.
-pub(super) struct Get(pub(super) Username);
-
-impl Operation for Get {
-    type Outcome = Option<SecondFactor>;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<Option<SecondFactor>, Fault> {
-        let sql = "SELECT body FROM second_factors WHERE username = $1";
-        match query_opt(client, sql, &[&self.0.as_str()]).await? {
-            Some(row) => Ok(Some(decode(row.try_get(0)?)?)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Sets up a second factor, or removes it, and ends what rests on the credentials before.
-pub(super) struct Set {
-    pub(super) username: Username,
-    pub(super) second_factor: Option<SecondFactor>,
-    pub(super) rests_on: Option<CredentialsVersion>,
-    pub(super) now: Timestamp,
-    pub(super) access_token_lifetime: Duration,
-}
-
-impl Operation for Set {
-    type Outcome = Option<CredentialsVersion>;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<Self::Outcome, Fault> {
-        let version = credentials::next_version(client).await?;
-        let Some(user) = credentials::user(client, &self.username)
-            .await?
-            .filter(|user| self.rests_on.is_none_or(|version| user.still_has(version)))
-        else {
-            return Ok(None);
-        };
-        let changed = User {
-            credentials_version: version,
-            ..user
-        };
-        credentials::put(client, &changed).await?;
-        let username = self.username.as_str();
-        match &self.second_factor {
-            Some(second_factor) => {
-                let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
-                    ON CONFLICT (username) DO UPDATE SET body = excluded.body";
-                execute(client, sql, &[&username, &encode(second_factor)?]).await?;
-            }
-            None => remove(client, username).await?,
-        }
-        sessions::end_all(client, username).await?;
-        let mut ended = Vec::new();
-        for grant in grants::live_of_user(client, username).await? {
-            if grants::end(client, grant.grant_id, self.now).await? {
-                ended.push(grant.grant_id);
-            }
-        }
-        for grant_id in ended {
-            let entry = Announce {
-                revoked: Revoked::Grant(grant_id),
-                extent: Extent::of(self.now, self.access_token_lifetime),
+#[async_trait]
+impl CredentialStore for PostgresStore {
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT users.body, second_factors.body FROM users
+            LEFT JOIN second_factors ON second_factors.username = users.username
+            WHERE users.username = $1";
+            let Some(row) = client.query_opt(sql, &[&username.as_str()]).await? else {
+                return Ok(None);
             };
-            entry.run(client).await?;
-        }
-        Ok(Some(version))
+            let own = match row.try_get::<_, Option<&[u8]>>(1)? {
+                Some(body) => Some(decode(body)?),
+                None => None,
+            };
+            Ok(Credentials::of(decode_json(row.try_get(0)?)?, own))
+        })
+        .await
     }
-}
 
-/// Uses a recovery code up.
-pub(super) struct ClaimRecoveryCode {
-    pub(super) username: Username,
-    pub(super) code: Digest,
-}
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT body FROM second_factors WHERE username = $1";
+            match client.query_opt(sql, &[&username.as_str()]).await? {
+                Some(row) => Ok(Some(decode(row.try_get(0)?)?)),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
 
-impl Operation for ClaimRecoveryCode {
-    type Outcome = Claim;
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError> {
+        let access_token_lifetime = self.longest_token();
+        self.transaction(async move |client| {
+            let version = credentials::next_version(client).await?;
+            let Some(user) = credentials::user(client, &username)
+                .await?
+                .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))
+            else {
+                return Ok(None);
+            };
+            let changed = User {
+                credentials_version: version,
+                ..user
+            };
+            credentials::put(client, &changed).await?;
+            let username = username.as_str();
+            match &second_factor {
+                Some(second_factor) => {
+                    let sql = "INSERT INTO second_factors (username, body) VALUES ($1, $2)
+                    ON CONFLICT (username) DO UPDATE SET body = excluded.body";
+                    client
+                        .execute(sql, &[&username, &encode(second_factor)?])
+                        .await?;
+                }
+                None => remove(client, username).await?,
+            }
+            sessions::end_all(client, username).await?;
+            let mut ended = Vec::new();
+            for grant in grants::live_of_user(client, username).await? {
+                if grants::end(client, grant.grant_id, now).await? {
+                    ended.push(grant.grant_id);
+                }
+            }
+            for grant_id in ended {
+                let extent = Extent::of(now, access_token_lifetime);
+                announce(client, &Revoked::Grant(grant_id), extent).await?;
+            }
+            Ok(Some(version))
+        })
+        .await
+    }
 
-    async fn run(&self, client: &impl GenericClient) -> Result<Claim, Fault> {
-        let username = self.username.as_str();
-        let sql = "SELECT body FROM second_factors WHERE username = $1 FOR UPDATE";
-        let Some(row) = query_opt(client, sql, &[&username]).await? else {
-            return Ok(Claim::AlreadyClaimed);
-        };
-        let mut second_factor: SecondFactor = decode(row.try_get(0)?)?;
-        if !second_factor.use_up(&self.code) {
-            return Ok(Claim::AlreadyClaimed);
-        }
-        let sql = "UPDATE second_factors SET body = $2 WHERE username = $1";
-        execute(client, sql, &[&username, &encode(&second_factor)?]).await?;
-        Ok(Claim::Claimed)
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError> {
+        self.transaction(async move |client| {
+            let username = username.as_str();
+            let sql = "SELECT body FROM second_factors WHERE username = $1 FOR UPDATE";
+            let Some(row) = client.query_opt(sql, &[&username]).await? else {
+                return Ok(Claim::AlreadyClaimed);
+            };
+            let mut second_factor: SecondFactor = decode(row.try_get(0)?)?;
+            if !second_factor.use_up(&code) {
+                return Ok(Claim::AlreadyClaimed);
+            }
+            let sql = "UPDATE second_factors SET body = $2 WHERE username = $1";
+            client
+                .execute(sql, &[&username, &encode(&second_factor)?])
+                .await?;
+            Ok(Claim::Claimed)
+        })
+        .await
     }
 }
 
 /// Forgets what a user set up.
-pub(super) async fn remove(client: &impl GenericClient, username: &str) -> Result<(), Fault> {
+pub(super) async fn remove(client: &Connection<'_>, username: &str) -> Result<(), Fault> {
     let sql = "DELETE FROM second_factors WHERE username = $1";
-    execute(client, sql, &[&username]).await?;
+    client.execute(sql, &[&username]).await?;
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! Removing what has expired, in small batches; see the sweep of the redb store for what is kept for how long.
 
-use deadpool_postgres::{GenericClient, Pool};
-
+use super::PostgresStore;
 use super::fault::Fault;
-use super::operation::{Operation, execute, query, statement};
+use super::operation::Connection;
 use super::value::{rows, seconds};
 use crate::{StoreError, Swept};
 use domain::GrantId;
@@ -32,93 +31,78 @@ const LOOKED_AT_PER_REMOVED: usize = 4;
 /// Where the walk over the grants goes on.
 pub(super) type Cursor = Option<GrantId>;
 
-/// Removes up to `limit` rows, and says where the walk goes on.
-pub(super) async fn sweep(
-    pool: &Pool,
-    cursor: Cursor,
-    now: Timestamp,
-    limit: usize,
-) -> Result<(Swept, Cursor), StoreError> {
-    let mut removed = 0;
-    for sql in EXPIRING {
-        let limit = limit.saturating_sub(removed);
-        if limit > 0 {
-            removed += statement(pool, &Expired { sql, now, limit }).await?;
+impl PostgresStore {
+    /// Removes up to `limit` rows, and says where the walk goes on.
+    pub(super) async fn remove_expired(
+        &self,
+        cursor: Cursor,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<(Swept, Cursor), StoreError> {
+        let mut removed = 0;
+        for sql in EXPIRING {
+            let limit = limit.saturating_sub(removed);
+            if limit > 0 {
+                let expired = async move |client: &Connection<'_>| {
+                    client.execute(sql, &[&seconds(now), &rows(limit)]).await
+                };
+                let expired = self.statement(expired).await?;
+                removed += usize::try_from(expired).unwrap_or(usize::MAX);
+            }
         }
-    }
-    let limit_of_grants = limit.saturating_sub(removed);
-    if limit_of_grants == 0 {
-        let more = true;
-        return Ok((Swept { removed, more }, cursor));
-    }
-    let walk = Walk {
-        after: cursor,
-        now,
-        limit: limit_of_grants,
-    };
-    let (removed_grants, cursor) = statement(pool, &walk).await?;
-    removed += removed_grants;
-    let more = false;
-    Ok((Swept { removed, more }, cursor))
-}
-
-struct Expired {
-    sql: &'static str,
-    now: Timestamp,
-    limit: usize,
-}
-
-impl Operation for Expired {
-    type Outcome = usize;
-
-    async fn run(&self, client: &impl GenericClient) -> Result<usize, Fault> {
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-            [&seconds(self.now), &rows(self.limit)];
-        let removed = execute(client, self.sql, &parameters).await?;
-        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
+        let limit_of_grants = limit.saturating_sub(removed);
+        if limit_of_grants == 0 {
+            let more = true;
+            return Ok((Swept { removed, more }, cursor));
+        }
+        let walk = async move |client: &Connection<'_>| {
+            expired_grants(client, cursor, now, limit_of_grants).await
+        };
+        let (removed_grants, cursor) = self.statement(walk).await?;
+        removed += removed_grants;
+        let more = false;
+        Ok((Swept { removed, more }, cursor))
     }
 }
 
-/// A step of the walk over the grants: [`Grant::is_over`](domain::Grant::is_over) in the words of the database.
-struct Walk {
+/// [`Grant::is_over`](domain::Grant::is_over) in the words of the database.
+const OVER: &str = "(revoked_at IS NOT NULL OR refresh_over_at < $2) AND access_over_at < $2";
+
+/// A step of the walk over the grants.
+async fn expired_grants(
+    client: &Connection<'_>,
     after: Cursor,
     now: Timestamp,
     limit: usize,
-}
-
-const OVER: &str = "(revoked_at IS NOT NULL OR refresh_over_at < $2) AND access_over_at < $2";
-
-impl Operation for Walk {
-    type Outcome = (usize, Cursor);
-
-    async fn run(&self, client: &impl GenericClient) -> Result<(usize, Cursor), Fault> {
-        let looked_at = self.limit.saturating_mul(LOOKED_AT_PER_REMOVED);
-        let sql = format!(
-            "SELECT grant_id, {OVER} FROM grants WHERE grant_id > $1 ORDER BY grant_id LIMIT $3"
-        );
-        let after: &[u8] = self.after.as_ref().map_or(&[], |id| id.as_bytes());
-        let now = seconds(self.now);
-        let seen = query(client, &sql, &[&after, &now, &rows(looked_at)]).await?;
-        let mut over: Vec<&[u8]> = Vec::new();
-        let mut reached = None;
-        for row in &seen {
-            if over.len() >= self.limit {
-                break;
-            }
-            let id: &[u8] = row.try_get(0)?;
-            reached = <[u8; 16]>::try_from(id).map(GrantId::from_bytes).ok();
-            if row.try_get(1)? {
-                over.push(id);
-            }
+) -> Result<(usize, Cursor), Fault> {
+    let looked_at = limit.saturating_mul(LOOKED_AT_PER_REMOVED);
+    let sql = format!(
+        "SELECT grant_id, {OVER} FROM grants WHERE grant_id > $1 ORDER BY grant_id LIMIT $3"
+    );
+    let after: &[u8] = after.as_ref().map_or(&[], |id| id.as_bytes());
+    let now = seconds(now);
+    let seen = client
+        .query(&sql, &[&after, &now, &rows(looked_at)])
+        .await?;
+    let mut over: Vec<&[u8]> = Vec::new();
+    let mut reached = None;
+    for row in &seen {
+        if over.len() >= limit {
+            break;
         }
-        let at_the_end = seen.len() < looked_at && over.len() < self.limit;
-        if over.is_empty() {
-            return Ok((0, reached.filter(|_| !at_the_end)));
+        let id: &[u8] = row.try_get(0)?;
+        reached = <[u8; 16]>::try_from(id).map(GrantId::from_bytes).ok();
+        if row.try_get(1)? {
+            over.push(id);
         }
-        // Once more with the condition: a grant may have been refreshed in between.
-        let sql = format!("DELETE FROM grants WHERE grant_id = ANY($1) AND {OVER}");
-        let removed = execute(client, &sql, &[&over, &now]).await?;
-        let removed = usize::try_from(removed).unwrap_or(usize::MAX);
-        Ok((removed, reached.filter(|_| !at_the_end)))
     }
+    let at_the_end = seen.len() < looked_at && over.len() < limit;
+    if over.is_empty() {
+        return Ok((0, reached.filter(|_| !at_the_end)));
+    }
+    // Once more with the condition: a grant may have been refreshed in between.
+    let sql = format!("DELETE FROM grants WHERE grant_id = ANY($1) AND {OVER}");
+    let removed = client.execute(&sql, &[&over, &now]).await?;
+    let removed = usize::try_from(removed).unwrap_or(usize::MAX);
+    Ok((removed, reached.filter(|_| !at_the_end)))
 }

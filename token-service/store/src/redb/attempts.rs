@@ -1,45 +1,57 @@
 //! Attempts to prove something that can be guessed.
 
+use async_trait::async_trait;
 use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::fault::Fault;
 use super::tables::{Expiring, Tables, decode, encode};
+use crate::{AttemptStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Admission, Failures, PacedKey, attempt};
 
-/// Decides on an attempt and counts it.
-pub(super) fn admit(
-    tables: &mut Tables<'_>,
-    keys: &[PacedKey],
-    now: Timestamp,
-) -> Result<Admission, Fault> {
-    let failures = keys
-        .iter()
-        .map(|PacedKey { key, pace }| Ok((*pace, get(tables, key)?)))
-        .collect::<Result<Vec<_>, Fault>>()?;
-    let (admission, counted) = attempt::admit(&failures, now);
-    for ((PacedKey { key, .. }, (_, before)), after) in keys.iter().zip(failures).zip(counted) {
-        put(tables, key, before, Some(after))?;
+#[async_trait]
+impl AttemptStore for RedbStore {
+    async fn admit_attempt(
+        &self,
+        keys: Vec<PacedKey>,
+        now: Timestamp,
+    ) -> Result<Admission, StoreError> {
+        self.write(move |tables, _| {
+            let failures = keys
+                .iter()
+                .map(|PacedKey { key, pace }| Ok((*pace, get(tables, key)?)))
+                .collect::<Result<Vec<_>, Fault>>()?;
+            let (admission, counted) = attempt::admit(&failures, now);
+            for ((PacedKey { key, .. }, (_, before)), after) in
+                keys.iter().zip(failures).zip(counted)
+            {
+                put(tables, key, before, Some(after))?;
+            }
+            Ok(admission)
+        })
+        .await
     }
-    Ok(admission)
-}
 
-/// Forgets all failures of one key, and takes one back of each of the others.
-pub(super) fn forgive(
-    tables: &mut Tables<'_>,
-    forget: Option<&Digest>,
-    take_back: &[Digest],
-) -> Result<(), Fault> {
-    if let Some(forget) = forget {
-        let forgotten = get(tables, forget)?;
-        put(tables, forget, forgotten, None)?;
+    async fn forgive_attempt(
+        &self,
+        forget: Option<Digest>,
+        take_back: Vec<Digest>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            if let Some(forget) = &forget {
+                let forgotten = get(tables, forget)?;
+                put(tables, forget, forgotten, None)?;
+            }
+            for key in &take_back {
+                let before = get(tables, key)?;
+                put(tables, key, before, before.and_then(Failures::one_less))?;
+            }
+            Ok(())
+        })
+        .await
     }
-    for key in take_back {
-        let before = get(tables, key)?;
-        put(tables, key, before, before.and_then(Failures::one_less))?;
-    }
-    Ok(())
 }
 
 fn get(tables: &mut Tables<'_>, key: &Digest) -> Result<Option<Failures>, Fault> {

@@ -1,14 +1,38 @@
 //! The audit log. Entries that come together share a row, which is compressed: a row each would cost more than many of the
 //! requests that they tell of, and most of an entry stands in its neighbours too.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use redb::{ReadTransaction, ReadableTable as _};
 
+use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables};
-use crate::Swept;
 use crate::row;
+use crate::{AuditStore, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::{AuditEvent, AuditRange, AuditRecord};
+
+#[async_trait]
+impl AuditStore for RedbStore {
+    async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
+        // Not in the writer's thread, which others wait for.
+        let rows = tokio::task::spawn_blocking(move || rows(&events))
+            .await
+            .map_err(|error| StoreError::Failed(error.to_string()))??;
+        self.write(move |tables, _| append(tables, &rows)).await
+    }
+
+    async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.read(|transaction| list(transaction, range, limit))
+    }
+
+    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
+        self.write(move |tables, _| forget(tables, last, limit))
+            .await
+    }
+}
 
 /// Entries of one row at most: what a reader of one entry has to decode.
 const ENTRIES_IN_A_ROW: usize = 64;

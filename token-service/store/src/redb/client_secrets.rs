@@ -1,13 +1,70 @@
 //! When client secrets were added and used. In a table of its own, so that a use does not write the client anew.
 
-use redb::{ReadTransaction, ReadableTable as _};
+use async_trait::async_trait;
+use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::tables::{CLIENT_SECRETS, Tables, decode_json};
+use crate::{ClientSecretStore, StoreError};
 use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Client, ClientId, SecretTimes, SecretUse};
+
+#[async_trait]
+impl ClientSecretStore for RedbStore {
+    async fn secret_times(
+        &self,
+        client_ids: Vec<ClientId>,
+    ) -> Result<Vec<SecretTimes>, StoreError> {
+        self.read(|transaction| {
+            let table = transaction.open_table(CLIENT_SECRETS)?;
+            let mut found = Vec::new();
+            for client_id in &client_ids {
+                let name = client_id.as_str();
+                for entry in table.range((name, &FIRST)..=(name, &LAST))? {
+                    let (key, times) = entry?;
+                    let (added_at, last_used_at) = times.value();
+                    found.push(SecretTimes {
+                        client_id: client_id.clone(),
+                        secret: ClientSecret::from_digest(Digest::from_bytes(*key.value().1)),
+                        added_at: time(added_at),
+                        last_used_at: time(last_used_at),
+                    });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            for SecretUse {
+                client_id,
+                secret,
+                at,
+            } in &uses
+            {
+                let client: Result<Option<Client>, Fault> =
+                    match tables.clients.open()?.get(client_id.as_str())? {
+                        Some(row) => decode_json(row.value()).map(Some),
+                        None => Ok(None),
+                    };
+                let client = readable("client", client)?.flatten();
+                if !client.is_some_and(|client| client.secrets().contains(secret)) {
+                    continue;
+                }
+                let key = (client_id.as_str(), secret.digest().as_bytes());
+                let table = tables.client_secrets.open()?;
+                let (added_at, last) = table.get(key)?.map_or((0, 0), |times| times.value());
+                table.insert(key, (added_at, last.max(at.seconds())))?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
 
 const FIRST: [u8; 32] = [0; 32];
 const LAST: [u8; 32] = [0xff; 32];
@@ -36,52 +93,4 @@ pub(super) fn change(
         table.insert(key, (now.seconds(), 0))?;
     }
     Ok(())
-}
-
-/// Notes uses of secrets that still are their clients'.
-pub(super) fn note(tables: &mut Tables<'_>, uses: &[SecretUse]) -> Result<(), Fault> {
-    for SecretUse {
-        client_id,
-        secret,
-        at,
-    } in uses
-    {
-        let client: Result<Option<Client>, Fault> =
-            match tables.clients.open()?.get(client_id.as_str())? {
-                Some(row) => decode_json(row.value()).map(Some),
-                None => Ok(None),
-            };
-        let client = readable("client", client)?.flatten();
-        if !client.is_some_and(|client| client.secrets().contains(secret)) {
-            continue;
-        }
-        let key = (client_id.as_str(), secret.digest().as_bytes());
-        let table = tables.client_secrets.open()?;
-        let (added_at, last) = table.get(key)?.map_or((0, 0), |times| times.value());
-        table.insert(key, (added_at, last.max(at.seconds())))?;
-    }
-    Ok(())
-}
-
-/// What is known of the secrets of these clients.
-pub(super) fn list(
-    transaction: &ReadTransaction,
-    client_ids: &[ClientId],
-) -> Result<Vec<SecretTimes>, Fault> {
-    let table = transaction.open_table(CLIENT_SECRETS)?;
-    let mut found = Vec::new();
-    for client_id in client_ids {
-        let name = client_id.as_str();
-        for entry in table.range((name, &FIRST)..=(name, &LAST))? {
-            let (key, times) = entry?;
-            let (added_at, last_used_at) = times.value();
-            found.push(SecretTimes {
-                client_id: client_id.clone(),
-                secret: ClientSecret::from_digest(Digest::from_bytes(*key.value().1)),
-                added_at: time(added_at),
-                last_used_at: time(last_used_at),
-            });
-        }
-    }
-    Ok(found)
 }

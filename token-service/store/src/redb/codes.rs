@@ -2,38 +2,79 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
-use crate::{Begin, room, used_code};
+use crate::{Begin, CodeStore, StoreError, room, used_code};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
 
-/// Keeps a fresh code.
-pub(super) fn issue(
-    tables: &mut Tables<'_>,
-    code: &Digest,
-    record: &CodeRecord,
-) -> Result<Begin, Fault> {
-    let user = credentials::user(tables, &record.username)?;
-    if !record.rests_on(user.as_ref()) {
-        return Ok(Begin::CredentialsChanged);
+#[async_trait]
+impl CodeStore for RedbStore {
+    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {
+        self.write(move |tables, _| {
+            let user = credentials::user(tables, &record.username)?;
+            if !record.rests_on(user.as_ref()) {
+                return Ok(Begin::CredentialsChanged);
+            }
+            make_room(tables, &record)?;
+            let row = encode(&record)?;
+            tables
+                .codes
+                .open()?
+                .insert(code.as_bytes(), row.as_slice())?;
+            let note = note_of(&record, code.as_bytes());
+            tables.unused_codes.open()?.insert(note, ())?;
+            tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
+            Ok(Begin::Begun)
+        })
+        .await
     }
-    make_room(tables, record)?;
-    let row = encode(record)?;
-    tables
-        .codes
-        .open()?
-        .insert(code.as_bytes(), row.as_slice())?;
-    let note = note_of(record, code.as_bytes());
-    tables.unused_codes.open()?.insert(note, ())?;
-    tables.expire(Expiring::Code, code.as_bytes(), record.expires_at)?;
-    Ok(Begin::Begun)
+
+    async fn redeem_code(
+        &self,
+        code: Digest,
+        presented: PresentedCode,
+        grant_id: GrantId,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError> {
+        self.write(move |tables, access_token_lifetime| {
+            let key = code.as_bytes();
+            let stored: Option<CodeRecord> = match tables.codes.open()?.get(key)? {
+                Some(row) => Some(decode(row.value())?),
+                None => None,
+            };
+            let Some(record) = stored else {
+                return replay(tables, key, &presented, now, access_token_lifetime);
+            };
+            if let Err(mismatch) = record.check(&presented, &first.scope, now) {
+                return Ok(Redemption::Mismatch(mismatch));
+            }
+            let user = credentials::user(tables, &record.username)?;
+            if !record.rests_on(user.as_ref()) {
+                return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
+            }
+            let used = encode(&UsedCode::of(&record, grant_id))?;
+            let forgotten_at = now + USED_CODE_RETENTION;
+            tables.codes.open()?.remove(key)?;
+            tables.unused_codes.open()?.remove(note_of(&record, key))?;
+            tables.keep(Expiring::Code, key, record.expires_at)?;
+            tables.used_codes.open()?.insert(key, used.as_slice())?;
+            tables.expire(Expiring::UsedCode, key, forgotten_at)?;
+            let grant = record.into_grant(grant_id, first);
+            grants::insert(tables, &grant, now, access_token_lifetime)?;
+            Ok(Redemption::Redeemed(Box::new(grant)))
+        })
+        .await
+    }
 }
 
 /// The key in the table of unused codes.
@@ -80,55 +121,6 @@ pub(super) fn forget(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<(), Fau
         tables.unused_codes.open()?.remove(note_of(&record, code))?;
     }
     Ok(())
-}
-
-/// A redemption in the making.
-pub(super) struct Attempt {
-    pub(super) code: Digest,
-    pub(super) presented: PresentedCode,
-    pub(super) grant_id: GrantId,
-    pub(super) first: RefreshStep,
-    pub(super) now: Timestamp,
-}
-
-/// Exchanges a code for a grant (D-2).
-pub(super) fn redeem(
-    tables: &mut Tables<'_>,
-    attempt: Attempt,
-    access_token_lifetime: Duration,
-) -> Result<Redemption, Fault> {
-    let Attempt {
-        code,
-        presented,
-        grant_id,
-        first,
-        now,
-    } = attempt;
-    let key = code.as_bytes();
-    let stored: Option<CodeRecord> = match tables.codes.open()?.get(key)? {
-        Some(row) => Some(decode(row.value())?),
-        None => None,
-    };
-    let Some(record) = stored else {
-        return replay(tables, key, &presented, now, access_token_lifetime);
-    };
-    if let Err(mismatch) = record.check(&presented, &first.scope, now) {
-        return Ok(Redemption::Mismatch(mismatch));
-    }
-    let user = credentials::user(tables, &record.username)?;
-    if !record.rests_on(user.as_ref()) {
-        return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
-    }
-    let used = encode(&UsedCode::of(&record, grant_id))?;
-    let forgotten_at = now + USED_CODE_RETENTION;
-    tables.codes.open()?.remove(key)?;
-    tables.unused_codes.open()?.remove(note_of(&record, key))?;
-    tables.keep(Expiring::Code, key, record.expires_at)?;
-    tables.used_codes.open()?.insert(key, used.as_slice())?;
-    tables.expire(Expiring::UsedCode, key, forgotten_at)?;
-    let grant = record.into_grant(grant_id, first);
-    grants::insert(tables, &grant, now, access_token_lifetime)?;
-    Ok(Redemption::Redeemed(Box::new(grant)))
 }
 
 /// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".

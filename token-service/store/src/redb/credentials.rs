@@ -1,26 +1,10 @@
 //! What users sign in with, and what ends when it changes (D-35).
 
-use redb::{ReadTransaction, ReadableTable as _};
+use redb::ReadableTable as _;
 
 use super::fault::Fault;
-use super::tables::{CREDENTIALS_KEY, SECOND_FACTORS, Tables, USERS, decode, decode_json};
-use domain::{Credentials, CredentialsVersion, User, Username};
-
-/// What this user signs in with.
-pub(super) fn get(
-    transaction: &ReadTransaction,
-    username: &Username,
-) -> Result<Option<Credentials>, Fault> {
-    let key = username.as_str();
-    let Some(user) = transaction.open_table(USERS)?.get(key)? else {
-        return Ok(None);
-    };
-    let own = match transaction.open_table(SECOND_FACTORS)?.get(key)? {
-        Some(row) => Some(decode(row.value())?),
-        None => None,
-    };
-    Ok(Credentials::of(decode_json(user.value())?, own))
-}
+use super::tables::{CREDENTIALS_KEY, Tables, decode_json};
+use domain::{CredentialsVersion, User, Username};
 
 /// The user with this name.
 pub(super) fn user(tables: &mut Tables<'_>, username: &Username) -> Result<Option<User>, Fault> {

@@ -3,19 +3,128 @@
 use std::ops::Bound;
 use std::time::Duration;
 
-use redb::{ReadTransaction, ReadableTable as _};
+use async_trait::async_trait;
+use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
-use crate::room;
+use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::grant::RotationDecision;
 use domain::{
     Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
 };
+
+#[async_trait]
+impl GrantStore for RedbStore {
+    async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError> {
+        self.write(move |tables, access_token_lifetime| {
+            let Some(mut grant) = get(tables, rotation.grant_id)? else {
+                return Ok(Rotation::Refused(RotationRefusal::Unknown));
+            };
+            if grant.client_id == rotation.client_id
+                && !credentials::are_current(tables, &grant.username, grant.credentials_version)?
+            {
+                revoke(tables, grant.grant_id, rotation.now, access_token_lifetime)?;
+                return Ok(Rotation::Refused(RotationRefusal::Revoked));
+            }
+            match grant.rotate(&rotation) {
+                RotationDecision::Rotate => {
+                    put(tables, &grant)?;
+                    Ok(Rotation::Rotated(Box::new(grant)))
+                }
+                RotationDecision::Repeat(step) => Ok(Rotation::Repeated {
+                    grant: Box::new(grant),
+                    step,
+                }),
+                RotationDecision::Revoke => {
+                    put(tables, &grant)?;
+                    tables.live_grants.open()?.remove(live_key(&grant))?;
+                    let revoked = Revoked::Grant(grant.grant_id);
+                    let extent = Extent::of(rotation.now, access_token_lifetime);
+                    announce(tables, revoked, extent)?;
+                    Ok(Rotation::Reused(grant.grant_id))
+                }
+                RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
+            }
+        })
+        .await
+    }
+
+    async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError> {
+        self.read(
+            |transaction| match transaction.open_table(GRANTS)?.get(grant_id.as_bytes())? {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            },
+        )
+    }
+
+    async fn grants(
+        &self,
+        filter: GrantFilter,
+        after: Option<GrantId>,
+        limit: usize,
+    ) -> Result<Vec<Grant>, StoreError> {
+        self.read(|transaction| {
+            let table = transaction.open_table(GRANTS)?;
+            let after = after.map(|id| *id.as_bytes());
+            // The user's index first: a person has fewer grants than a client.
+            let (index, name) = match (&filter.username, &filter.client_id) {
+                (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
+                (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
+                (None, None) => {
+                    let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                    return table
+                        .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+                        .filter_map(|entry| match entry {
+                            Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
+                            Err(error) => Some(Err(error.into())),
+                        })
+                        .take(limit)
+                        .collect();
+                }
+            };
+            let lower = match &after {
+                Some(after) => Bound::Excluded((name, after)),
+                None => Bound::Included((name, &FIRST)),
+            };
+            let mut found = Vec::new();
+            for entry in transaction
+                .open_table(index)?
+                .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
+            {
+                if found.len() >= limit {
+                    break;
+                }
+                let (key, _) = entry?;
+                let Some(row) = table.get(key.value().1)? else {
+                    continue;
+                };
+                let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
+                    continue;
+                };
+                if filter
+                    .client_id
+                    .as_ref()
+                    .is_none_or(|client_id| *client_id == grant.client_id)
+                {
+                    found.push(grant);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(move |tables, lifetime| revoke(tables, grant_id, now, lifetime))
+            .await
+    }
+}
 
 /// Keeps a new grant, and revokes those that it leaves no room for.
 pub(super) fn insert(
@@ -113,42 +222,6 @@ fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One use of a refresh token.
-pub(super) fn rotate(
-    tables: &mut Tables<'_>,
-    rotation: &RefreshRotation,
-    access_token_lifetime: Duration,
-) -> Result<Rotation, Fault> {
-    let Some(mut grant) = get(tables, rotation.grant_id)? else {
-        return Ok(Rotation::Refused(RotationRefusal::Unknown));
-    };
-    if grant.client_id == rotation.client_id
-        && !credentials::are_current(tables, &grant.username, grant.credentials_version)?
-    {
-        revoke(tables, grant.grant_id, rotation.now, access_token_lifetime)?;
-        return Ok(Rotation::Refused(RotationRefusal::Revoked));
-    }
-    match grant.rotate(rotation) {
-        RotationDecision::Rotate => {
-            put(tables, &grant)?;
-            Ok(Rotation::Rotated(Box::new(grant)))
-        }
-        RotationDecision::Repeat(step) => Ok(Rotation::Repeated {
-            grant: Box::new(grant),
-            step,
-        }),
-        RotationDecision::Revoke => {
-            put(tables, &grant)?;
-            tables.live_grants.open()?.remove(live_key(&grant))?;
-            let revoked = Revoked::Grant(grant.grant_id);
-            let extent = Extent::of(rotation.now, access_token_lifetime);
-            announce(tables, revoked, extent)?;
-            Ok(Rotation::Reused(grant.grant_id))
-        }
-        RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
-    }
-}
-
 /// Ends a grant and tells the edge. `false` when there is no such live grant.
 pub(super) fn revoke(
     tables: &mut Tables<'_>,
@@ -176,61 +249,6 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
         tables.live_grants.open()?.remove(live_key(&grant))?;
     }
     Ok(ended)
-}
-
-/// Grants behind `after`.
-pub(super) fn list(
-    transaction: &ReadTransaction,
-    filter: &GrantFilter,
-    after: Option<GrantId>,
-    limit: usize,
-) -> Result<Vec<Grant>, Fault> {
-    let table = transaction.open_table(GRANTS)?;
-    let after = after.map(|id| *id.as_bytes());
-    // The user's index first: a person has fewer grants than a client.
-    let (index, name) = match (&filter.username, &filter.client_id) {
-        (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
-        (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
-        (None, None) => {
-            let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            return table
-                .range::<&[u8; 16]>((lower, Bound::Unbounded))?
-                .filter_map(|entry| match entry {
-                    Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
-                    Err(error) => Some(Err(error.into())),
-                })
-                .take(limit)
-                .collect();
-        }
-    };
-    let lower = match &after {
-        Some(after) => Bound::Excluded((name, after)),
-        None => Bound::Included((name, &FIRST)),
-    };
-    let mut found = Vec::new();
-    for entry in transaction
-        .open_table(index)?
-        .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
-    {
-        if found.len() >= limit {
-            break;
-        }
-        let (key, _) = entry?;
-        let Some(row) = table.get(key.value().1)? else {
-            continue;
-        };
-        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
-            continue;
-        };
-        if filter
-            .client_id
-            .as_ref()
-            .is_none_or(|client_id| *client_id == grant.client_id)
-        {
-            found.push(grant);
-        }
-    }
-    Ok(found)
 }
 
 /// The grants of a client.

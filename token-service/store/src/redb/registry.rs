@@ -2,86 +2,121 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redb::{ReadTransaction, ReadableTable as _};
 
+use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
-use super::tables::{META, REGISTRY_VERSION_KEY, Tables, decode_json, encode_json};
+use super::tables::{
+    CLIENTS, LEGACY_INSTANCES, META, REGISTRY_VERSION_KEY, REMEMBERED, Tables, USERS, all_json,
+    decode_json, encode_json,
+};
 use super::{client_secrets, credentials, grants, second_factors, sessions};
-use crate::issued_until;
+use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
 use domain::{
-    Client, ClientId, Extent, GrantId, IntegrationType, RegistryChange, RegistryOutcome, Revoked,
-    User, Username,
+    Client, ClientId, Extent, GrantId, IntegrationType, LegacyInstance, RegistryChange,
+    RegistryOutcome, Remembered, Revoked, User, Username,
 };
 
-/// Applies a change as a whole.
-pub(super) fn change(
-    tables: &mut Tables<'_>,
-    change: &RegistryChange,
-    now: Timestamp,
-    access_token_lifetime: Duration,
-) -> Result<RegistryOutcome, Fault> {
-    let found = next_version(tables, change.planned_on)?;
-    if found == RegistryOutcome::Overtaken {
-        return Ok(found);
+#[async_trait]
+impl RegistrationStore for RedbStore {
+    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
+        self.read(|transaction| {
+            Ok((
+                readable_json("client", transaction, CLIENTS)?,
+                readable_json("user", transaction, USERS)?,
+            ))
+        })
     }
-    let mut changing = Changing {
-        tables,
-        now,
-        access_token_lifetime,
-    };
-    for client_id in &change.remove_clients {
-        changing.remove_client(client_id)?;
-    }
-    for client in &change.put_clients {
-        changing.put_client(client)?;
-    }
-    for username in &change.remove_users {
-        changing.remove_user(username)?;
-    }
-    for user in &change.put_users {
-        changing.put_user(user)?;
-    }
-    for hostname in &change.remove_legacy_instances {
-        tables.legacy_instances.open()?.remove(hostname.as_str())?;
-    }
-    for instance in &change.put_legacy_instances {
-        let row = encode_json(instance)?;
-        tables
-            .legacy_instances
-            .open()?
-            .insert(instance.hostname.as_str(), row.as_slice())?;
-    }
-    for object in &change.forget {
-        tables.remembered.open()?.remove(object.key().as_str())?;
-    }
-    for remembered in &change.remember {
-        let (key, row) = (remembered.object.key(), encode_json(remembered)?);
-        let table = tables.remembered.open()?;
-        table.insert(key.as_str(), row.as_slice())?;
-    }
-    Ok(RegistryOutcome::Changed)
-}
 
-/// Takes a stronger hash of the same password.
-pub(super) fn rehash(
-    tables: &mut Tables<'_>,
-    username: &Username,
-    hash: &str,
-    stronger: &str,
-) -> Result<(), Fault> {
-    let key = username.as_str();
-    let mut user: User = match tables.users.open()?.get(key)? {
-        Some(row) => decode_json(row.value())?,
-        None => return Ok(()),
-    };
-    if user.rehash(hash, stronger.to_owned()) {
-        let row = encode_json(&user)?;
-        tables.users.open()?.insert(key, row.as_slice())?;
-        next_version(tables, None)?;
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.read(|transaction| all_json(transaction, LEGACY_INSTANCES))
     }
-    Ok(())
+
+    async fn registry_version(&self) -> Result<u64, StoreError> {
+        self.read(|transaction| {
+            let version = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
+            Ok(version.map_or(0, |version| version.value()))
+        })
+    }
+
+    async fn change_registry(
+        &self,
+        change: RegistryChange,
+        now: Timestamp,
+    ) -> Result<RegistryOutcome, StoreError> {
+        self.write(move |tables, access_token_lifetime| {
+            let found = next_version(tables, change.planned_on)?;
+            if found == RegistryOutcome::Overtaken {
+                return Ok(found);
+            }
+            let mut changing = Changing {
+                tables,
+                now,
+                access_token_lifetime,
+            };
+            for client_id in &change.remove_clients {
+                changing.remove_client(client_id)?;
+            }
+            for client in &change.put_clients {
+                changing.put_client(client)?;
+            }
+            for username in &change.remove_users {
+                changing.remove_user(username)?;
+            }
+            for user in &change.put_users {
+                changing.put_user(user)?;
+            }
+            for hostname in &change.remove_legacy_instances {
+                tables.legacy_instances.open()?.remove(hostname.as_str())?;
+            }
+            for instance in &change.put_legacy_instances {
+                let row = encode_json(instance)?;
+                tables
+                    .legacy_instances
+                    .open()?
+                    .insert(instance.hostname.as_str(), row.as_slice())?;
+            }
+            for object in &change.forget {
+                tables.remembered.open()?.remove(object.key().as_str())?;
+            }
+            for remembered in &change.remember {
+                let (key, row) = (remembered.object.key(), encode_json(remembered)?);
+                let table = tables.remembered.open()?;
+                table.insert(key.as_str(), row.as_slice())?;
+            }
+            Ok(RegistryOutcome::Changed)
+        })
+        .await
+    }
+
+    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
+        self.read(|transaction| all_json(transaction, REMEMBERED))
+    }
+
+    async fn rehash_password(
+        &self,
+        username: Username,
+        hash: String,
+        stronger: String,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            let key = username.as_str();
+            let mut user: User = match tables.users.open()?.get(key)? {
+                Some(row) => decode_json(row.value())?,
+                None => return Ok(()),
+            };
+            if user.rehash(&hash, stronger) {
+                let row = encode_json(&user)?;
+                tables.users.open()?.insert(key, row.as_slice())?;
+                next_version(tables, None)?;
+            }
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// Moves the version on, unless it is not the one that the change was planned on.
@@ -98,12 +133,6 @@ pub(super) fn next_version(
     }
     meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
     Ok(RegistryOutcome::Changed)
-}
-
-/// How often the registry has changed.
-pub(super) fn version(transaction: &ReadTransaction) -> Result<u64, Fault> {
-    let version = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
-    Ok(version.map_or(0, |version| version.value()))
 }
 
 struct Changing<'a, 'txn> {
@@ -234,4 +263,18 @@ impl Changing<'_, '_> {
         announce(self.tables, revoked, extent)?;
         Ok(())
     }
+}
+
+/// All rows but those that cannot be read: who is not registered is refused, and the others go on.
+fn readable_json<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    transaction: &ReadTransaction,
+    definition: redb::TableDefinition<'_, &'static str, &'static [u8]>,
+) -> Result<Vec<T>, Fault> {
+    let table = transaction.open_table(definition)?;
+    let rows = table.iter()?.filter_map(|entry| match entry {
+        Ok((_, row)) => readable(what, decode_json(row.value())).transpose(),
+        Err(error) => Some(Err(error.into())),
+    });
+    rows.collect()
 }

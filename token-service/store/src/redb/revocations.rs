@@ -1,14 +1,97 @@
 //! The feed of revocations to the gateways, and the same by what is revoked.
 
-use redb::{ReadTransaction, ReadableTable as _};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use async_trait::async_trait;
+use redb::ReadableTable as _;
+use tokio::sync::watch;
+
+use super::RedbStore;
 use super::fault::Fault;
 use super::tables::{
-    FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOKED, TOKEN_LIFETIME_KEY,
-    TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode,
+    FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOCATIONS, REVOKED,
+    TOKEN_LIFETIME_KEY, TOKEN_LIFETIME_UNTIL_KEY, Tables, decode, encode,
 };
 use crate::token_lifetime::TokenLifetime;
+use crate::{RevocationStore, StoreError};
 use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+
+#[async_trait]
+impl RevocationStore for RedbStore {
+    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError> {
+        self.write(move |tables, _| announce(tables, revoked, extent))
+            .await
+    }
+
+    async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
+        self.read(|transaction| {
+            let table = transaction.open_table(REVOKED)?;
+            let revoked_at = |revoked: &Revoked| -> Result<Option<u64>, Fault> {
+                let row = table.get(revoked.key().as_slice())?;
+                Ok(row.map(|row| row.value().0))
+            };
+            for revoked in token.ended_by() {
+                if revoked_at(&revoked)?.is_some() {
+                    return Ok(true);
+                }
+            }
+            for revoked in token.ended_up_to_a_time_by() {
+                if revoked_at(&revoked)?.is_some_and(|at| token.issued_at.seconds() <= at) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    fn longest_token(&self) -> Duration {
+        Duration::from_secs(self.lifetime.longest.load(Ordering::Acquire))
+    }
+
+    async fn feed_state(&self) -> Result<FeedState, StoreError> {
+        self.read(|transaction| {
+            let meta = transaction.open_table(META)?;
+            let half = |key| -> Result<[u8; 8], Fault> {
+                let half = meta.get(key)?.map(|half| half.value().to_be_bytes());
+                half.ok_or_else(|| Fault::Row("the feed has no identity".into()))
+            };
+            let mut bytes = [0; 16];
+            let (high, low) = (half(FEED_HIGH_KEY)?, half(FEED_LOW_KEY)?);
+            for (to, from) in bytes.iter_mut().zip(high.iter().chain(&low)) {
+                *to = *from;
+            }
+            let last = meta.get(LAST_REVOCATION_KEY)?;
+            Ok(FeedState {
+                feed: FeedId::from_bytes(bytes),
+                last: last.map_or(0, |sequence| sequence.value()),
+            })
+        })
+    }
+
+    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError> {
+        self.write(move |tables, _| set_feed(tables, feed)).await
+    }
+
+    fn feed_changes(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.writer.feed_changes())
+    }
+
+    async fn revocations_since(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, StoreError> {
+        self.read(|transaction| {
+            transaction
+                .open_table(REVOCATIONS)?
+                .range(since.saturating_add(1)..)?
+                .take(limit)
+                .map(|entry| decode(entry?.1.value()))
+                .collect()
+        })
+    }
+}
 
 /// Adds an entry behind the last one, in the place of the one before for the same thing. It lives as long as the tokens
 /// that it concerns. `false` if the one before says as much already.
@@ -68,48 +151,6 @@ pub(super) fn forget(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), 
     }
     tables.revocations.open()?.remove(entry.sequence)?;
     Ok(())
-}
-
-/// Whether anything that `token` depends on is revoked.
-pub(super) fn is_revoked(
-    transaction: &ReadTransaction,
-    token: &TokenReference,
-) -> Result<bool, Fault> {
-    let table = transaction.open_table(REVOKED)?;
-    let revoked_at = |revoked: &Revoked| -> Result<Option<u64>, Fault> {
-        let row = table.get(revoked.key().as_slice())?;
-        Ok(row.map(|row| row.value().0))
-    };
-    for revoked in token.ended_by() {
-        if revoked_at(&revoked)?.is_some() {
-            return Ok(true);
-        }
-    }
-    for revoked in token.ended_up_to_a_time_by() {
-        if revoked_at(&revoked)?.is_some_and(|at| token.issued_at.seconds() <= at) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Identity and position of the feed.
-pub(super) fn state(transaction: &ReadTransaction) -> Result<FeedState, Fault> {
-    let meta = transaction.open_table(META)?;
-    let half = |key| -> Result<[u8; 8], Fault> {
-        let half = meta.get(key)?.map(|half| half.value().to_be_bytes());
-        half.ok_or_else(|| Fault::Row("the feed has no identity".into()))
-    };
-    let mut bytes = [0; 16];
-    let (high, low) = (half(FEED_HIGH_KEY)?, half(FEED_LOW_KEY)?);
-    for (to, from) in bytes.iter_mut().zip(high.iter().chain(&low)) {
-        *to = *from;
-    }
-    let last = meta.get(LAST_REVOCATION_KEY)?;
-    Ok(FeedState {
-        feed: FeedId::from_bytes(bytes),
-        last: last.map_or(0, |sequence| sequence.value()),
-    })
 }
 
 /// Gives the feed an identity.

@@ -1,104 +1,113 @@
 //! Sealed values, and how they are sealed anew.
 
-use redb::{ReadTransaction, ReadableTable as _};
+use async_trait::async_trait;
+use redb::ReadableTable as _;
 
-use super::fault::{Fault, readable};
+use super::RedbStore;
+use super::fault::readable;
 use super::registry::next_version;
-use super::tables::{
-    ROOT_KEY, SEALED, SECOND_FACTORS, Tables, decode, decode_json, encode, encode_json,
-};
+use super::tables::{ROOT_KEY, SEALED, SECOND_FACTORS, decode, decode_json, encode, encode_json};
+use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{Remembered, SealedSigningKey, SealedValue, SecondFactor, User, Username};
 
-/// The root of the tags.
-pub(super) fn root(transaction: &ReadTransaction) -> Result<Option<Vec<u8>>, Fault> {
-    let root = transaction.open_table(SEALED)?.get(ROOT_KEY)?;
-    Ok(root.map(|root| root.value().to_vec()))
-}
-
-/// The TOTP secrets that users have set up.
-pub(super) fn own_totp_secrets(
-    transaction: &ReadTransaction,
-) -> Result<Vec<(Username, Vec<u8>)>, Fault> {
-    let mut secrets = Vec::new();
-    for entry in transaction.open_table(SECOND_FACTORS)?.iter()? {
-        let (username, row) = entry?;
-        let row = decode::<SecondFactor>(row.value());
-        let second_factor = readable("second factor", row)?;
-        let username = Username::parse(username.value());
-        if let (Some(username), Some(second_factor)) = (username, second_factor) {
-            secrets.push((username, second_factor.totp_secret_sealed));
-        }
+#[async_trait]
+impl SealedStore for RedbStore {
+    async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|transaction| {
+            let root = transaction.open_table(SEALED)?.get(ROOT_KEY)?;
+            Ok(root.map(|root| root.value().to_vec()))
+        })
     }
-    Ok(secrets)
-}
 
-/// Puts `after` in the place of `before`; `false`, and nothing is changed, if something else is there.
-pub(super) fn reseal(
-    tables: &mut Tables<'_>,
-    value: &SealedValue,
-    before: Option<&[u8]>,
-    after: &[u8],
-) -> Result<bool, Fault> {
-    match value {
-        SealedValue::Root => {
-            let table = tables.sealed.open()?;
-            let found = table.get(ROOT_KEY)?.map(|root| root.value().to_vec());
-            if found.as_deref() != before {
-                return Ok(false);
+    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
+        self.read(|transaction| {
+            let mut secrets = Vec::new();
+            for entry in transaction.open_table(SECOND_FACTORS)?.iter()? {
+                let (username, row) = entry?;
+                let row = decode::<SecondFactor>(row.value());
+                let second_factor = readable("second factor", row)?;
+                let username = Username::parse(username.value());
+                if let (Some(username), Some(second_factor)) = (username, second_factor) {
+                    secrets.push((username, second_factor.totp_secret_sealed));
+                }
             }
-            table.insert(ROOT_KEY, after)?;
-        }
-        SealedValue::SigningKey(kid) => {
-            let table = tables.signing_keys.open()?;
-            let found = table.get(kid.as_str())?;
-            let found = found.map(|row| decode_json::<SealedSigningKey>(row.value()));
-            let Some(mut key) = found.transpose()? else {
-                return Ok(false);
-            };
-            if Some(key.sealed_pkcs8.as_slice()) != before {
-                return Ok(false);
-            }
-            key.sealed_pkcs8 = after.to_vec();
-            table.insert(kid.as_str(), encode_json(&key)?.as_slice())?;
-        }
-        SealedValue::RegisteredTotpSecret(username) => {
-            let table = tables.users.open()?;
-            let found = table.get(username.as_str())?;
-            let found = found.map(|row| decode_json::<User>(row.value()));
-            let Some(mut user) = found.transpose()? else {
-                return Ok(false);
-            };
-            if user.totp_secret_sealed.is_none() || user.totp_secret_sealed.as_deref() != before {
-                return Ok(false);
-            }
-            user.totp_secret_sealed = Some(after.to_vec());
-            table.insert(username.as_str(), encode_json(&user)?.as_slice())?;
-            let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
-            let table = tables.remembered.open()?;
-            let found = table.get(object.as_str())?;
-            let found = found.map(|row| decode_json::<Remembered>(row.value()));
-            if let (Some(mut remembered), Some(before)) = (found.transpose()?, before)
-                && remembered.reseal(before, after)
-            {
-                table.insert(object.as_str(), encode_json(&remembered)?.as_slice())?;
-            }
-            // What was planned on the registry before must not bring the old one back.
-            next_version(tables, None)?;
-        }
-        SealedValue::OwnTotpSecret(username) => {
-            let table = tables.second_factors.open()?;
-            let found = table.get(username.as_str())?;
-            let found = found.map(|row| decode::<SecondFactor>(row.value()));
-            let Some(mut second_factor) = found.transpose()? else {
-                return Ok(false);
-            };
-            if Some(second_factor.totp_secret_sealed.as_slice()) != before {
-                return Ok(false);
-            }
-            second_factor.totp_secret_sealed = after.to_vec();
-            table.insert(username.as_str(), encode(&second_factor)?.as_slice())?;
-        }
+            Ok(secrets)
+        })
     }
-    Ok(true)
+
+    async fn reseal(
+        &self,
+        value: SealedValue,
+        before: Option<Vec<u8>>,
+        after: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tables, _| {
+            let before = before.as_deref();
+            match &value {
+                SealedValue::Root => {
+                    let table = tables.sealed.open()?;
+                    let found = table.get(ROOT_KEY)?.map(|root| root.value().to_vec());
+                    if found.as_deref() != before {
+                        return Ok(false);
+                    }
+                    table.insert(ROOT_KEY, after.as_slice())?;
+                }
+                SealedValue::SigningKey(kid) => {
+                    let table = tables.signing_keys.open()?;
+                    let found = table.get(kid.as_str())?;
+                    let found = found.map(|row| decode_json::<SealedSigningKey>(row.value()));
+                    let Some(mut key) = found.transpose()? else {
+                        return Ok(false);
+                    };
+                    if Some(key.sealed_pkcs8.as_slice()) != before {
+                        return Ok(false);
+                    }
+                    key.sealed_pkcs8 = after;
+                    table.insert(kid.as_str(), encode_json(&key)?.as_slice())?;
+                }
+                SealedValue::RegisteredTotpSecret(username) => {
+                    let table = tables.users.open()?;
+                    let found = table.get(username.as_str())?;
+                    let found = found.map(|row| decode_json::<User>(row.value()));
+                    let Some(mut user) = found.transpose()? else {
+                        return Ok(false);
+                    };
+                    if user.totp_secret_sealed.is_none()
+                        || user.totp_secret_sealed.as_deref() != before
+                    {
+                        return Ok(false);
+                    }
+                    user.totp_secret_sealed = Some(after.clone());
+                    table.insert(username.as_str(), encode_json(&user)?.as_slice())?;
+                    let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
+                    let table = tables.remembered.open()?;
+                    let found = table.get(object.as_str())?;
+                    let found = found.map(|row| decode_json::<Remembered>(row.value()));
+                    if let (Some(mut remembered), Some(before)) = (found.transpose()?, before)
+                        && remembered.reseal(before, &after)
+                    {
+                        table.insert(object.as_str(), encode_json(&remembered)?.as_slice())?;
+                    }
+                    // What was planned on the registry before must not bring the old one back.
+                    next_version(tables, None)?;
+                }
+                SealedValue::OwnTotpSecret(username) => {
+                    let table = tables.second_factors.open()?;
+                    let found = table.get(username.as_str())?;
+                    let found = found.map(|row| decode::<SecondFactor>(row.value()));
+                    let Some(mut second_factor) = found.transpose()? else {
+                        return Ok(false);
+                    };
+                    if Some(second_factor.totp_secret_sealed.as_slice()) != before {
+                        return Ok(false);
+                    }
+                    second_factor.totp_secret_sealed = after;
+                    table.insert(username.as_str(), encode(&second_factor)?.as_slice())?;
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
 }

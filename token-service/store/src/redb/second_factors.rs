@@ -2,53 +2,89 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::fault::Fault;
-use super::tables::{Tables, decode, encode, encode_json};
+use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode, encode_json};
 use super::{credentials, grants, sessions};
-use crate::Claim;
+use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CredentialsVersion, SecondFactor, User, Username};
+use domain::{Credentials, CredentialsVersion, SecondFactor, User, Username};
 
-/// Sets up a second factor, or removes it, and ends what rests on the credentials before.
-pub(super) fn set(
-    tables: &mut Tables<'_>,
-    username: &Username,
-    second_factor: Option<&SecondFactor>,
-    rests_on: Option<CredentialsVersion>,
-    now: Timestamp,
-    access_token_lifetime: Duration,
-) -> Result<Option<CredentialsVersion>, Fault> {
-    let Some(user) = credentials::user(tables, username)?
-        .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))
-    else {
-        return Ok(None);
-    };
-    let version = renew(tables, user, now, access_token_lifetime)?;
-    match second_factor {
-        Some(second_factor) => put(tables, username.as_str(), second_factor)?,
-        None => remove(tables, username.as_str())?,
+#[async_trait]
+impl CredentialStore for RedbStore {
+    async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
+        self.read(|transaction| {
+            let key = username.as_str();
+            let Some(user) = transaction.open_table(USERS)?.get(key)? else {
+                return Ok(None);
+            };
+            let own = match transaction.open_table(SECOND_FACTORS)?.get(key)? {
+                Some(row) => Some(decode(row.value())?),
+                None => None,
+            };
+            Ok(Credentials::of(decode_json(user.value())?, own))
+        })
     }
-    Ok(Some(version))
-}
 
-/// Uses a recovery code up.
-pub(super) fn claim_recovery_code(
-    tables: &mut Tables<'_>,
-    username: &str,
-    code: &Digest,
-) -> Result<Claim, Fault> {
-    let mut second_factor: SecondFactor = match tables.second_factors.open()?.get(username)? {
-        Some(row) => decode(row.value())?,
-        None => return Ok(Claim::AlreadyClaimed),
-    };
-    if !second_factor.use_up(code) {
-        return Ok(Claim::AlreadyClaimed);
+    async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError> {
+        self.read(|transaction| {
+            match transaction
+                .open_table(SECOND_FACTORS)?
+                .get(username.as_str())?
+            {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            }
+        })
     }
-    put(tables, username, &second_factor)?;
-    Ok(Claim::Claimed)
+
+    async fn set_second_factor(
+        &self,
+        username: Username,
+        second_factor: Option<SecondFactor>,
+        rests_on: Option<CredentialsVersion>,
+        now: Timestamp,
+    ) -> Result<Option<CredentialsVersion>, StoreError> {
+        self.write(move |tables, lifetime| {
+            let Some(user) = credentials::user(tables, &username)?
+                .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))
+            else {
+                return Ok(None);
+            };
+            let version = renew(tables, user, now, lifetime)?;
+            match &second_factor {
+                Some(second_factor) => put(tables, username.as_str(), second_factor)?,
+                None => remove(tables, username.as_str())?,
+            }
+            Ok(Some(version))
+        })
+        .await
+    }
+
+    async fn claim_recovery_code(
+        &self,
+        username: Username,
+        code: Digest,
+    ) -> Result<Claim, StoreError> {
+        self.write(move |tables, _| {
+            let username = username.as_str();
+            let mut second_factor: SecondFactor =
+                match tables.second_factors.open()?.get(username)? {
+                    Some(row) => decode(row.value())?,
+                    None => return Ok(Claim::AlreadyClaimed),
+                };
+            if !second_factor.use_up(&code) {
+                return Ok(Claim::AlreadyClaimed);
+            }
+            put(tables, username, &second_factor)?;
+            Ok(Claim::Claimed)
+        })
+        .await
+    }
 }
 
 /// Forgets what the user set up.

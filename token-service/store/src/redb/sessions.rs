@@ -1,37 +1,86 @@
 //! Sign-in sessions.
 
+use async_trait::async_trait;
 use redb::ReadableTable as _;
 
+use super::RedbStore;
 use super::credentials;
 use super::fault::{Fault, readable};
-use super::tables::{Expiring, Tables, decode, encode};
-use crate::{Begin, room};
+use super::tables::{Expiring, SESSIONS, Tables, decode, encode};
+use crate::{Begin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
+use domain::digest::Digest;
 use domain::{Session, SessionStage};
 
-/// Starts a session and ends the one that it replaces.
-pub(super) fn start(
-    tables: &mut Tables<'_>,
-    id: &[u8; 32],
-    session: &Session,
-    replaces: Option<&[u8; 32]>,
-) -> Result<Begin, Fault> {
-    if !credentials::are_current(tables, &session.username, session.credentials_version)? {
-        return Ok(Begin::CredentialsChanged);
+#[async_trait]
+impl SessionStore for RedbStore {
+    async fn start_session(
+        &self,
+        id: Digest,
+        session: Session,
+        replaces: Option<Digest>,
+    ) -> Result<Begin, StoreError> {
+        self.write(move |tables, _| {
+            if !credentials::are_current(tables, &session.username, session.credentials_version)? {
+                return Ok(Begin::CredentialsChanged);
+            }
+            let (id, row) = (id.as_bytes(), encode(&session)?);
+            if let Some(replaced) = replaces {
+                end(tables, replaced.as_bytes())?;
+            }
+            make_room(tables, session.username.as_str(), session.stage)?;
+            tables.sessions.open()?.insert(id, row.as_slice())?;
+            tables
+                .sessions_by_user
+                .open()?
+                .insert((session.username.as_str(), id), ())?;
+            tables.expire(Expiring::Session, id, session.expires_at)?;
+            Ok(Begin::Begun)
+        })
+        .await
     }
-    let row = encode(session)?;
-    if let Some(replaced) = replaces {
-        end(tables, replaced)?;
+
+    async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError> {
+        let session: Option<Session> = self.read(|transaction| {
+            match transaction.open_table(SESSIONS)?.get(id.as_bytes())? {
+                Some(row) => decode(row.value()).map(Some),
+                None => Ok(None),
+            }
+        })?;
+        Ok(session.filter(|session| now < session.expires_at))
     }
-    make_room(tables, session.username.as_str(), session.stage)?;
-    tables.sessions.open()?.insert(id, row.as_slice())?;
-    tables
-        .sessions_by_user
-        .open()?
-        .insert((session.username.as_str(), id), ())?;
-    tables.expire(Expiring::Session, id, session.expires_at)?;
-    Ok(Begin::Begun)
+
+    async fn extend_session(
+        &self,
+        id: Digest,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            let id = id.as_bytes();
+            let before: Session = match tables.sessions.open()?.get(id)? {
+                Some(row) => decode(row.value())?,
+                None => return Ok(()),
+            };
+            if before.expires_at <= now {
+                return Ok(());
+            }
+            tables.keep(Expiring::Session, id, before.expires_at)?;
+            let row = encode(&Session {
+                expires_at,
+                ..before
+            })?;
+            tables.sessions.open()?.insert(id, row.as_slice())?;
+            tables.expire(Expiring::Session, id, expires_at)
+        })
+        .await
+    }
+
+    async fn end_session(&self, id: Digest) -> Result<(), StoreError> {
+        self.write(move |tables, _| end(tables, id.as_bytes()))
+            .await
+    }
 }
 
 /// Ends sessions of the user and stage so that there is room for one more.
@@ -53,29 +102,6 @@ fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Re
     let over = cap::SESSIONS.to_end(held);
     room::note("session", username, over.len());
     over.iter().try_for_each(|(_, id)| end(tables, id))
-}
-
-/// Moves the expiry of a live session.
-pub(super) fn extend(
-    tables: &mut Tables<'_>,
-    id: &[u8; 32],
-    expires_at: Timestamp,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let before: Session = match tables.sessions.open()?.get(id)? {
-        Some(row) => decode(row.value())?,
-        None => return Ok(()),
-    };
-    if before.expires_at <= now {
-        return Ok(());
-    }
-    tables.keep(Expiring::Session, id, before.expires_at)?;
-    let row = encode(&Session {
-        expires_at,
-        ..before
-    })?;
-    tables.sessions.open()?.insert(id, row.as_slice())?;
-    tables.expire(Expiring::Session, id, expires_at)
 }
 
 /// Ends a session, if there is one.

@@ -1,51 +1,69 @@
 //! Signing keys, sealed.
 
+use async_trait::async_trait;
 use redb::ReadableTable as _;
 
-use super::fault::Fault;
-use super::tables::{Tables, decode_json, encode_json};
+use super::RedbStore;
+use super::tables::{SIGNING_KEYS, all_json, decode_json, encode_json};
+use crate::{SigningKeyStore, StoreError};
 use domain::SealedSigningKey;
 use domain::clock::Timestamp;
 
-/// Adds a key, unless one of its algorithm was made after `unless_after`.
-pub(super) fn add(
-    tables: &mut Tables<'_>,
-    key: &SealedSigningKey,
-    unless_after: Option<Timestamp>,
-) -> Result<bool, Fault> {
-    let row = encode_json(key)?;
-    let table = tables.signing_keys.open()?;
-    for entry in table.iter()? {
-        let other: SealedSigningKey = decode_json(entry?.1.value())?;
-        let later = unless_after.is_none_or(|after| after < other.created_at);
-        if other.algorithm == key.algorithm && later {
-            return Ok(false);
-        }
+#[async_trait]
+impl SigningKeyStore for RedbStore {
+    async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError> {
+        self.read(|transaction| {
+            Ok(SealedSigningKey::oldest_first(all_json(
+                transaction,
+                SIGNING_KEYS,
+            )?))
+        })
     }
-    table.insert(key.kid.as_str(), row.as_slice())?;
-    Ok(true)
-}
 
-/// Sets when a key stopped to sign.
-pub(super) fn retire(
-    tables: &mut Tables<'_>,
-    kid: &str,
-    retired_at: Option<Timestamp>,
-) -> Result<(), Fault> {
-    let table = tables.signing_keys.open()?;
-    let Some(mut key) = table
-        .get(kid)?
-        .map(|row| decode_json::<SealedSigningKey>(row.value()))
-        .transpose()?
-    else {
-        return Ok(());
-    };
-    key.retired_at = retired_at;
-    table.insert(kid, encode_json(&key)?.as_slice())?;
-    Ok(())
-}
+    async fn add_signing_key(
+        &self,
+        key: SealedSigningKey,
+        unless_after: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tables, _| {
+            let row = encode_json(&key)?;
+            let table = tables.signing_keys.open()?;
+            for entry in table.iter()? {
+                let other: SealedSigningKey = decode_json(entry?.1.value())?;
+                let later = unless_after.is_none_or(|after| after < other.created_at);
+                if other.algorithm == key.algorithm && later {
+                    return Ok(false);
+                }
+            }
+            table.insert(key.kid.as_str(), row.as_slice())?;
+            Ok(true)
+        })
+        .await
+    }
 
-/// Removes a key.
-pub(super) fn forget(tables: &mut Tables<'_>, kid: &str) -> Result<bool, Fault> {
-    Ok(tables.signing_keys.open()?.remove(kid)?.is_some())
+    async fn retire_signing_key(
+        &self,
+        kid: String,
+        retired_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tables, _| {
+            let table = tables.signing_keys.open()?;
+            let Some(mut key) = table
+                .get(kid.as_str())?
+                .map(|row| decode_json::<SealedSigningKey>(row.value()))
+                .transpose()?
+            else {
+                return Ok(());
+            };
+            key.retired_at = retired_at;
+            table.insert(kid.as_str(), encode_json(&key)?.as_slice())?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
+        self.write(move |tables, _| Ok(tables.signing_keys.open()?.remove(kid.as_str())?.is_some()))
+            .await
+    }
 }

@@ -270,6 +270,18 @@ impl Tables<'_> {
     }
 }
 
+/// All rows of a table, in the order of their keys.
+pub(super) fn all_json<T: serde::de::DeserializeOwned>(
+    transaction: &ReadTransaction,
+    definition: TableDefinition<'_, &'static str, &'static [u8]>,
+) -> Result<Vec<T>, Fault> {
+    transaction
+        .open_table(definition)?
+        .iter()?
+        .map(|entry| decode_json(entry?.1.value()))
+        .collect()
+}
+
 /// A compact row.
 pub(super) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, Fault> {
     Ok(row::encode(row)?)

@@ -18,7 +18,12 @@ use crate::conformance::{
     registered, session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
-use domain::Redemption;
+use crate::operations::*;
+use domain::digest::Digest;
+use domain::{
+    Extent, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Revoked, Rotation,
+    User, Username,
+};
 
 struct File {
     folder: TempDir,

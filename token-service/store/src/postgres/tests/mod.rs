@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use self::server::{Server, fresh_database, settings};
 use super::*;
+use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, put, registered,
     session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
-use domain::TokenId;
+use crate::operations::*;
+use domain::digest::Digest;
+use domain::{Extent, Revoked, Rotation, TokenId, Username};
 
 struct Database {
     url: String,
