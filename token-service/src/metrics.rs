@@ -15,7 +15,6 @@ use crate::output;
 use domain::AuditAction;
 use domain::clock::Timestamp;
 use protocol::Context;
-use protocol::oauth::grants::GrantType;
 use protocol::token::rotation::{Policy, Signers};
 use store::Counts;
 
@@ -262,19 +261,8 @@ impl Metrics {
     }
 
     /// A token request had this outcome: `ok`, or its error code.
-    pub fn token_request(&self, grant_type: Option<GrantType>, outcome: &'static str) {
-        let grant_type = grant_type.map_or("unknown", GrantType::name);
-        self.token_requests
-            .get_or_create(&Grant {
-                grant_type,
-                outcome,
-            })
-            .inc();
-    }
-
-    /// A request of the legacy flow's token endpoint had this outcome.
-    pub fn legacy_token_request(&self, outcome: &'static str) {
-        let grant_type = "legacy";
+    pub fn token_request(&self, grant_type: Option<&'static str>, outcome: &'static str) {
+        let grant_type = grant_type.unwrap_or("unknown");
         self.token_requests
             .get_or_create(&Grant {
                 grant_type,

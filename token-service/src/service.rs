@@ -201,7 +201,7 @@ impl Service {
 
     /// What there is at this moment.
     #[must_use]
-    pub fn moment(&self) -> Moment<'_> {
+    pub fn moment(&self) -> Moment {
         self.moment_with(self.registry())
     }
 
@@ -209,16 +209,31 @@ impl Service {
     ///
     /// # Errors
     /// [`StoreError`] when the registrations may be too old for that.
-    pub fn issuing_moment(&self) -> Result<Moment<'_>, StoreError> {
+    pub fn issuing_moment(&self) -> Result<Moment, StoreError> {
         Ok(self.moment_with(self.issuing_registry()?))
     }
 
-    fn moment_with(&self, registry: Arc<Registry>) -> Moment<'_> {
+    fn moment_with(&self, registry: Arc<Registry>) -> Moment {
         Moment {
-            service: self,
             registry,
             keys: self.keys(),
             now: self.clock.now(),
+        }
+    }
+
+    /// What the protocol decides with at this moment.
+    #[must_use]
+    pub fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
+        Context {
+            settings: &self.config.protocol,
+            registry: &moment.registry,
+            store: &*self.store,
+            keys: &moment.keys,
+            identity_tokens: &self.identity_tokens,
+            encryption_key: &self.encryption_key,
+            secret_uses: &self.secret_uses,
+            random: &*self.random,
+            now: moment.now,
         }
     }
 
@@ -255,33 +270,13 @@ impl Service {
 
 /// Registrations, signing keys and time as one request sees them from its beginning to its end.
 #[derive(Debug)]
-pub struct Moment<'a> {
-    service: &'a Service,
+pub struct Moment {
     /// The registrations.
     pub registry: Arc<Registry>,
     /// The signing keys.
     pub keys: Arc<KeyRing>,
     /// The time.
     pub now: Timestamp,
-}
-
-impl Moment<'_> {
-    /// What the protocol decides with.
-    #[must_use]
-    pub fn context(&self) -> Context<'_> {
-        let service = self.service;
-        Context {
-            settings: &service.config.protocol,
-            registry: &self.registry,
-            store: &*service.store,
-            keys: &self.keys,
-            identity_tokens: &service.identity_tokens,
-            encryption_key: &service.encryption_key,
-            secret_uses: &service.secret_uses,
-            random: &*service.random,
-            now: self.now,
-        }
-    }
 }
 
 /// When something in memory was last known to be what the store has, on a clock that only goes forward.

@@ -192,8 +192,8 @@ pub enum TokenSubject {
         /// `user_id` and `user_site`; refresh tokens have none.
         account: Option<(String, String)>,
     },
-    /// A linked account, whose user only the grant knows: legacy access tokens.
-    Legacy {
+    /// A linked account, whose user only the grant knows: access tokens of the legacy flow.
+    Account {
         /// `sub`.
         user_id: String,
     },
@@ -205,7 +205,7 @@ impl TokenReference {
     pub fn ended_by(&self) -> [Revoked; 2] {
         let itself = match self.subject {
             TokenSubject::User { .. } => Revoked::Token(self.token_id),
-            TokenSubject::Legacy { .. } => Revoked::LegacyToken(self.token_id),
+            TokenSubject::Account { .. } => Revoked::LegacyToken(self.token_id),
         };
         [Revoked::Grant(self.grant_id), itself]
     }

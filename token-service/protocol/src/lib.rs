@@ -2,6 +2,8 @@
 //! HTTP server and no configuration file.
 
 pub mod context;
+pub mod flow;
+pub mod flows;
 pub mod issued_token;
 pub mod legacy;
 pub mod oauth;

@@ -18,7 +18,8 @@ use domain::legacy_instance::LegacyInstance;
 use domain::registry::Registry;
 use domain::remembered::{ObjectKind, ObjectName, Remembered};
 use domain::user::{User, Username};
-use protocol::legacy::access_token::{self, DoesNotFit};
+use protocol::flow::Misfit;
+use protocol::flows;
 
 pub use fields::FieldChange;
 pub use merge::{Kept, Occasion};
@@ -131,8 +132,8 @@ pub struct Plan {
 
 /// A misfit as a line that starts with the place of its client, if that is one of `places`.
 #[must_use]
-pub fn located(misfit: &DoesNotFit, places: &BTreeMap<ClientId, Place>) -> String {
-    match ClientId::parse(&misfit.client_id).and_then(|client_id| places.get(&client_id)) {
+pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
+    match places.get(&misfit.client_id) {
         Some(place) => format!("{place}: client_id: {misfit}"),
         None => misfit.to_string(),
     }
@@ -232,10 +233,10 @@ impl Plan {
             .sort_by(|one, other| one.object.cmp(&other.object));
     }
 
-    /// What would not fit a legacy access token after the change (protocol.md §2.5): it is refused.
+    /// Clients whose access tokens would have no room for names after the change (protocol.md §2.5): the change is refused.
     #[must_use]
-    pub fn legacy_misfits(&self, api_audience: &str, stored: &Registry) -> Vec<DoesNotFit> {
-        access_token::misfits(
+    pub fn misfits(&self, api_audience: &str, stored: &Registry) -> Vec<Misfit> {
+        flows::misfits(
             api_audience,
             stored
                 .legacy_instances()

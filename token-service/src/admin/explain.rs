@@ -14,13 +14,12 @@ use domain::clock::Timestamp;
 use domain::grant::RotationDecision;
 use domain::{Client, Grant, IntegrationType, RefreshRotation, Registry, RotationRefusal};
 use protocol::Context;
-use protocol::issued_token::IssuedToken;
-use protocol::legacy::access_token as legacy;
-use protocol::legacy::refresh_token::LegacyRefreshToken;
-use protocol::legacy::token_endpoint::REUSE_GRACE;
+use protocol::flow::{Current, Flow, OpaqueRefreshToken};
+use protocol::flows;
 use protocol::oauth::account_selection;
 use protocol::oauth::assertion::{self, AssertionError};
 use protocol::oauth::grants::{jwt_bearer, refresh_token};
+use protocol::token::IssuedToken;
 use store::StoreError;
 
 /// What was found out about a token.
@@ -86,10 +85,11 @@ impl Administration<'_> {
             _ => token,
         };
         let moment = self.service.moment();
-        let context = moment.context();
-        if let Some(checks) = legacy_refresh_token(&context, token).await? {
+        let context = self.service.context(&moment);
+        if let Some((flow, token)) = flows::opaque_refresh_token(&context, token) {
+            let checks = opaque_refresh_token(&context, flow, token).await?;
             return Ok(Explanation {
-                kind: "legacy refresh token".to_owned(),
+                kind: token.kind.to_owned(),
                 header: Value::Null,
                 claims: Value::Null,
                 accepted: checks.iter().all(|check| check.passed),
@@ -234,18 +234,11 @@ async fn access_token(
     context: &Context<'_>,
     claims: &Map<String, Value>,
 ) -> Result<Vec<CheckView>, StoreError> {
-    let claims_of = Value::Object(claims.clone());
-    let legacy = legacy_issuer(context.registry, claims);
-    let issuer = legacy.as_deref().unwrap_or(&context.settings.issuer);
+    let named = claims.get("iss").and_then(Value::as_str);
+    let flow = named.and_then(|issuer| Some((issuer, flows::of_issuer(context, issuer)?)));
+    let (issuer, flow) = flow.unwrap_or((&context.settings.issuer, &Current));
     let mut checks = frame(context, claims, issuer, &context.settings.api_audience);
-    let token = if legacy.is_some() {
-        let claims = serde_json::from_value(claims_of).ok();
-        claims.map(|claims| IssuedToken::Legacy(Box::new(claims)))
-    } else {
-        let claims = serde_json::from_value(claims_of).ok();
-        claims.map(|claims| IssuedToken::Access(Box::new(claims)))
-    };
-    let Some(reference) = token.as_ref().and_then(IssuedToken::reference) else {
+    let Some(token) = flow.access_token(Value::Object(claims.clone())) else {
         checks.push(failed(
             "claims",
             "are not those of an access token of this service",
@@ -254,21 +247,11 @@ async fn access_token(
     };
     checks.push(judged(
         "revocation",
-        !context.store.is_revoked(reference).await?,
+        !context.store.is_revoked(token.reference).await?,
         "neither the token nor its grant, client, user, account or issuer is revoked",
         "the token, or its grant, client, user, account or issuer, is revoked",
     ));
     Ok(checks)
-}
-
-/// The issuer of legacy access tokens that `iss` names, if it names one.
-fn legacy_issuer(registry: &Registry, claims: &Map<String, Value>) -> Option<String> {
-    let named = claims.get("iss").and_then(Value::as_str)?;
-    let mut issuers = registry
-        .legacy_instances()
-        .iter()
-        .map(|instance| legacy::issuer(&instance.hostname));
-    issuers.find(|issuer| issuer == named)
 }
 
 /// A refresh token: what the token endpoint would decide about its next use.
@@ -281,16 +264,14 @@ async fn refresh_token(
     // The store knows the expiry; the claim only repeats it.
     let expiry = checks.pop();
     let read = serde_json::from_value::<RefreshTokenClaims>(Value::Object(claims.clone()));
-    let reference = read
-        .ok()
-        .and_then(|claims| IssuedToken::Refresh(claims).reference());
-    let Some(reference) = reference else {
+    let Some(token) = read.ok().and_then(IssuedToken::refresh) else {
         checks.push(failed(
             "claims",
             "are not those of a refresh token of this service",
         ));
         return Ok(checks);
     };
+    let reference = token.reference;
     let client = context.registry.client(reference.client_id.as_str());
     checks.push(match client {
         Some(client) if refresh_token::may_refresh(client) => passed("client", client.name.clone()),
@@ -315,58 +296,47 @@ async fn refresh_token(
     Ok(checks)
 }
 
-/// A legacy refresh token: what the token endpoint of its instance would decide about its next use. `None` when it is none
-/// that this service made.
-async fn legacy_refresh_token(
+/// A refresh token that is no JWT: what the token endpoint of its flow would decide about its next use.
+async fn opaque_refresh_token(
     context: &Context<'_>,
-    text: &str,
-) -> Result<Option<Vec<CheckView>>, StoreError> {
-    let key = context.encryption_key;
-    let mut instances = context.registry.legacy_instances().iter();
-    let found = instances.find_map(|instance| {
-        let token = LegacyRefreshToken::parse(text, &instance.hostname, key)?;
-        Some((instance, token))
-    });
-    let Some((instance, token)) = found else {
-        return Ok(None);
-    };
-    let hostname = instance.hostname.as_str();
+    flow: &dyn Flow,
+    token: OpaqueRefreshToken<'_>,
+) -> Result<Vec<CheckView>, StoreError> {
+    let host = token.host;
     let mut checks = vec![judged(
         "instance",
-        instance.enabled,
-        hostname,
-        &format!("{hostname} is disabled"),
+        token.is_enabled,
+        host,
+        &format!("{host} is disabled"),
     )];
     let Some(grant) = context.store.grant(token.grant_id).await? else {
         checks.push(forgotten());
-        return Ok(Some(checks));
+        return Ok(checks);
     };
     let client_id = grant.client_id.clone();
-    checks.push(
-        match context.registry.legacy_client(client_id.as_str(), hostname) {
-            Some(client) => passed("client", client.name.clone()),
-            None => failed(
-                "client",
-                format!("{client_id} is unknown at {hostname}, or disabled"),
-            ),
-        },
-    );
-    let id = token.id(hostname, key);
+    let client = context.registry.client_of_any_flow(client_id.as_str());
+    checks.push(match client.filter(|client| flow.serves(client, host)) {
+        Some(client) => passed("client", client.name.clone()),
+        None => failed(
+            "client",
+            format!("{client_id} is unknown at {host}, or disabled"),
+        ),
+    });
     let rotation = RefreshRotation {
         grant_id: token.grant_id,
-        refresh_id: id,
+        refresh_id: token.refresh_id,
         client_id,
         scope: None,
         // Nothing is written: these ids are never used.
-        next_refresh_id: id,
-        next_access_id: id,
+        next_refresh_id: token.refresh_id,
+        next_access_id: token.refresh_id,
         now: context.now,
         lifetime: context.settings.lifetimes.refresh_token,
-        grace: REUSE_GRACE,
+        grace: token.reuse_grace,
     };
     let expiry = expiry(grant.current.refresh_expires_at, context.now);
     next_use(context, Some(grant), &rotation, Some(expiry), &mut checks);
-    Ok(Some(checks))
+    Ok(checks)
 }
 
 fn forgotten() -> CheckView {

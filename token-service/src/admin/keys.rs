@@ -4,7 +4,7 @@ use super::views::KeyView;
 use super::{AdminError, Administration};
 use crate::audit_log::Entry;
 use domain::AuditAction;
-use protocol::legacy::access_token;
+use protocol::flows;
 use protocol::token::rotation::{KeyState, Policy, Signers};
 
 /// When the next key signs.
@@ -51,9 +51,8 @@ impl Administration<'_> {
     /// of the new keys.
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
         let now = self.service.clock.now();
-        self.cut_off_up_to(None, now).await?;
-        for instance in self.service.registry().legacy_instances() {
-            let issuer = access_token::issuer(&instance.hostname);
+        let settings = &self.service.config.protocol;
+        for issuer in flows::issuers(settings, &self.service.registry()) {
             self.cut_off_up_to(Some(&issuer), now).await?;
         }
         Ok(())

@@ -167,7 +167,7 @@ impl Administration<'_> {
         stored: &Registry,
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
-        let misfits = plan.legacy_misfits(&self.service.config.protocol.api_audience, stored);
+        let misfits = plan.misfits(&self.service.config.protocol.api_audience, stored);
         if misfits.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use super::{AdminError, Administration};
 use crate::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::{AuditAction, Extent, FeedId, Revoked};
-use protocol::legacy::access_token;
+use protocol::flows;
 
 impl Administration<'_> {
     /// Ends every access token of `issuer` (`None`: of the current flows) that was issued before `before`, RFC 3339; without
@@ -67,14 +67,10 @@ impl Administration<'_> {
     }
 
     fn known_issuer(&self, issuer: Option<&str>) -> Result<String, AdminError> {
-        let own = &self.service.config.protocol.issuer;
         let Some(issuer) = issuer else {
-            return Ok(own.clone());
+            return Ok(self.service.config.protocol.issuer.clone());
         };
-        let registry = self.service.registry();
-        let instances = registry.legacy_instances().iter();
-        let mut known = vec![own.clone()];
-        known.extend(instances.map(|instance| access_token::issuer(&instance.hostname)));
+        let known = flows::issuers(&self.service.config.protocol, &self.service.registry());
         if known.iter().any(|known| known == issuer) {
             return Ok(issuer.to_owned());
         }

@@ -6,7 +6,7 @@ use super::{ConfigFile, output};
 use crate::config::Config;
 use domain::Registry;
 use domain::clock::{Clock as _, SystemClock};
-use protocol::legacy::access_token;
+use protocol::flows;
 use registration::registrations::Registrations;
 
 /// Reads configuration and registrations as `serve` would, without touching the store. Prints the problems of both, so
@@ -64,7 +64,7 @@ fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
         .users
         .iter()
         .map(|registration| &registration.user);
-    let misfits = access_token::misfits(
+    let misfits = flows::misfits(
         &config.protocol.api_audience,
         &config.legacy_instances,
         &registrations.clients,

@@ -182,7 +182,7 @@ fn plan(
     };
     let instances = &config.legacy_instances;
     plan.merge_legacy_instances(instances, stored, remembered, &protection);
-    let misfits = plan.legacy_misfits(&config.protocol.api_audience, stored);
+    let misfits = plan.misfits(&config.protocol.api_audience, stored);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits
             .iter()
@@ -378,14 +378,14 @@ mod tests {
             let grant_type = GrantType::JwtBearer.name();
             let body = format!("grant_type={grant_type}&assertion={assertion}");
             let request = EndpointRequest {
-                authorization: &[authorization.as_bytes()],
+                authorization: vec![authorization.as_bytes()],
                 content_type: Some(b"application/x-www-form-urlencoded"),
                 query: "",
                 body: body.as_bytes(),
             };
-            let context = moment.context();
+            let context = service.context(&moment);
             let mut trace = Trace::default();
-            let answer = token_endpoint::answer(&context, request, &mut trace).await;
+            let answer = token_endpoint::answer(&context, &request, &mut trace).await;
             answer.map(drop)
         };
         let last_second = Timestamp::from_seconds((issued_at + lifetime).seconds() - 1);

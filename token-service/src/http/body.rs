@@ -31,13 +31,16 @@ const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 static AWAITED: Awaited = Awaited::new(MAX_AWAITED);
 
 /// Why there is no body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
     /// Larger than [`MAX_FORM_BYTES`].
+    #[error("The body is larger than 64 KiB")]
     TooLarge,
     /// Not complete within [`DEADLINE`], or the oldest of more than [`MAX_AWAITED`] incomplete bodies.
+    #[error("The body did not arrive in time")]
     TooSlow,
     /// The connection broke, or the body is not what its headers say.
+    #[error("The body cannot be read")]
     Broken,
 }
 

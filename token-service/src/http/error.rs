@@ -3,13 +3,15 @@
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::web;
-use actix_web::{HttpRequest, HttpResponse, Route};
+use actix_web::{HttpRequest, HttpResponse, ResponseError, Route};
 use serde::Serialize;
 
 use super::body::BodyError;
 use super::method;
 use protocol::oauth::error::{ErrorCode, TokenError};
 use protocol::oauth::message::printable;
+use protocol::oauth::refusal::{EndpointError as _, Refusal};
+use store::StoreError;
 
 /// The body of every error that is not a page.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -29,44 +31,47 @@ pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> 
 }
 
 /// The challenge of every 401 of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
-pub(super) const BASIC: HeaderValue =
-    HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
 
 /// A refusal of the token endpoint.
-pub(super) fn token_error(error: &TokenError) -> HttpResponse {
-    let code = error.code();
-    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(status, code.as_str(), &error.description());
+pub(super) fn refused(refusal: &Refusal) -> HttpResponse {
+    let status = refusal.code.status();
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(status, refusal.code.as_str(), &refusal.description);
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, BASIC);
     }
-    if let Some(seconds) = error.retry_after() {
+    if let Some(seconds) = refusal.retry_after {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }
 
-/// A body that could not be read.
-pub(super) fn unreadable_body(error: BodyError) -> HttpResponse {
-    let (status, description) = match error {
-        BodyError::TooLarge => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "The body is larger than 64 KiB",
-        ),
-        BodyError::TooSlow => (
-            StatusCode::REQUEST_TIMEOUT,
-            "The body did not arrive in time",
-        ),
-        BodyError::Broken => (StatusCode::BAD_REQUEST, "The body cannot be read"),
-    };
-    let mut response = json(status, ErrorCode::InvalidRequest.as_str(), description);
-    if error == BodyError::TooSlow {
-        // The rest of the body is in the way of the next request (RFC 9110 section 15.5.9).
-        let head = response.head_mut();
-        head.set_connection_type(ConnectionType::Close);
+/// The store did not answer.
+pub(super) fn unavailable(error: StoreError) -> HttpResponse {
+    refused(&TokenError::from(error).refusal())
+}
+
+impl ResponseError for BodyError {
+    fn status_code(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
     }
-    response
+
+    fn error_response(&self) -> HttpResponse {
+        let code = ErrorCode::InvalidRequest.as_str();
+        let mut response = json(self.status_code(), code, &self.to_string());
+        if *self == Self::TooSlow {
+            // The rest of the body is in the way of the next request (RFC 9110 §15.5.9).
+            let head = response.head_mut();
+            head.set_connection_type(ConnectionType::Close);
+        }
+        response
+    }
 }
 
 /// No such path.

@@ -5,10 +5,10 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::{error, paths};
-use domain::Registry;
+use protocol::flows::FLOWS;
 
 /// How integrators look for an endpoint, as the end of a path in lower case, and what they look for.
-const MEANT: [(&str, &str, &str); 14] = [
+const MEANT: [(&str, &str, &str); 11] = [
     ("/token", "POST", paths::TOKEN),
     ("/access_token", "POST", paths::TOKEN),
     ("/authorize", "GET", paths::AUTHORIZE),
@@ -20,9 +20,6 @@ const MEANT: [(&str, &str, &str); 14] = [
     ("/jwks", "GET", paths::JWKS),
     ("/jwks.json", "GET", paths::JWKS),
     ("/keys", "GET", paths::JWKS),
-    ("/oauthstatus", "GET", paths::LEGACY_STATUS),
-    ("/logon", "GET", paths::LOGON),
-    ("/token.oauth2", "POST", paths::LEGACY_TOKEN),
 ];
 
 /// Answers a path without a route. A person who opens the bare address gets the page that says who is signed in.
@@ -44,30 +41,14 @@ pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
 
 fn meant(path: &str) -> Option<(&'static str, &'static str)> {
     let path = path.trim_end_matches('/').to_ascii_lowercase();
-    MEANT
-        .into_iter()
-        .find(|(end, ..)| path.ends_with(end))
-        .map(|(_, method, meant)| (method, meant))
-}
-
-/// Answers a path of the legacy flow on a host that does not serve it: each instance has one host for status and
-/// logon, and one for tokens (protocol.md §4.4 to §4.7).
-pub(super) fn wrong_legacy_host(path: &str, host: &str, registry: &Registry) -> HttpResponse {
-    let right = if path == paths::LEGACY_TOKEN {
-        let instance = registry.legacy_instance(host);
-        instance.map(|instance| &instance.auth_server_hostname)
-    } else {
-        let instance = registry.legacy_auth_servers(host).next();
-        instance.map(|instance| &instance.hostname)
-    };
-    match right {
-        Some(right) => {
-            error::no_such_path(&format!("This host does not serve {path}; {right} does"))
-        }
-        None => error::no_such_path(&format!(
-            "{path} belongs to the legacy flow, and this host is no legacy host"
-        )),
-    }
+    let of_flows = FLOWS.into_iter().flat_map(|flow| flow.endpoints());
+    let named = of_flows.copied().find(|(_, endpoint)| {
+        let end = endpoint.rsplit('/').next().unwrap_or_default();
+        let asked = path.rsplit('/').next().unwrap_or_default();
+        asked.eq_ignore_ascii_case(end)
+    });
+    let alike = || MEANT.into_iter().find(|(end, ..)| path.ends_with(end));
+    named.or_else(|| alike().map(|(_, method, meant)| (method, meant)))
 }
 
 #[cfg(test)]

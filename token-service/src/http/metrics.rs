@@ -23,12 +23,12 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 async fn metrics(service: Data<Service>) -> HttpResponse {
     let counts = match service.store.counts().await {
         Ok(counts) => counts,
-        Err(error) => return error::token_error(&error.into()),
+        Err(error) => return error::unavailable(error),
     };
     let moment = service.moment();
     match service
         .metrics
-        .text(&moment.context(), counts, password::waiting())
+        .text(&service.context(&moment), counts, password::waiting())
     {
         Ok(text) => HttpResponse::Ok()
             .insert_header((header::CONTENT_TYPE, OPEN_METRICS))

@@ -2,9 +2,9 @@
 
 mod admin;
 mod body;
+mod client_call;
 mod cors;
 mod discovery;
-mod endpoint_request;
 mod error;
 mod health;
 mod host;
@@ -18,6 +18,7 @@ mod observe;
 mod origin;
 mod pages;
 pub mod paths;
+mod report;
 mod revocation;
 mod revocation_feed;
 mod token;

@@ -28,12 +28,6 @@ pub const JWKS: &str = "/auth/jwks";
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// `GET`: the same, where clients of OpenID Connect look (D-30); ID tokens are not issued.
 pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
-/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (protocol.md §4.4).
-pub const LEGACY_STATUS: &str = "/OAuthStatus";
-/// `GET`, on a legacy host: logon with a browser (protocol.md §4.5).
-pub const LOGON: &str = "/Logon";
-/// `POST`, on a legacy authorization server: exchange and refresh (protocol.md §4.6, §4.7).
-pub const LEGACY_TOKEN: &str = "/as/token.oauth2";
 /// `GET`, internal listener: the feed of revocations for the filter.
 pub const REVOCATIONS: &str = "/revocations";
 /// `GET`, internal listener: what is counted, for Prometheus.

@@ -35,7 +35,7 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
     if query.version < VERSION {
         return match service.feed.first_version(query.reader.since).await {
             Ok(feed) => response.json(feed),
-            Err(error) => error::token_error(&error.into()),
+            Err(error) => error::unavailable(error),
         };
     }
     request.extensions_mut().insert(Waited);
@@ -43,7 +43,7 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
         Ok(page) => response
             .insert_header((header::CONTENT_TYPE, "application/json"))
             .body(page),
-        Err(error) => error::token_error(&error.into()),
+        Err(error) => error::unavailable(error),
     }
 }
 

@@ -4,11 +4,18 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 use serde::Serialize;
 
+use super::error;
+use protocol::oauth::refusal::Refusal;
+
 /// Most answers fit in, so that they are written without being moved.
 const ANSWER_BYTES: usize = 3072;
 
-/// Tokens, never stored by caches (RFC 6749 §5.1).
-pub(super) fn answer(tokens: impl Serialize) -> HttpResponse {
+/// Tokens, never stored by caches (RFC 6749 §5.1), or the refusal.
+pub(super) fn answer(answer: Result<impl Serialize, Refusal>) -> HttpResponse {
+    let tokens = match answer {
+        Ok(tokens) => tokens,
+        Err(refusal) => return error::refused(&refusal),
+    };
     let mut body = Vec::with_capacity(ANSWER_BYTES);
     if let Err(error) = serde_json::to_writer(&mut body, &tokens) {
         tracing::error!(%error, "tokens cannot be written");

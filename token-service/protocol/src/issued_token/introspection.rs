@@ -4,11 +4,13 @@
 
 use serde::Serialize;
 
-use super::{IssuedToken, LegacyRefresh};
+use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::endpoint_request::EndpointRequest;
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::parameter::Parameter;
+use crate::token::{IssuedToken, TokenUse};
 use domain::{TokenSubject, Username};
 
 /// The answer. An inactive token has `active` alone: RFC 7662 §2.2, "SHOULD NOT include any additional
@@ -59,19 +61,21 @@ pub struct ActiveToken {
 /// authorization), or the store failed.
 pub async fn introspect(
     context: &Context<'_>,
-    request: EndpointRequest<'_>,
+    request: &EndpointRequest<'_>,
 ) -> Result<Introspection, TokenError> {
     let (form, presented) = request.open_for_any_flow(context.registry)?;
     presented.note_use(context);
     let PresentedClient::Authenticated(client, _) = presented else {
         return Err(TokenError::SecretRequired);
     };
-    let text = form.get("token").ok_or(TokenError::Missing("token"))?;
+    let text = required(&form, Parameter::Token)?;
     let client_id = client.client_id.as_str();
-    let active = match IssuedToken::read(context, text) {
-        Some(token) if token.client_id() == client_id => active(context, token).await?,
+    let active = match read(context, text) {
+        Some(token) if token.reference.client_id.as_str() == client_id => {
+            active(context, token).await?
+        }
         Some(_) => None,
-        None => active_legacy_refresh(context, text, client_id).await?,
+        None => active_opaque_refresh(context, text, client_id).await?,
     };
     Ok(Introspection {
         active: active.is_some(),
@@ -84,15 +88,15 @@ async fn active(
     context: &Context<'_>,
     token: IssuedToken,
 ) -> Result<Option<ActiveToken>, TokenError> {
-    let in_time = context.now.seconds() < token.expires_at();
-    let Some(reference) = token.reference().filter(|_| in_time) else {
+    if token.expires_at <= context.now {
         return Ok(None);
-    };
+    }
+    let reference = &token.reference;
     let grant_id = reference.grant_id;
     let user = match &reference.subject {
         TokenSubject::User { username, .. } => Some(username.clone()),
         // Only its grant knows the user.
-        TokenSubject::Legacy { .. } => {
+        TokenSubject::Account { .. } => {
             let grant = context.store.grant(grant_id).await?;
             grant.map(|grant| grant.username)
         }
@@ -100,11 +104,9 @@ async fn active(
     let Some(user) = user.filter(|user| context.registry.user(user.as_str()).is_some()) else {
         return Ok(None);
     };
-    let active = match &token {
-        IssuedToken::Access(_) | IssuedToken::Legacy(_) => {
-            !context.store.is_revoked(reference).await?
-        }
-        IssuedToken::Refresh(_) => {
+    let active = match token.token_use {
+        TokenUse::Access => !context.store.is_revoked(reference.clone()).await?,
+        TokenUse::Refresh => {
             let grant = context.store.grant(grant_id).await?;
             grant.is_some_and(|grant| {
                 grant.revoked_at.is_none() && grant.current.refresh_id == reference.token_id
@@ -114,14 +116,13 @@ async fn active(
     Ok(active.then(|| describe(token, &user)))
 }
 
-/// A legacy refresh token has no claims: what there is to say about it comes from its grant.
-async fn active_legacy_refresh(
+/// A refresh token that is no JWT has no claims: what there is to say about it comes from its grant.
+async fn active_opaque_refresh(
     context: &Context<'_>,
     text: &str,
     client_id: &str,
 ) -> Result<Option<ActiveToken>, TokenError> {
-    let Some(LegacyRefresh { refresh_id, grant }) = LegacyRefresh::read(context, text).await?
-    else {
+    let Some(OpaqueRefresh { refresh_id, grant }) = read_opaque(context, text).await? else {
         return Ok(None);
     };
     let step = &grant.current;
@@ -141,42 +142,20 @@ async fn active_legacy_refresh(
 }
 
 fn describe(token: IssuedToken, user: &Username) -> ActiveToken {
-    match token {
-        IssuedToken::Access(claims) => ActiveToken {
-            token_type: Some("Bearer"),
-            scope: Some(claims.scope),
-            client_id: claims.client_id,
-            username: claims.sub.clone(),
-            sub: claims.sub,
-            iss: Some(claims.iss),
-            aud: Some(claims.aud),
-            jti: Some(claims.jti),
-            iat: claims.iat,
-            exp: claims.exp,
+    let reference = token.reference;
+    ActiveToken {
+        token_type: match token.token_use {
+            TokenUse::Access => Some("Bearer"),
+            TokenUse::Refresh => None,
         },
-        IssuedToken::Refresh(claims) => ActiveToken {
-            token_type: None,
-            scope: None,
-            client_id: claims.client_id,
-            username: claims.sub.clone(),
-            sub: claims.sub,
-            iss: Some(claims.iss),
-            aud: Some(claims.aud),
-            jti: Some(claims.jti),
-            iat: claims.iat,
-            exp: claims.exp,
-        },
-        IssuedToken::Legacy(claims) => ActiveToken {
-            token_type: Some("Bearer"),
-            scope: None,
-            client_id: claims.client_id,
-            username: user.to_string(),
-            sub: claims.sub,
-            iss: Some(claims.iss),
-            aud: Some(claims.aud),
-            jti: Some(claims.jti),
-            iat: claims.iat,
-            exp: claims.exp,
-        },
+        scope: token.scope,
+        client_id: reference.client_id.to_string(),
+        username: user.to_string(),
+        sub: token.subject,
+        iss: Some(reference.issuer),
+        aud: Some(token.audience),
+        jti: Some(token.jti),
+        iat: reference.issued_at.seconds(),
+        exp: token.expires_at.seconds(),
     }
 }

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use super::{IssuedToken, LegacyRefresh};
+use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
 use crate::oauth::endpoint_request::EndpointRequest;
-use crate::oauth::error::TokenError;
-use domain::clock::Timestamp;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::parameter::Parameter;
+use crate::token::{IssuedToken, TokenUse};
 use domain::{ClientId, Extent, GrantId, TokenSubject, Username};
 
 /// What a request ended, for the audit log.
@@ -16,7 +17,7 @@ use domain::{ClientId, Extent, GrantId, TokenSubject, Username};
 pub struct Ended {
     /// The client.
     pub client_id: ClientId,
-    /// The user; `None` for a legacy access token, which does not name the user.
+    /// The user; `None` for an access token that does not name the user.
     pub username: Option<Username>,
     /// The authorization.
     pub grant_id: GrantId,
@@ -37,7 +38,7 @@ pub struct Ended {
 /// client must know.
 pub async fn revoke(
     context: &Context<'_>,
-    request: EndpointRequest<'_>,
+    request: &EndpointRequest<'_>,
     admit: impl FnOnce(&ClientId) -> Result<(), Duration>,
 ) -> Result<Option<Ended>, TokenError> {
     let (form, presented) = request.open_for_any_flow(context.registry)?;
@@ -49,10 +50,9 @@ pub async fn revoke(
             wait,
         })
     };
-    let text = form.get("token").ok_or(TokenError::Missing("token"))?;
-    let Some(token) = IssuedToken::read(context, text) else {
-        let legacy = LegacyRefresh::read(context, text).await?;
-        let Some(LegacyRefresh { grant, .. }) = legacy else {
+    let text = required(&form, Parameter::Token)?;
+    let Some(token) = read(context, text) else {
+        let Some(OpaqueRefresh { grant, .. }) = read_opaque(context, text).await? else {
             return Ok(None);
         };
         if grant.client_id != *client_id {
@@ -72,15 +72,18 @@ pub async fn revoke(
             grant_id: grant.grant_id,
         }));
     };
-    let Some(reference) = token.reference() else {
-        return Ok(None);
-    };
+    let IssuedToken {
+        token_use,
+        reference,
+        expires_at,
+        ..
+    } = token;
     if reference.client_id != *client_id {
         return Err(TokenError::TokenOfOtherClient);
     }
     let store = context.store;
-    let ended = match &token {
-        IssuedToken::Refresh(_) => {
+    let ended = match token_use {
+        TokenUse::Refresh => {
             let grant = store.grant(reference.grant_id).await?;
             if grant.is_none_or(|grant| grant.revoked_at.is_some()) {
                 return Ok(None);
@@ -88,8 +91,7 @@ pub async fn revoke(
             admit()?;
             store.revoke_grant(reference.grant_id, context.now).await?
         }
-        IssuedToken::Access(_) | IssuedToken::Legacy(_) => {
-            let expires_at = Timestamp::from_seconds(token.expires_at());
+        TokenUse::Access => {
             if expires_at <= context.now || store.is_revoked(reference.clone()).await? {
                 return Ok(None);
             }
@@ -104,9 +106,9 @@ pub async fn revoke(
     };
     let username = match reference.subject {
         TokenSubject::User { username, .. } => Some(username),
-        TokenSubject::Legacy { .. } => None,
+        TokenSubject::Account { .. } => None,
     };
-    if let (IssuedToken::Access(_), Some(username)) = (&token, &username) {
+    if let (TokenUse::Access, Some(username)) = (token_use, &username) {
         context
             .identity_tokens
             .forget(&reference.client_id, username);

@@ -6,38 +6,42 @@
 use std::fmt;
 
 use claims::token::ACCESS_TOKEN_TYPE;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::token::{KeyError, SigningKey, header, sign};
+use crate::flow::json_length;
+use crate::token::{IssuedToken, KeyError, SigningKey, TokenUse, header, sign};
 use domain::clock::Timestamp;
-use domain::{Client, GrantId, IntegrationType, LegacyInstance, TokenId, User};
+use domain::{
+    Client, ClientId, GrantId, IntegrationType, LegacyInstance, TokenId, TokenReference,
+    TokenSubject,
+};
 
 /// Length of the token, in characters.
-pub const LENGTH: usize = 481;
+pub(super) const LENGTH: usize = 481;
 
 /// Length of an Ed25519 signature in base64url, in characters.
 const SIGNATURE_LENGTH: usize = 86;
 
 /// Whom a token speaks for.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub(super) struct Subject<'a> {
     /// {hostname} of the instance: the issuer is `https://{hostname}`.
-    pub hostname: &'a str,
+    pub(super) hostname: &'a str,
     /// The resource server.
-    pub audience: &'a str,
+    pub(super) audience: &'a str,
     /// The client.
-    pub client_id: &'a str,
+    pub(super) client_id: &'a str,
     /// User ID of the linked account: `sub`.
-    pub user_id: &'a str,
+    pub(super) user_id: &'a str,
 }
 
 /// Names that leave no room for the rest of the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DoesNotFit {
+pub(super) struct DoesNotFit {
     hostname: String,
     audience: String,
-    /// The client.
-    pub client_id: String,
+    client_id: String,
     user_id: String,
     needed: usize,
     available: usize,
@@ -58,20 +62,15 @@ impl fmt::Display for DoesNotFit {
             "a legacy access token has {LENGTH} characters, which leaves {available} bytes for names: hostname \
              {hostname} ({}) + api_audience {audience} ({}) + client_id {client_id} ({}) + user_id {user_id} ({}) \
              = {needed}",
-            written(hostname),
-            written(audience),
-            written(client_id),
-            written(user_id),
+            json_length(hostname),
+            json_length(audience),
+            json_length(client_id),
+            json_length(user_id),
         )
     }
 }
 
 impl std::error::Error for DoesNotFit {}
-
-/// Length of a text in JSON, without its quotes: some characters are escaped.
-fn written(text: &str) -> usize {
-    serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))
-}
 
 #[derive(Serialize)]
 struct Claims<'a> {
@@ -111,7 +110,7 @@ impl<'a> Claims<'a> {
 
 /// `iss` of an instance's tokens.
 #[must_use]
-pub fn issuer(hostname: &str) -> String {
+pub(super) fn issuer(hostname: &str) -> String {
     format!("https://{hostname}")
 }
 
@@ -130,7 +129,7 @@ const HEADER_LENGTH: usize = 55;
 ///
 /// # Errors
 /// [`DoesNotFit`] with the arithmetic.
-pub fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
+pub(super) fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
     // Dates have ten digits until the year 2286.
     let date = Timestamp::from_seconds(9_999_999_999);
     let claims = Claims::new(
@@ -151,7 +150,7 @@ pub fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
         subject.client_id,
         subject.user_id,
     ];
-    let needed: usize = names.into_iter().map(written).sum();
+    let needed: usize = names.into_iter().map(json_length).sum();
     Err(DoesNotFit {
         hostname: subject.hostname.to_owned(),
         audience: subject.audience.to_owned(),
@@ -162,49 +161,78 @@ pub fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
     })
 }
 
-/// Every instance and client whose tokens would not fit for the longest user ID. Registration refuses those.
-#[must_use]
-pub fn misfits<'a>(
-    api_audience: &str,
-    instances: impl IntoIterator<Item = &'a LegacyInstance> + Clone,
-    clients: impl IntoIterator<Item = &'a Client>,
-    users: impl IntoIterator<Item = &'a User>,
-) -> Vec<DoesNotFit> {
-    let longest = users
-        .into_iter()
-        .flat_map(|user| &user.accounts)
-        .map(|account| account.user_id.as_str())
-        .max_by_key(|user_id| written(user_id))
-        .unwrap_or_default();
-    let mut misfits = Vec::new();
-    for client in clients {
-        let IntegrationType::Legacy { hostname, .. } = &client.integration else {
-            continue;
+/// Every instance on which tokens of `client` would not fit.
+pub(super) fn misfits<'a>(
+    client: &'a Client,
+    instances: &'a [&LegacyInstance],
+    audience: &'a str,
+    user_id: &'a str,
+) -> impl Iterator<Item = DoesNotFit> + 'a {
+    let serving = instances
+        .iter()
+        .filter(|instance| serves(client, &instance.hostname));
+    serving.filter_map(move |instance| {
+        let subject = Subject {
+            hostname: &instance.hostname,
+            audience,
+            client_id: client.client_id.as_str(),
+            user_id,
         };
-        for instance in instances.clone() {
-            if hostname
-                .as_ref()
-                .is_some_and(|only| *only != instance.hostname)
-            {
-                continue;
-            }
-            let subject = Subject {
-                hostname: &instance.hostname,
-                audience: api_audience,
-                client_id: client.client_id.as_str(),
-                user_id: longest,
-            };
-            misfits.extend(check(subject).err());
+        check(subject).err()
+    })
+}
+
+/// Whether `client` is of the legacy flow, and of this instance if it is bound to one.
+pub(super) fn serves(client: &Client, hostname: &str) -> bool {
+    match &client.integration {
+        IntegrationType::Legacy { hostname: only, .. } => {
+            only.as_deref().is_none_or(|only| only == hostname)
         }
+        _ => false,
     }
-    misfits
+}
+
+/// What the claims of a legacy access token say.
+#[derive(Deserialize)]
+struct ReadClaims {
+    iss: String,
+    aud: String,
+    sub: String,
+    client_id: String,
+    iat: u64,
+    exp: u64,
+    jti: String,
+    grant_id: String,
+}
+
+/// Reads the claims of a token. `None` if this service made no such claims.
+pub(super) fn read(claims: Value) -> Option<IssuedToken> {
+    let claims: ReadClaims = serde_json::from_value(claims).ok()?;
+    Some(IssuedToken {
+        token_use: TokenUse::Access,
+        reference: TokenReference {
+            token_id: TokenId::parse_legacy(&claims.jti)?,
+            grant_id: GrantId::parse(&claims.grant_id)?,
+            client_id: ClientId::parse(&claims.client_id)?,
+            subject: TokenSubject::Account {
+                user_id: claims.sub.clone(),
+            },
+            issued_at: Timestamp::from_seconds(claims.iat),
+            issuer: claims.iss,
+        },
+        audience: claims.aud,
+        subject: claims.sub,
+        scope: None,
+        jti: claims.jti,
+        expires_at: Timestamp::from_seconds(claims.exp),
+    })
 }
 
 /// Mints a token.
 ///
 /// # Errors
 /// [`KeyError`] when signing fails or the names do not fit, which registration refuses.
-pub fn mint(
+pub(super) fn mint(
     key: &SigningKey,
     subject: Subject<'_>,
     grant_id: GrantId,

@@ -1,28 +1,28 @@
 //! Legacy logon (protocol.md §4.5): from the query of `/Logon` to a code on the redirect URI.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::form_urlencoded;
 
-use crate::oauth::authorize::{IssueError, MAX_CARRIED_BYTES, SignedIn};
+use crate::oauth::authorize::{
+    Code, CodeRequest, ExpectedUser, MAX_CARRIED_BYTES, Prompt, RedirectError,
+};
 use crate::oauth::parameters::{ParameterError, Parameters};
+use crate::settings::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::random::{self, Random};
+use domain::random::{self, Random, RandomError};
 use domain::redirect_template::RedirectTemplate;
-use domain::{
-    Client, CodeRecord, IntegrationType, LegacyInstance, LinkedAccount, RedirectUri, Registry,
-    Scope, Username,
-};
-use store::{Begin, Store};
+use domain::{Client, IntegrationType, LegacyInstance, RedirectUri, Registry, Session};
 
 /// Length of a code, in characters: 30 random bytes in base64url.
 pub const CODE_LENGTH: usize = 40;
 
-/// How long a code lives, in seconds (protocol.md §2.5).
-pub const CODE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
+/// Lifetime of a code (protocol.md §2.5).
+pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A logon of a known client that gets its answer at a redirect URI that matches one of its templates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,17 +31,8 @@ pub struct LogonRequest {
     hostname: String,
     redirect_uri: RedirectUri,
     expected_user: Option<ExpectedUser>,
+    prompt: Prompt,
     query: String,
-}
-
-/// The person whom the e-mail address of a logon names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedUser {
-    /// Who may sign in.
-    pub username: Username,
-    /// The address as it was sent. Pages show it in the place of the username, which not everybody who knows the
-    /// address should learn.
-    pub email: String,
 }
 
 /// Why a logon is refused with a page (protocol.md §7.2): there is nowhere to redirect to.
@@ -60,14 +51,25 @@ pub enum LogonRefusal {
 }
 
 impl LogonRefusal {
-    /// The reason, in the words of protocol.md §7.2 where it has some.
+    /// The message of protocol.md §7.2.
     #[must_use]
-    pub const fn reason(&self) -> &'static str {
+    pub const fn message(&self) -> &'static str {
         match self {
-            Self::Unreadable(_) | Self::TooLarge => "Invalid request",
-            Self::Action => "Invalid Action",
-            Self::Client => "Unknown or invalid client_id",
-            Self::RedirectUri => "Invalid redirect_uri",
+            Self::RedirectUri => {
+                "Problem accessing the authorization path. Reason: Invalid redirect_uri"
+            }
+            Self::Client => {
+                "Problem accessing the authorization path. Reason: Unknown or invalid client_id"
+            }
+            Self::Action => {
+                "Problem accessing the authorization path. Reason: Invalid Action; it must be StartOAuth"
+            }
+            Self::TooLarge => {
+                "Problem accessing the authorization path. Reason: the request is larger than 12288 bytes"
+            }
+            Self::Unreadable(_) => {
+                "Problem accessing the authorization path. Reason: Invalid request"
+            }
         }
     }
 }
@@ -79,10 +81,8 @@ pub enum LogonError {
     Disabled,
     /// The e-mail address is that of no or of several single-sign-on users.
     NoUniqueUser,
-    /// The user has no linked account.
-    NoLinkedAccount,
-    /// The person pressed cancel.
-    Cancelled,
+    /// The person has no linked account, or pressed cancel.
+    Denied,
 }
 
 impl LogonError {
@@ -92,7 +92,7 @@ impl LogonError {
         match self {
             Self::Disabled => "SO_IS_DISABLED",
             Self::NoUniqueUser => "NO_UNIQUE_USER_FOUND",
-            Self::NoLinkedAccount | Self::Cancelled => "access_denied",
+            Self::Denied => "access_denied",
         }
     }
 }
@@ -158,72 +158,58 @@ impl LogonRequest {
             hostname: instance.hostname.clone(),
             redirect_uri,
             expected_user,
+            prompt: match parameters.get("prompt") {
+                Some("login") => Prompt::Login,
+                _ => Prompt::WhenNeeded,
+            },
             query,
         }))
     }
+}
 
-    /// The client that asks.
-    #[must_use]
-    pub fn client(&self) -> &Client {
+impl CodeRequest for LogonRequest {
+    fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Where the answer goes.
-    #[must_use]
-    pub const fn redirect_uri(&self) -> &RedirectUri {
+    fn redirect_uri(&self) -> &RedirectUri {
         &self.redirect_uri
     }
 
-    /// The user that the e-mail address named: nobody else may sign in.
-    #[must_use]
-    pub const fn expected_user(&self) -> Option<&ExpectedUser> {
-        self.expected_user.as_ref()
-    }
-
-    /// The query that pages carry on.
-    #[must_use]
-    pub fn continuation(&self) -> &str {
+    fn continuation(&self) -> &str {
         &self.query
     }
 
-    /// The address that delivers `error`.
-    #[must_use]
-    pub fn with_error(&self, error: LogonError) -> String {
-        with_error(&self.redirect_uri, error)
+    fn prompt(&self) -> Prompt {
+        self.prompt
     }
 
-    /// Issues a code once its record is durable; the answer is the address that delivers it.
-    ///
-    /// # Errors
-    /// An [`IssueError`]; no code is given out then.
-    pub async fn issue_code(
-        &self,
-        signed_in: &SignedIn,
-        account: &LinkedAccount,
-        store: &dyn Store,
-        random: &dyn Random,
-        now: Timestamp,
-    ) -> Result<String, IssueError> {
-        let code = URL_SAFE_NO_PAD.encode(random::bytes::<30>(random)?);
-        let session = signed_in.session();
-        let record = CodeRecord {
-            client_id: self.client.client_id.clone(),
-            redirect_uri: self.redirect_uri.as_str().to_owned(),
-            code_challenge: None,
-            username: session.username.clone(),
-            account: account.clone(),
-            scope: Scope::default(),
-            amr: session.amr.clone(),
-            authenticated_at: session.authenticated_at,
-            expires_at: now + CODE_LIFETIME,
-            credentials_version: session.credentials_version,
-        };
-        let digest = code_digest(&code, &self.hostname);
-        match store.issue_code(digest, record).await? {
-            Begin::Begun => {}
-            Begin::CredentialsChanged => return Err(IssueError::SignInEnded),
-        }
-        Ok(self.redirect_uri.with_parameters([("code", code.as_str())]))
+    fn accepts(&self, session: &Session, _now: Timestamp) -> bool {
+        let expected = self.expected_user.as_ref();
+        expected.is_none_or(|expected| expected.username == session.username)
+    }
+
+    fn expected_user(&self) -> Option<&ExpectedUser> {
+        self.expected_user.as_ref()
+    }
+
+    fn code_lifetime(&self, _lifetimes: &Lifetimes) -> Duration {
+        CODE_LIFETIME
+    }
+
+    fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError> {
+        let text = URL_SAFE_NO_PAD.encode(random::bytes::<30>(random)?);
+        let digest = code_digest(&text, &self.hostname);
+        Ok(Code { text, digest })
+    }
+
+    fn with_code(&self, code: &str, _issuer: &str) -> String {
+        self.redirect_uri.with_parameters([("code", code)])
+    }
+
+    /// The legacy flow has one word for whatever happens after the request was found valid (protocol.md §7.2).
+    fn with_error(&self, _error: &RedirectError, _issuer: &str) -> String {
+        with_error(&self.redirect_uri, LogonError::Denied)
     }
 }
 

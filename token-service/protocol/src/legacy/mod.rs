@@ -1,8 +1,127 @@
-//! The legacy flow (protocol.md §2.5, §4.4 to 4.7, §7.2, §8), apart from the current ones so that it can be deleted one
-//! day. It shares their store, users, keys and sign-in, and nothing that it issues is known to them.
+//! The legacy flow (protocol.md §2.5, §4.4 to §4.7, §7.2, §8), apart from the current ones so that it can be deleted one
+//! day. The flow shares their store, users, keys and sign-in, and they know nothing that it issues.
 
-pub mod access_token;
+mod access_token;
 pub mod error;
 pub mod logon;
-pub mod refresh_token;
+mod refresh_token;
 pub mod token_endpoint;
+
+use serde_json::Value;
+
+use crate::Context;
+use crate::flow::{BeginError, Flow, Misfit, OpaqueRefreshToken};
+use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
+use crate::settings::Settings;
+use crate::token::IssuedToken;
+use domain::{Client, LegacyInstance, Registry};
+use logon::{Logon, LogonRequest};
+use refresh_token::LegacyRefreshToken;
+
+/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (protocol.md §4.4).
+pub const STATUS: &str = "/OAuthStatus";
+/// `GET`, on a legacy host: logon with a browser (protocol.md §4.5).
+const LOGON: &str = "/Logon";
+/// `POST`, on a legacy authorization server: exchange and refresh (protocol.md §4.6, §4.7).
+pub const TOKEN: &str = "/as/token.oauth2";
+
+/// The legacy flow.
+#[derive(Debug)]
+pub struct Legacy;
+
+impl Flow for Legacy {
+    fn begins_at(&self) -> &'static str {
+        LOGON
+    }
+
+    fn begin(
+        &self,
+        query: &[u8],
+        host: &str,
+        _settings: &Settings,
+        registry: &Registry,
+    ) -> Result<Box<dyn CodeRequest>, BeginError> {
+        let instance = registry
+            .legacy_instance(host)
+            .ok_or_else(|| BeginError::WrongHost(wrong_host(LOGON, host, registry)))?;
+        match LogonRequest::validate(query, instance, registry) {
+            Ok(Logon::Proceed(request)) => Ok(Box::new(request)),
+            Ok(Logon::Redirect(location)) => Err(BeginError::Redirect(location)),
+            Err(refusal) => {
+                let reason = UnsafeRequest::OfAnotherFlow(refusal.message());
+                Err(BeginError::Unsafe(reason))
+            }
+        }
+    }
+
+    fn endpoints(&self) -> &'static [(&'static str, &'static str)] {
+        &[("GET", STATUS), ("GET", LOGON), ("POST", TOKEN)]
+    }
+
+    fn issuers(&self, _settings: &Settings, registry: &Registry) -> Vec<String> {
+        let instances = registry.legacy_instances().iter();
+        instances
+            .map(|instance| access_token::issuer(&instance.hostname))
+            .collect()
+    }
+
+    fn access_token(&self, claims: Value) -> Option<IssuedToken> {
+        access_token::read(claims)
+    }
+
+    fn opaque_refresh_token<'a>(
+        &self,
+        context: &Context<'a>,
+        token: &str,
+    ) -> Option<OpaqueRefreshToken<'a>> {
+        let key = context.encryption_key;
+        let mut instances = context.registry.legacy_instances().iter();
+        instances.find_map(|instance| {
+            let token = LegacyRefreshToken::parse(token, &instance.hostname, key)?;
+            Some(OpaqueRefreshToken {
+                kind: "legacy refresh token",
+                host: &instance.hostname,
+                is_enabled: instance.enabled,
+                grant_id: token.grant_id,
+                refresh_id: token.id(&instance.hostname, key),
+                reuse_grace: token_endpoint::REUSE_GRACE,
+            })
+        })
+    }
+
+    fn serves(&self, client: &Client, host: &str) -> bool {
+        access_token::serves(client, host)
+    }
+
+    fn misfits(
+        &self,
+        client: &Client,
+        instances: &[&LegacyInstance],
+        api_audience: &str,
+        user_id: &str,
+    ) -> Vec<Misfit> {
+        access_token::misfits(client, instances, api_audience, user_id)
+            .map(|misfit| Misfit {
+                client_id: client.client_id.clone(),
+                reason: misfit.to_string(),
+            })
+            .collect()
+    }
+}
+
+/// What to say on a host that does not serve `path`: each instance has one host for status and logon, and one for tokens
+/// (protocol.md §4.4 to §4.7).
+#[must_use]
+pub fn wrong_host(path: &str, host: &str, registry: &Registry) -> String {
+    let right = if path == TOKEN {
+        let instance = registry.legacy_instance(host);
+        instance.map(|instance| &instance.auth_server_hostname)
+    } else {
+        let instance = registry.legacy_auth_servers(host).next();
+        instance.map(|instance| &instance.hostname)
+    };
+    match right {
+        Some(right) => format!("This host does not serve {path}; {right} does"),
+        None => format!("{path} belongs to the legacy flow, and this host is no legacy host"),
+    }
+}

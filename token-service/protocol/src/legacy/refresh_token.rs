@@ -13,17 +13,14 @@ use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
 use domain::{GrantId, TokenId};
 
-/// Length of the token, in characters: 31 bytes in base64url.
-pub const LENGTH: usize = 42;
-
 const STEP_BYTES: usize = 3;
 const TAG_BYTES: usize = 12;
 
 /// What a refresh token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LegacyRefreshToken {
+pub(super) struct LegacyRefreshToken {
     /// The authorization.
-    pub grant_id: GrantId,
+    pub(super) grant_id: GrantId,
     /// How often it has been refreshed, up to 2^24.
     step: u32,
 }
@@ -31,13 +28,13 @@ pub struct LegacyRefreshToken {
 impl LegacyRefreshToken {
     /// The first token of a grant.
     #[must_use]
-    pub const fn first(grant_id: GrantId) -> Self {
+    pub(super) const fn first(grant_id: GrantId) -> Self {
         Self { grant_id, step: 0 }
     }
 
     /// The token after this one. After 2^24 of them the count begins anew, in a hundred years or so.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub(super) const fn next(self) -> Self {
         Self {
             grant_id: self.grant_id,
             step: (self.step + 1) % (1 << (8 * STEP_BYTES)),
@@ -46,7 +43,7 @@ impl LegacyRefreshToken {
 
     /// The text, on this instance.
     #[must_use]
-    pub fn text(self, hostname: &str, key: &EncryptionKey) -> String {
+    pub(super) fn text(self, hostname: &str, key: &EncryptionKey) -> String {
         let tag = self.tag(hostname, key);
         URL_SAFE_NO_PAD.encode(
             [
@@ -60,7 +57,7 @@ impl LegacyRefreshToken {
 
     /// What the store knows the token by.
     #[must_use]
-    pub fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
+    pub(super) fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
         let digest = Digest::of(self.text(hostname, key).as_bytes());
         let mut id = [0; 16];
         for (to, from) in id.iter_mut().zip(digest.as_bytes()) {
@@ -71,7 +68,7 @@ impl LegacyRefreshToken {
 
     /// Reads a token; `None` when it is not one that this service made for this instance.
     #[must_use]
-    pub fn parse(text: &str, hostname: &str, key: &EncryptionKey) -> Option<Self> {
+    pub(super) fn parse(text: &str, hostname: &str, key: &EncryptionKey) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (grant_id, rest) = bytes.split_first_chunk::<16>()?;
         let (step, tag) = rest.split_first_chunk::<STEP_BYTES>()?;
@@ -107,6 +104,9 @@ impl LegacyRefreshToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 31 bytes in base64url.
+    const LENGTH: usize = 42;
 
     #[test]
     fn tokens_have_42_characters_and_are_known_on_their_instance_alone() {

@@ -11,13 +11,14 @@ use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
 use crate::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
-use crate::oauth::error::TokenError;
+use crate::oauth::endpoint_request::EndpointRequest;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::grants::{GrantType, IssuedStep, redeem, rotate};
+use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::{Merged, Parameters};
-use crate::oauth::token_response::{Authorization, Issuance};
-use crate::sealing::EncryptionKey;
+use crate::oauth::token_response::Authorization;
 use domain::{
-    Client, Grant, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
-    RefreshStep, Rotation, Scope, TokenId,
+    Client, GrantId, LegacyInstance, PresentedCode, RefreshRotation, RefreshStep, Scope, TokenId,
 };
 
 /// How long a used refresh token gets the same answer again (D-15).
@@ -42,17 +43,6 @@ pub struct LegacyTokenResponse {
     pub hostname: String,
 }
 
-/// Everything of an HTTP request that the endpoint reads.
-#[derive(Clone, Copy)]
-pub struct LegacyTokenRequest<'a> {
-    /// All `Authorization` headers, as sent.
-    pub authorization: &'a [&'a [u8]],
-    /// The query string, without `?`: some clients send the fields there.
-    pub query: &'a str,
-    /// The body, as a form.
-    pub body: &'a [u8],
-}
-
 /// Answers one request on the authorization server of `instances`. Several instances may share one authorization
 /// server: the code or refresh token then says whose the request is.
 ///
@@ -61,8 +51,7 @@ pub struct LegacyTokenRequest<'a> {
 pub async fn answer<'a>(
     context: &Context<'_>,
     instances: impl IntoIterator<Item = &'a LegacyInstance>,
-    encryption_key: &EncryptionKey,
-    request: LegacyTokenRequest<'_>,
+    request: &EndpointRequest<'_>,
 ) -> Result<LegacyTokenResponse, LegacyTokenError> {
     let body = Parameters::parse(request.body)?;
     let query = Parameters::parse(request.query.as_bytes())?;
@@ -71,7 +60,7 @@ pub async fn answer<'a>(
         .map_err(|Merged::Contradiction| LegacyTokenError::Contradiction)?;
     let mut refusal = LegacyTokenError::Disabled;
     for instance in instances {
-        match answer_at(context, instance, encryption_key, request, &fields).await {
+        match answer_at(context, instance, request, &fields).await {
             Ok(response) => return Ok(response),
             Err(error) => match (knowledge(&refusal), knowledge(&error)) {
                 (_, None) => return Err(error),
@@ -87,8 +76,8 @@ pub async fn answer<'a>(
 const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
     match refusal {
         LegacyTokenError::Disabled => Some(0),
-        LegacyTokenError::Client(TokenError::UnknownClient) => Some(1),
-        LegacyTokenError::UnknownCode | LegacyTokenError::RefreshToken => Some(2),
+        LegacyTokenError::Common(TokenError::UnknownClient) => Some(1),
+        LegacyTokenError::Common(TokenError::UnknownCode | TokenError::RefreshToken) => Some(2),
         _ => None,
     }
 }
@@ -96,29 +85,22 @@ const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
 async fn answer_at(
     context: &Context<'_>,
     instance: &LegacyInstance,
-    encryption_key: &EncryptionKey,
-    request: LegacyTokenRequest<'_>,
+    request: &EndpointRequest<'_>,
     fields: &Parameters<'_>,
 ) -> Result<LegacyTokenResponse, LegacyTokenError> {
     if !instance.enabled {
         return Err(LegacyTokenError::Disabled);
     }
-    let grant_type = fields
-        .get("grant_type")
-        .ok_or(LegacyTokenError::Missing("grant_type"))?;
-    let endpoint = Endpoint {
-        context,
-        instance,
-        encryption_key,
-    };
-    match grant_type {
-        "authorization_code" => {
-            let client = endpoint.client(request.authorization, fields)?;
+    let grant_type = required(fields, Parameter::GrantType)?;
+    let endpoint = Endpoint { context, instance };
+    match GrantType::from_name(grant_type) {
+        Some(GrantType::AuthorizationCode) => {
+            let client = endpoint.client(&request.authorization, fields)?;
             endpoint.exchange(&client, fields).await
         }
-        "refresh_token" => {
+        Some(GrantType::RefreshToken) => {
             let client = endpoint
-                .refreshing_client(request.authorization, fields)
+                .refreshing_client(&request.authorization, fields)
                 .await?;
             endpoint.refresh(&client, fields).await
         }
@@ -129,7 +111,6 @@ async fn answer_at(
 struct Endpoint<'a> {
     context: &'a Context<'a>,
     instance: &'a LegacyInstance,
-    encryption_key: &'a EncryptionKey,
 }
 
 impl Endpoint<'_> {
@@ -142,13 +123,9 @@ impl Endpoint<'_> {
         let registry = self.context.registry;
         let hostname = &self.instance.hostname;
         let lookup: ClientLookup<'_> = &|client_id| registry.legacy_client(client_id, hostname);
-        let presented = client_authentication::authenticate_with(authorization, fields, lookup)
-            .map_err(LegacyTokenError::Client)?;
+        let presented = client_authentication::authenticate_with(authorization, fields, lookup)?;
         presented.note_use(self.context);
-        presented
-            .fully_authenticated()
-            .cloned()
-            .map_err(LegacyTokenError::Client)
+        Ok(Arc::clone(presented.fully_authenticated()?))
     }
 
     /// protocol.md §4.7 lists no `client_id` for a refresh: without one, and without Basic, the token says whose it is,
@@ -158,25 +135,21 @@ impl Endpoint<'_> {
         authorization: &[&[u8]],
         fields: &Parameters<'_>,
     ) -> Result<Arc<Client>, LegacyTokenError> {
-        if !authorization.is_empty() || fields.contains("client_id") {
+        if !authorization.is_empty() || fields.contains(Parameter::ClientId) {
             return self.client(authorization, fields);
         }
         let token = self.refresh_token(fields)?;
         let grant = self.context.store.grant(token.grant_id).await?;
-        let client_id = grant.ok_or(LegacyTokenError::RefreshToken)?.client_id;
-        let named = Parameters::of([("client_id", client_id.as_str())]);
+        let client_id = grant.ok_or(TokenError::RefreshToken)?.client_id;
+        let named = Parameters::of([(Parameter::ClientId.name(), client_id.as_str())]);
         self.client(&[], &named)
     }
 
-    fn refresh_token(
-        &self,
-        fields: &Parameters<'_>,
-    ) -> Result<LegacyRefreshToken, LegacyTokenError> {
-        let text = fields
-            .get("refresh_token")
-            .ok_or(LegacyTokenError::Missing("refresh_token"))?;
-        LegacyRefreshToken::parse(text, &self.instance.hostname, self.encryption_key)
-            .ok_or(LegacyTokenError::RefreshToken)
+    fn refresh_token(&self, fields: &Parameters<'_>) -> Result<LegacyRefreshToken, TokenError> {
+        let text = required(fields, Parameter::RefreshToken)?;
+        let key = self.context.encryption_key;
+        LegacyRefreshToken::parse(text, &self.instance.hostname, key)
+            .ok_or(TokenError::RefreshToken)
     }
 
     async fn exchange(
@@ -185,12 +158,8 @@ impl Endpoint<'_> {
         fields: &Parameters<'_>,
     ) -> Result<LegacyTokenResponse, LegacyTokenError> {
         let context = self.context;
-        let code = fields
-            .get("code")
-            .ok_or(LegacyTokenError::Missing("code"))?;
-        let redirect_uri = fields
-            .get("redirect_uri")
-            .ok_or(LegacyTokenError::Missing("redirect_uri"))?;
+        let code = required(fields, Parameter::Code)?;
+        let redirect_uri = required(fields, Parameter::RedirectUri)?;
         let presented = PresentedCode {
             client_id: client.client_id.clone(),
             redirect_uri: redirect_uri.to_owned(),
@@ -200,26 +169,15 @@ impl Endpoint<'_> {
         let grant_id = GrantId::generate(context.random, context.now)?;
         let token = LegacyRefreshToken::first(grant_id);
         let first = RefreshStep {
-            refresh_id: token.id(&self.instance.hostname, self.encryption_key),
+            refresh_id: token.id(&self.instance.hostname, context.encryption_key),
             access_id: TokenId::generate(context.random)?,
             scope: Scope::default(),
             issued_at: context.now,
             refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
         };
         let code = code_digest(code, &self.instance.hostname);
-        let redeemed = context
-            .store
-            .redeem_code(code, presented, grant_id, first, context.now)
-            .await?;
-        match redeemed {
-            Redemption::Redeemed(grant) => {
-                self.require_live_subject(&grant).await?;
-                self.respond(&grant, &grant.current, token, Issuance::First)
-            }
-            Redemption::Replayed(grant_id) => Err(LegacyTokenError::CodeReplayed(grant_id)),
-            Redemption::Mismatch(mismatch) => Err(LegacyTokenError::Code(mismatch)),
-            Redemption::Unknown => Err(LegacyTokenError::UnknownCode),
-        }
+        let issued = redeem(context, code, presented, grant_id, first).await?;
+        Ok(self.respond(&issued, token)?)
     }
 
     async fn refresh(
@@ -230,7 +188,8 @@ impl Endpoint<'_> {
         let context = self.context;
         let token = self.refresh_token(fields)?;
         let next = token.next();
-        let id = |token: LegacyRefreshToken| token.id(&self.instance.hostname, self.encryption_key);
+        let id =
+            |token: LegacyRefreshToken| token.id(&self.instance.hostname, context.encryption_key);
         let rotation = RefreshRotation {
             grant_id: token.grant_id,
             refresh_id: id(token),
@@ -242,54 +201,32 @@ impl Endpoint<'_> {
             lifetime: context.settings.lifetimes.refresh_token,
             grace: REUSE_GRACE,
         };
-        match context.store.rotate_refresh(rotation).await? {
-            Rotation::Rotated(grant) => {
-                self.require_live_subject(&grant).await?;
-                self.respond(&grant, &grant.current, next, Issuance::Refreshed)
-            }
-            Rotation::Repeated { grant, step } => {
-                self.require_live_subject(&grant).await?;
-                self.respond(&grant, &step, next, Issuance::Repeated)
-            }
-            Rotation::Reused(grant_id) => Err(LegacyTokenError::RefreshReused(grant_id)),
-            Rotation::Refused(refusal) => Err(LegacyTokenError::Refresh(refusal)),
-        }
-    }
-
-    /// protocol.md §3: the grant lives until the user's access is revoked.
-    async fn require_live_subject(&self, grant: &Grant) -> Result<(), LegacyTokenError> {
-        let user = self.context.registry.user(grant.username.as_str());
-        if user.is_some_and(|user| user.accounts.contains(&grant.account)) {
-            return Ok(());
-        }
-        let store = self.context.store;
-        store.revoke_grant(grant.grant_id, self.context.now).await?;
-        Err(LegacyTokenError::SubjectGone)
+        let issued = rotate(context, rotation).await?;
+        Ok(self.respond(&issued, next)?)
     }
 
     fn respond(
         &self,
-        grant: &Grant,
-        step: &RefreshStep,
+        IssuedStep {
+            grant,
+            step,
+            issuance,
+        }: &IssuedStep,
         refresh_token: LegacyRefreshToken,
-        issuance: Issuance,
-    ) -> Result<LegacyTokenResponse, LegacyTokenError> {
-        let lifetime = self.context.settings.lifetimes.legacy_access_token;
-        let key = self
-            .context
-            .keys
-            .ed25519()
-            .ok_or(LegacyTokenError::Signing)?;
+    ) -> Result<LegacyTokenResponse, TokenError> {
+        let context = self.context;
+        let lifetime = context.settings.lifetimes.legacy_access_token;
+        let key = context.keys.ed25519().ok_or(TokenError::Signing)?;
         let subject = Subject {
             hostname: &self.instance.hostname,
-            audience: &self.context.settings.api_audience,
+            audience: &context.settings.api_audience,
             client_id: grant.client_id.as_str(),
             user_id: &grant.account.user_id,
         };
         Ok(LegacyTokenResponse {
             token_type: "Bearer",
             expires_in: lifetime.as_secs(),
-            refresh_token: refresh_token.text(&self.instance.hostname, self.encryption_key),
+            refresh_token: refresh_token.text(&self.instance.hostname, context.encryption_key),
             access_token: access_token::mint(
                 key,
                 subject,
@@ -298,7 +235,7 @@ impl Endpoint<'_> {
                 step.issued_at,
                 step.issued_at + lifetime,
             )?,
-            authorization: Authorization::of(grant, issuance),
+            authorization: Authorization::of(grant, *issuance),
             hostname: self.instance.hostname.clone(),
         })
     }

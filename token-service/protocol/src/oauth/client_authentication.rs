@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
 use super::error::TokenError;
+use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
 use crate::Context;
 use domain::client::ClientSecret;
@@ -98,16 +99,16 @@ pub fn authenticate_with(
     form: &Parameters<'_>,
     lookup: ClientLookup<'_>,
 ) -> Result<PresentedClient, TokenError> {
-    match (authorization, form.contains("client_secret")) {
+    match (authorization, form.contains(Parameter::ClientSecret)) {
         ([], false) => {
-            let client_id = form.get("client_id").ok_or(TokenError::NoClient)?;
+            let client_id = form.get(Parameter::ClientId).ok_or(TokenError::NoClient)?;
             let client = lookup(client_id).ok_or(TokenError::UnknownClient)?;
             Ok(PresentedClient::Named(Arc::clone(client)))
         }
         ([], true) => Err(TokenError::SecretInBody),
         ([header], false) => {
             let (client, secret) = basic(header, lookup)?;
-            match form.get("client_id") {
+            match form.get(Parameter::ClientId) {
                 Some(client_id) if client_id != client.client_id.as_str() => {
                     Err(TokenError::ClientIdDiffers)
                 }
@@ -156,7 +157,7 @@ pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     });
     let in_body = || {
         let form = Parameters::parse(body).ok()?;
-        form.get("client_id").map(str::to_owned)
+        form.get(Parameter::ClientId).map(str::to_owned)
     };
     let claimed = in_header.or_else(in_body)?;
     let printable = claimed.chars().flat_map(char::escape_default);

@@ -2,14 +2,15 @@
 
 use super::client_authentication::{self, ClientLookup, PresentedClient};
 use super::error::TokenError;
+use super::parameter::Parameter;
 use super::parameters::Parameters;
 use domain::Registry;
 
 /// Everything of an HTTP request that such an endpoint reads.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct EndpointRequest<'a> {
     /// All `Authorization` headers, as sent.
-    pub authorization: &'a [&'a [u8]],
+    pub authorization: Vec<&'a [u8]>,
     /// The `Content-Type` header, as sent.
     pub content_type: Option<&'a [u8]>,
     /// The query string of the URL, without `?`.
@@ -18,27 +19,11 @@ pub struct EndpointRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Parameters that must never stand in a URL, where servers and proxies log them (RFC 6749 §2.3.1).
-const BODY_ONLY: [&str; 12] = [
-    "assertion",
-    "client_id",
-    "client_secret",
-    "code",
-    "code_verifier",
-    "grant_type",
-    "redirect_uri",
-    "refresh_token",
-    "scope",
-    "token",
-    "user_id",
-    "user_site",
-];
-
 impl<'a> EndpointRequest<'a> {
     /// The client that the request claims to come from, whether it proved it or not, for the log.
     #[must_use]
     pub fn claimed_client(&self) -> Option<String> {
-        client_authentication::claimed(self.authorization, self.body)
+        client_authentication::claimed(&self.authorization, self.body)
     }
 
     /// The form and the client of the current flows that sent it.
@@ -70,7 +55,7 @@ impl<'a> EndpointRequest<'a> {
         check_content_type(self.content_type)?;
         check_query(self.query)?;
         let form = Parameters::parse(self.body)?;
-        let client = client_authentication::authenticate_with(self.authorization, &form, lookup)?;
+        let client = client_authentication::authenticate_with(&self.authorization, &form, lookup)?;
         Ok((form, client))
     }
 }
@@ -97,9 +82,10 @@ fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
     }
 }
 
+/// No parameter of ours stands in the URL, where servers and proxies log it (RFC 6749 §2.3.1).
 fn check_query(query: &str) -> Result<(), TokenError> {
     let query = Parameters::parse(query.as_bytes())?;
-    if BODY_ONLY.iter().any(|name| query.contains(name)) {
+    if Parameter::ALL.iter().any(|name| query.contains(name)) {
         return Err(TokenError::ParameterInUrl);
     }
     Ok(())

@@ -7,10 +7,11 @@ use super::account_selection::AccountError;
 use super::assertion::AssertionError;
 pub use super::error_code::ErrorCode;
 use super::message::repeated;
-use super::parameters::ParameterError;
+use super::parameter::Parameter;
+use super::parameters::{ParameterError, Parameters};
 use crate::token::KeyError;
 use domain::random::RandomError;
-use domain::{ClientId, CodeMismatch, GrantId, RotationRefusal};
+use domain::{AuditAction, ClientId, CodeMismatch, GrantId, RotationRefusal};
 use store::StoreError;
 
 /// Seconds after which a client may try again when the service is busy.
@@ -26,9 +27,11 @@ pub enum TokenError {
     /// A parameter came in the URL, where it would be logged (RFC 6749 §2.3.1).
     ParameterInUrl,
     /// A required parameter is absent.
-    Missing(&'static str),
-    /// A parameter is there but cannot be what it should be.
-    Malformed(&'static str),
+    Missing(Parameter),
+    /// `code_verifier` is no verifier (RFC 7636 §4.1).
+    MalformedVerifier,
+    /// `scope` is no list of scope tokens (RFC 6749 §3.3).
+    MalformedScope,
     /// More than one way of client authentication (RFC 6749 §2.3).
     SeveralAuthentications,
     /// `client_id` differs from the one in the Authorization header.
@@ -101,7 +104,8 @@ impl TokenError {
             | Self::Parameters(_)
             | Self::ParameterInUrl
             | Self::Missing(_)
-            | Self::Malformed(_)
+            | Self::MalformedVerifier
+            | Self::MalformedScope
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
             | Self::ScopeNotPermitted
@@ -133,9 +137,7 @@ impl TokenError {
         }
     }
 
-    /// Seconds after which the client may try again (RFC 9110 §10.2.3), at least 1; `None` when another try is in vain.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<u64> {
+    pub(super) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooManyRevocations { wait, .. } | Self::TooManyGuesses(wait) => {
                 let whole = wait.as_secs();
@@ -149,16 +151,14 @@ impl TokenError {
         }
     }
 
-    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an
-    /// attacker nothing; the reason tells the operator.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
+    pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::ContentType => "content_type",
             Self::Parameters(_) => "unreadable_form",
             Self::ParameterInUrl => "parameter_in_url",
             Self::Missing(_) => "missing_parameter",
-            Self::Malformed(_) => "malformed_parameter",
+            Self::MalformedVerifier => "malformed_verifier",
+            Self::MalformedScope => "malformed_scope",
             Self::SeveralAuthentications => "several_authentications",
             Self::ClientIdDiffers => "client_id_differs",
             Self::NoClient => "no_client",
@@ -190,18 +190,22 @@ impl TokenError {
         }
     }
 
-    /// The grant that the refusal revoked.
-    #[must_use]
-    pub const fn revoked_grant(&self) -> Option<GrantId> {
+    pub(super) const fn action(&self) -> AuditAction {
+        match self {
+            Self::RefreshReused(_) => AuditAction::RefreshTokenReused,
+            Self::CodeReplayed(_) => AuditAction::CodeReplayed,
+            _ => AuditAction::TokenRequestRefused,
+        }
+    }
+
+    pub(super) const fn revoked_grant(&self) -> Option<GrantId> {
         match self {
             Self::CodeReplayed(grant_id) | Self::RefreshReused(grant_id) => Some(*grant_id),
             _ => None,
         }
     }
 
-    /// What failed inside, for the log; `None` if the reason says all.
-    #[must_use]
-    pub fn cause(&self) -> Option<String> {
+    pub(super) fn cause(&self) -> Option<String> {
         match self {
             Self::Store(error) => Some(error.to_string()),
             _ => None,
@@ -214,6 +218,7 @@ impl TokenError {
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
+            Self::Missing(parameter) => return format!("{} is missing", parameter.name()).into(),
             Self::Assertion(error) => return error.description(),
             Self::ContentType => {
                 "The content type must be application/x-www-form-urlencoded, in UTF-8"
@@ -223,8 +228,12 @@ impl TokenError {
                 "A percent sign in the form is not followed by two hexadecimal digits"
             }
             Self::ParameterInUrl => "Send the parameters in the body, not in the URL",
-            Self::Missing(name) => missing(name),
-            Self::Malformed(name) => malformed(name),
+            Self::MalformedVerifier => {
+                "code_verifier must be 43 to 128 characters out of A-Z a-z 0-9 - . _ and the tilde"
+            }
+            Self::MalformedScope => {
+                "scope is not a list of scope tokens separated by single spaces"
+            }
             Self::SeveralAuthentications => "Use one way of client authentication",
             Self::ClientIdDiffers => "client_id differs from the one in the Authorization header",
             Self::NoClient => {
@@ -269,7 +278,9 @@ impl TokenError {
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
-            Self::Code(CodeMismatch::Outdated) => OUTDATED_CODE,
+            Self::Code(CodeMismatch::Outdated) => {
+                "The sign-in behind the code has ended: its password, second factor or account has changed"
+            }
             Self::RefreshToken
             | Self::Refresh(RotationRefusal::Unknown | RotationRefusal::OtherClient) => {
                 "The refresh token is invalid"
@@ -295,30 +306,15 @@ impl TokenError {
     }
 }
 
-/// For a code whose user has changed password or second factor since, or has lost the account (D-35).
-pub const OUTDATED_CODE: &str =
-    "The sign-in behind the code has ended: its password, second factor or account has changed";
-
-const fn missing(name: &'static str) -> &'static str {
-    match name.as_bytes() {
-        b"grant_type" => "grant_type is missing",
-        b"code" => "code is missing",
-        b"redirect_uri" => "redirect_uri is missing",
-        b"refresh_token" => "refresh_token is missing",
-        b"assertion" => "assertion is missing",
-        b"token" => "token is missing",
-        _ => "A required parameter is missing",
-    }
-}
-
-const fn malformed(name: &'static str) -> &'static str {
-    match name.as_bytes() {
-        b"code_verifier" => {
-            "code_verifier must be 43 to 128 characters out of A-Z a-z 0-9 - . _ and the tilde"
-        }
-        b"scope" => "scope is not a list of scope tokens separated by single spaces",
-        _ => "A parameter is malformed",
-    }
+/// A parameter that the request must have.
+///
+/// # Errors
+/// [`TokenError::Missing`].
+pub fn required<'form>(
+    form: &'form Parameters<'_>,
+    parameter: Parameter,
+) -> Result<&'form str, TokenError> {
+    form.get(parameter).ok_or(TokenError::Missing(parameter))
 }
 
 impl From<ParameterError> for TokenError {

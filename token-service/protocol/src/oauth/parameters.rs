@@ -111,14 +111,26 @@ impl<'a> Parameters<'a> {
 
     /// The value of `name`, never empty; `None` when `name` is omitted.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(AsRef::as_ref)
+    pub fn get(&self, name: impl AsRef<str>) -> Option<&str> {
+        self.0.get(name.as_ref()).map(AsRef::as_ref)
     }
 
     /// Whether `name` was sent with a value.
     #[must_use]
-    pub fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+    pub fn contains(&self, name: impl AsRef<str>) -> bool {
+        self.0.contains_key(name.as_ref())
+    }
+
+    /// The same parameters, independent of the query or body that they were read from.
+    #[must_use]
+    pub fn into_owned(self) -> Parameters<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let pairs = self.0.into_iter();
+        Parameters(
+            pairs
+                .map(|(name, value)| (owned(name), owned(value)))
+                .collect(),
+        )
     }
 }
 

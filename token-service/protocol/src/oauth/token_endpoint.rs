@@ -2,8 +2,9 @@
 
 use super::client_authentication::PresentedClient;
 use super::endpoint_request::EndpointRequest;
-use super::error::TokenError;
+use super::error::{TokenError, required};
 use super::grants::{GrantType, authorization_code, client_credentials, jwt_bearer, refresh_token};
+use super::parameter::Parameter;
 use super::parameters::Parameters;
 use super::token_response::TokenResponse;
 use crate::Context;
@@ -25,7 +26,7 @@ pub struct Trace {
 /// A [`TokenError`], the first that a step finds.
 pub async fn answer(
     context: &Context<'_>,
-    request: EndpointRequest<'_>,
+    request: &EndpointRequest<'_>,
     trace: &mut Trace,
 ) -> Result<TokenResponse, TokenError> {
     let opened = request.open(context.registry);
@@ -56,8 +57,6 @@ async fn issue(
 
 /// D-4: an unknown `grant_type` is `invalid_grant`; an absent one is a malformed request.
 fn read_grant_type(form: &Parameters<'_>) -> Result<GrantType, TokenError> {
-    let name = form
-        .get("grant_type")
-        .ok_or(TokenError::Missing("grant_type"))?;
+    let name = required(form, Parameter::GrantType)?;
     GrantType::from_name(name).ok_or(TokenError::UnknownGrantType)
 }

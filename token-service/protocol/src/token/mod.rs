@@ -1,6 +1,7 @@
 //! Claims to signed tokens, and the keys that sign them.
 
 mod identity;
+mod issued;
 mod jwt;
 mod key;
 mod key_ring;
@@ -8,6 +9,7 @@ mod mint;
 pub mod rotation;
 
 pub use identity::IdentityTokens;
+pub use issued::{IssuedToken, TokenUse};
 pub use jwt::{header, sign};
 pub use key::{KeyError, SigningKey};
 pub use key_ring::{KeyRing, KeyRingError, carry_out, signing_key_context};

@@ -1,11 +1,11 @@
 //! The token against cross-site request forgery that a browser keeps.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use domain::random::RandomError;
 
+use super::browser::Browser;
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::CsrfToken;
-use crate::service::Service;
 
 /// The token of one browser. It is made on the first page and stays, so that forms in other tabs go on working.
 pub(super) struct BrowserToken {
@@ -16,11 +16,11 @@ pub(super) struct BrowserToken {
 
 impl BrowserToken {
     /// The token that the browser has, or a new one.
-    pub(super) fn of(http: &HttpRequest, service: &Service) -> Result<Self, RandomError> {
-        let cookies = Cookies::of(&service.config.protocol.issuer);
-        let (token, is_new) = match cookies.csrf(http) {
+    pub(super) fn of(browser: &Browser) -> Result<Self, RandomError> {
+        let cookies = browser.cookies;
+        let (token, is_new) = match cookies.csrf(&browser.http) {
             Some(token) => (token, false),
-            None => (CsrfToken::generate(&*service.random)?, true),
+            None => (CsrfToken::generate(browser.context().random)?, true),
         };
         Ok(Self {
             token,

@@ -9,7 +9,6 @@ use actix_web::{HttpResponse, ResponseError};
 use super::texts::Texts;
 use crate::http::body::BodyError;
 use domain::random::RandomError;
-use protocol::legacy::logon::LogonRefusal;
 use protocol::oauth;
 use protocol::oauth::authorize::{IssueError, UnsafeRequest};
 use protocol::oauth::parameters::ParameterError;
@@ -26,10 +25,8 @@ pub(super) enum PageFailure {
     ErrorAtClient(StatusCode, String),
     /// The sign-in ended while the request was on its way; at this address it begins anew.
     SignInEnded(String),
-    /// A legacy logon without a safe destination (protocol.md §7.2).
-    Logon(LogonRefusal),
-    /// No legacy instance has this host name.
-    UnknownHost,
+    /// The flow is not on this host; the text says what is where.
+    WrongHost(String),
     /// No or a wrong CSRF token.
     Forgery,
     /// A form of another content type.
@@ -55,14 +52,12 @@ pub(super) enum PageFailure {
 impl PageFailure {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
-            Self::Request(_)
-            | Self::Logon(_)
-            | Self::Interrupted
-            | Self::Form(_)
-            | Self::Account => StatusCode::BAD_REQUEST,
+            Self::Request(_) | Self::Interrupted | Self::Form(_) | Self::Account => {
+                StatusCode::BAD_REQUEST
+            }
             Self::ErrorAtClient(status, _) => *status,
             Self::SignInEnded(_) => StatusCode::SEE_OTHER,
-            Self::UnknownHost => StatusCode::NOT_FOUND,
+            Self::WrongHost(_) => StatusCode::NOT_FOUND,
             Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -79,9 +74,7 @@ impl PageFailure {
             Self::Request(reason) => texts.unsafe_request(reason),
             Self::ErrorAtClient(..) => texts.sent_back,
             Self::SignInEnded(_) => texts.sign_in_ended,
-            Self::Logon(LogonRefusal::TooLarge) => texts.request_too_large,
-            Self::Logon(_) => texts.logon_wrong,
-            Self::UnknownHost => texts.nothing_here,
+            Self::WrongHost(_) => texts.nothing_here,
             Self::Forgery => texts.form_foreign,
             Self::ContentType | Self::Interrupted | Self::Form(_) => texts.form_unreadable,
             Self::TooLarge => texts.form_too_large,
@@ -98,7 +91,7 @@ impl PageFailure {
         match self {
             Self::Forgery => texts.allow_cookies,
             Self::Unavailable(_) => texts.wait_and_retry,
-            Self::Request(_) | Self::Logon(_) => texts.tell_the_developers,
+            Self::Request(_) => texts.tell_the_developers,
             _ => texts.start_again,
         }
     }
@@ -107,7 +100,6 @@ impl PageFailure {
     pub(super) fn details(&self) -> Option<Cow<'static, str>> {
         Some(match self {
             Self::Request(reason) => reason.remedy().into(),
-            Self::Logon(refusal) => legacy_message(refusal).into(),
             Self::ContentType => "Forms are application/x-www-form-urlencoded, in UTF-8.".into(),
             Self::TooLarge => "Forms have up to 64 KiB.".into(),
             Self::Form(ParameterError::Repeated(name)) => {
@@ -139,27 +131,6 @@ impl ResponseError for PageFailure {
             refused => tracing::info!(reason = ?refused, "a sign-in page was refused"),
         }
         HttpResponse::new(self.status())
-    }
-}
-
-/// The messages of protocol.md §7.2.
-const fn legacy_message(refusal: &LogonRefusal) -> &'static str {
-    match refusal {
-        LogonRefusal::RedirectUri => {
-            "Problem accessing the authorization path. Reason: Invalid redirect_uri"
-        }
-        LogonRefusal::Client => {
-            "Problem accessing the authorization path. Reason: Unknown or invalid client_id"
-        }
-        LogonRefusal::Action => {
-            "Problem accessing the authorization path. Reason: Invalid Action; it must be StartOAuth"
-        }
-        LogonRefusal::TooLarge => {
-            "Problem accessing the authorization path. Reason: the request is larger than 12288 bytes"
-        }
-        LogonRefusal::Unreadable(_) => {
-            "Problem accessing the authorization path. Reason: Invalid request"
-        }
     }
 }
 

@@ -1,58 +1,98 @@
-//! Reading forms: the body, the CSRF token, the request that the form is a step of.
+//! Forms: their body, the CSRF token, the request that they are a step of.
 
-use actix_web::web::{Bytes, Payload};
-use actix_web::{HttpMessage as _, HttpRequest};
+use actix_web::dev;
+use actix_web::web::{Data, Payload};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+use futures_util::future::LocalBoxFuture;
 
+use super::browser::Browser;
 use super::carried;
-use super::cookies::Cookies;
 use super::failure::PageFailure;
 use super::journey::Journey;
 use crate::http::body;
 use crate::service::Service;
-use domain::Registry;
 use protocol::oauth::parameters::Parameters;
 
 /// The fields that every form of a sign-in has.
-pub(super) const CSRF: &str = "csrf";
-pub(super) const REQUEST: &str = "request";
+const CSRF: &str = "csrf";
+const REQUEST: &str = "request";
 
-/// Reads the body of a form.
-pub(super) async fn read(http: &HttpRequest, payload: Payload) -> Result<Bytes, PageFailure> {
-    if !http
-        .content_type()
-        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
-    {
-        return Err(PageFailure::ContentType);
-    }
-    Ok(body::read(payload).await?)
+/// A form of one of our own pages in this browser: it carried the CSRF token.
+pub(super) struct Form {
+    pub(super) browser: Browser,
+    fields: Parameters<'static>,
 }
 
-/// The fields of a form that comes from one of our own pages in this browser.
-pub(super) fn fields<'a>(
-    body: &'a [u8],
-    http: &HttpRequest,
-    cookies: Cookies,
-) -> Result<Parameters<'a>, PageFailure> {
-    let fields = Parameters::parse(body)?;
-    if let Some(request) = fields.get(REQUEST) {
-        carried::keep(http, request);
-    }
-    let token = cookies.csrf(http).ok_or(PageFailure::Forgery)?;
-    let sent = fields.get(CSRF).ok_or(PageFailure::Forgery)?;
-    if token.is_carried_as(sent) {
-        Ok(fields)
-    } else {
-        Err(PageFailure::Forgery)
+impl Form {
+    /// A field; empty if the form has none of this name.
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).unwrap_or_default()
     }
 }
 
-/// What a form is a step of, validated in full.
-pub(super) fn journey(
-    fields: &Parameters<'_>,
-    http: &HttpRequest,
-    service: &Service,
-    registry: &Registry,
-) -> Result<Journey, PageFailure> {
-    let carried = fields.get(REQUEST).unwrap_or_default();
-    Journey::carried(carried, http, service, registry)
+impl FromRequest for Form {
+    type Error = PageFailure;
+    type Future = LocalBoxFuture<'static, Result<Self, PageFailure>>;
+
+    fn from_request(http: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
+        let service = Data::<Service>::extract(http);
+        let payload = Payload::from_request(http, payload);
+        let http = http.clone();
+        Box::pin(async move {
+            let service = service.await.map_err(unusable)?;
+            if !http
+                .content_type()
+                .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+            {
+                return Err(PageFailure::ContentType);
+            }
+            let body = body::read(payload.await.map_err(unusable)?).await?;
+            let fields = Parameters::parse(&body)?.into_owned();
+            if let Some(request) = fields.get(REQUEST) {
+                carried::keep(&http, request);
+            }
+            let form = Self {
+                browser: Browser::of(&http, &service),
+                fields,
+            };
+            let token = form.browser.cookies.csrf(&http);
+            match token.ok_or(PageFailure::Forgery)? {
+                token if token.is_carried_as(form.field(CSRF)) => Ok(form),
+                _ => Err(PageFailure::Forgery),
+            }
+        })
+    }
+}
+
+/// The server was put together wrong.
+fn unusable(error: actix_web::Error) -> PageFailure {
+    PageFailure::Internal(error.to_string())
+}
+
+/// A form that is a step of a journey.
+pub(super) struct StepForm {
+    pub(super) journey: Journey,
+    fields: Parameters<'static>,
+}
+
+impl StepForm {
+    /// A field; empty if the form has none of this name.
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).unwrap_or_default()
+    }
+}
+
+impl FromRequest for StepForm {
+    type Error = PageFailure;
+    type Future = LocalBoxFuture<'static, Result<Self, PageFailure>>;
+
+    fn from_request(http: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
+        let form = Form::from_request(http, payload);
+        Box::pin(async move {
+            let Form { browser, fields } = form.await?;
+            let carried = fields.get(REQUEST).unwrap_or_default();
+            let journey = Journey::carried(browser, carried)?;
+            Ok(Self { journey, fields })
+        })
+    }
 }

@@ -1,34 +1,26 @@
 //! Who is signed in with this browser, and signing out.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
 
-use super::super::{origin, paths};
+use super::browser::Browser;
 use super::browser_token::BrowserToken;
-use super::cookies::{Cookies, with_cookie};
+use super::cookies::with_cookie;
 use super::failure::PageFailure;
+use super::form::Form;
+use super::response;
 use super::templates::{HomePage, Person};
-use super::texts::Texts;
-use super::{form, response};
 use crate::audit_log::Entry;
-use crate::service::Service;
+use crate::http::paths;
 use domain::AuditAction;
 use protocol::oauth::authorize::SignedIn;
-use protocol::sign_in::{self, authenticator, session};
+use protocol::sign_in::{self, authenticator};
 
 /// `GET /auth/`.
-pub(super) async fn home(
-    http: HttpRequest,
-    service: Data<Service>,
-) -> Result<HttpResponse, PageFailure> {
-    let moment = service.moment();
-    let context = moment.context();
-    let session = match Cookies::of(&service.config.protocol.issuer).session(&http) {
-        Some(id) => session::live(&context, &id).await?,
-        None => None,
-    };
-    let signed_in = session.and_then(|session| SignedIn::of(session, &service.registry()));
+pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
+    let context = browser.context();
+    let session = browser.session().await?;
+    let signed_in = session.and_then(|(_, session)| SignedIn::of(session, context.registry));
     let person = match &signed_in {
         Some(signed_in) => {
             let user = signed_in.user();
@@ -41,10 +33,10 @@ pub(super) async fn home(
         }
         None => None,
     };
-    let csrf = BrowserToken::of(&http, &service)?;
+    let csrf = BrowserToken::of(&browser)?;
     let page = HomePage {
-        texts: Texts::of(&http),
-        service: &service.config.protocol.name,
+        texts: browser.texts(),
+        service: browser.service_name(),
         person,
         csrf: csrf.text(),
     };
@@ -52,25 +44,17 @@ pub(super) async fn home(
 }
 
 /// `POST /auth/sign-out`. The session is over on the server too: a copied cookie is worth nothing.
-pub(super) async fn sign_out(
-    http: HttpRequest,
-    payload: Payload,
-    service: Data<Service>,
-) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.protocol.issuer);
-    let body = form::read(&http, payload).await?;
-    form::fields(&body, &http, cookies)?;
-    if let Some(id) = cookies.session(&http) {
-        let moment = service.moment();
-        let context = moment.context();
-        if let Some(session) = session::live(&context, &id).await? {
-            let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
-            service.record(&origin::of(&http), entry);
-        }
-        sign_in::sign_out(&context, &id).await?;
+pub(super) async fn sign_out(form: Form) -> Result<HttpResponse, PageFailure> {
+    let browser = &form.browser;
+    if let Some((_, session)) = browser.session().await? {
+        let entry = Entry::new(AuditAction::SignOut).by_user(session.username.as_str());
+        browser.record(entry);
+    }
+    if let Some(id) = browser.session_id() {
+        sign_in::sign_out(&browser.context(), &id).await?;
     }
     Ok(with_cookie(
         response::redirect(StatusCode::SEE_OTHER, paths::HOME),
-        &cookies.remove_session(),
+        &browser.cookies.remove_session(),
     ))
 }

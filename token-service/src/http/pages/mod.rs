@@ -1,11 +1,12 @@
 //! The authorization endpoint and the sign-in as pages and forms.
 //!
-//! `GET /auth/authorize`, or `GET /Logon` of the legacy flow, shows whichever step is next. Every form carries the
+//! `GET /auth/authorize`, or where another flow begins, shows whichever step is next. Every form carries the
 //! request's path and query, which are validated again in full, and a token against cross-site request forgery; after
 //! a step the browser is sent back there (303), where it is decided anew.
 
 mod authenticator;
 mod authorize;
+mod browser;
 mod browser_token;
 mod carried;
 mod confirm;
@@ -27,17 +28,21 @@ use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::header;
 use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{Error, HttpRequest, Resource, Route};
+use actix_web::{Error, Resource, Route};
 
 use super::paths;
 use crate::service::Service;
+use browser::Browser;
 use failure::PageFailure;
+use protocol::flows::FLOWS;
 pub(super) use texts::LANGUAGES;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
+    for flow in FLOWS {
+        let begin = web::get().to(authorize::begin);
+        routes.service(only_get(flow.begins_at()).route(begin));
+    }
     routes
-        .service(only_get(paths::AUTHORIZE).route(web::get().to(authorize::authorize)))
-        .service(only_get(paths::LOGON).route(web::get().to(authorize::logon)))
         .service(only_post(paths::SIGN_IN).route(web::post().to(sign_in::password)))
         .service(only_post(paths::SECOND_FACTOR).route(web::post().to(sign_in::second_factor)))
         .service(only_post(paths::SELECT_ACCOUNT).route(web::post().to(select_account::select)))
@@ -63,15 +68,13 @@ fn only_post(path: &str) -> Resource {
 
 /// The route of a page for all methods but those that `allow` lists.
 fn other_methods(allow: &'static str) -> Route {
-    web::to(
-        move |http: HttpRequest, service: Data<Service>| async move {
-            let mut response = error_page::page(&PageFailure::Method, &http, &service);
-            response
-                .headers_mut()
-                .insert(header::ALLOW, header::HeaderValue::from_static(allow));
-            response
-        },
-    )
+    web::to(move |browser: Browser| async move {
+        let mut response = error_page::page(&PageFailure::Method, &browser);
+        response
+            .headers_mut()
+            .insert(header::ALLOW, header::HeaderValue::from_static(allow));
+        response
+    })
 }
 
 /// Puts the page that says what went wrong in the place of a response that failed: only here the request is known, and
@@ -80,7 +83,9 @@ pub(super) fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<Box
     let failure = response.response().error().and_then(Error::as_error);
     let service = response.request().app_data::<Data<Service>>();
     let page = match (failure, service) {
-        (Some(failure), Some(service)) => error_page::page(failure, response.request(), service),
+        (Some(failure), Some(service)) => {
+            error_page::page(failure, &Browser::of(response.request(), service))
+        }
         _ => return response,
     };
     response.into_response(page)

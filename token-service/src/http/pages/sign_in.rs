@@ -1,85 +1,65 @@
 //! The forms that prove who the person is: password and one-time code.
 
-use actix_web::http::StatusCode;
+use actix_web::HttpResponse;
 use actix_web::http::header::{self, HeaderValue};
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
 
-use super::super::origin;
 use super::authorize::show;
-use super::cookies::{Cookies, with_cookie};
+use super::browser::Browser;
+use super::confirm;
+use super::cookies::with_cookie;
 use super::failure::PageFailure;
+use super::form::StepForm;
 use super::journey::Journey;
-use super::templates::{Flow, Problem, SecondFactorPage, SignInPage};
-use super::{confirm, form, response};
+use super::templates::{JourneyView, Problem, SecondFactorPage, SignInPage};
 use crate::audit_log::Entry;
-use crate::service::Service;
 use domain::{AuditAction, SessionStage, Username};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 
 /// `POST /auth/sign-in`.
-pub(super) async fn password(
-    http: HttpRequest,
-    payload: Payload,
-    service: Data<Service>,
-) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.protocol.issuer);
-    let body = form::read(&http, payload).await?;
-    let fields = form::fields(&body, &http, cookies)?;
-    let journey = form::journey(&fields, &http, &service, &service.registry())?;
+pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure> {
+    let (journey, browser) = (&step.journey, &step.journey.browser);
     // Where the request names the person, nobody else can sign in, whatever the form says.
     let username = match journey.expected_user() {
         Some(expected) => expected.username.as_str(),
-        None => fields.get("username").unwrap_or_default(),
+        None => step.field("username"),
     };
-    let password = fields.get("password").unwrap_or_default().to_owned().into();
-    let replaces = cookies.session(&http);
-    let moment = service.moment();
-    let context = moment.context();
-    let devices = cookies.devices(&http);
+    let password = step.field("password").to_owned().into();
+    let replaces = browser.session_id();
+    let devices = browser.cookies.devices(&browser.http);
     let place = Place {
-        address: origin::address(&http),
+        address: browser.address(),
         devices: &devices,
     };
+    let context = browser.context();
     let outcome =
         sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
-    record(&service, &http, username, &outcome);
+    record(browser, username, &outcome);
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
-            return Ok(go_on(&http, &service, &journey, &id, device.as_ref()));
+            return Ok(go_on(journey, &id, device.as_ref()));
         }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
     };
-    again(&http, &service, &journey, problem, |flow, problem| {
-        SignInPage {
-            flow,
-            username,
-            problem,
-        }
+    again(journey, problem, |flow, problem| SignInPage {
+        flow,
+        username,
+        problem,
     })
 }
 
 /// `POST /auth/second-factor`.
-pub(super) async fn second_factor(
-    http: HttpRequest,
-    payload: Payload,
-    service: Data<Service>,
-) -> Result<HttpResponse, PageFailure> {
-    let cookies = Cookies::of(&service.config.protocol.issuer);
-    let body = form::read(&http, payload).await?;
-    let fields = form::fields(&body, &http, cookies)?;
-    let journey = form::journey(&fields, &http, &service, &service.registry())?;
-    let code = fields.get("code").unwrap_or_default();
-    let moment = service.moment();
-    let context = moment.context();
-    let devices = cookies.devices(&http);
+pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFailure> {
+    let (journey, browser) = (&step.journey, &step.journey.browser);
+    let devices = browser.cookies.devices(&browser.http);
     let place = Place {
-        address: origin::address(&http),
+        address: browser.address(),
         devices: &devices,
     };
-    let outcome = match cookies.session(&http) {
+    let (context, code) = (browser.context(), step.field("code"));
+    let outcome = match browser.session_id() {
         Some(id) => sign_in::with_second_factor(&context, &id, code, place).await?,
         None => SecondFactorOutcome::NotOwed,
     };
@@ -96,48 +76,40 @@ pub(super) async fn second_factor(
             } else {
                 "password, one-time code"
             };
-            service.record(&origin::of(&http), entry.detail(how));
-            return Ok(go_on(&http, &service, &journey, &id, device.as_ref()));
+            browser.record(entry.detail(how));
+            return Ok(go_on(journey, &id, device.as_ref()));
         }
-        // Signed in by now, or the time for it is over: the authorization endpoint knows what is next.
-        SecondFactorOutcome::NotOwed => {
-            return Ok(response::redirect(
-                StatusCode::SEE_OTHER,
-                &journey.continuation(),
-            ));
-        }
+        // Signed in by now, or the time for it is over: where the request begins, the next step is decided.
+        SecondFactorOutcome::NotOwed => return Ok(journey.go_on()),
         SecondFactorOutcome::Wrong(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
-            service.record(&origin::of(&http), entry);
+            browser.record(entry);
             Problem::CodeWrong
         }
         SecondFactorOutcome::Used(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
-            service.record(&origin::of(&http), entry.detail("used before"));
+            browser.record(entry.detail("used before"));
             Problem::CodeUsed
         }
         SecondFactorOutcome::Wait(username, wait) => {
             let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
-            service.record(&origin::of(&http), entry.detail("second factor"));
+            browser.record(entry.detail("second factor"));
             Problem::Wait(wait)
         }
     };
-    again(&http, &service, &journey, problem, |flow, problem| {
-        SecondFactorPage { flow, problem }
+    again(journey, problem, |flow, problem| SecondFactorPage {
+        flow,
+        problem,
     })
 }
 
 /// The same form again, with what was wrong.
-fn again<'a, Page: askama::Template>(
-    http: &HttpRequest,
-    service: &'a Service,
+fn again<'a, Page: Template>(
     journey: &'a Journey,
     problem: Problem,
-    page: impl FnOnce(Flow<'a>, Option<Problem>) -> Page,
+    page: impl FnOnce(JourneyView<'a>, Option<Problem>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
-    let mut response = show(http, service, journey, problem.status(), |flow| {
-        page(flow, Some(problem))
-    })?;
+    let mut response = show(journey, problem.status(), |flow| page(flow, Some(problem)))?;
     if let Some(wait) = problem.wait() {
         let seconds = HeaderValue::from(wait.as_secs());
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
@@ -145,7 +117,7 @@ fn again<'a, Page: askama::Template>(
     Ok(response)
 }
 
-fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &PasswordOutcome) {
+fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
     let normal = Username::parse(username);
     let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
@@ -164,28 +136,21 @@ fn record(service: &Service, http: &HttpRequest, username: &str, outcome: &Passw
                 _ => AuditAction::SignInRefused,
             });
             // What nobody registered may be a password in the wrong field.
-            match service.registry().user(username) {
+            match browser.context().registry.user(username) {
                 Some(user) => entry.by_user(user.username.as_str()),
                 None => entry.detail("unknown user"),
             }
         }
     };
-    service.record(&origin::of(http), entry);
+    browser.record(entry);
 }
 
 /// Goes on with the request. Who signs in for a client has confirmed it.
-fn go_on(
-    http: &HttpRequest,
-    service: &Service,
-    journey: &Journey,
-    id: &SessionId,
-    device: Option<&DeviceCookie>,
-) -> HttpResponse {
-    let cookies = Cookies::of(&service.config.protocol.issuer);
-    let next = response::redirect(StatusCode::SEE_OTHER, &journey.continuation());
-    let mut response = with_cookie(next, &cookies.set_session(id));
+fn go_on(journey: &Journey, id: &SessionId, device: Option<&DeviceCookie>) -> HttpResponse {
+    let cookies = journey.browser.cookies;
+    let mut response = with_cookie(journey.go_on(), &cookies.set_session(id));
     if let Some(device) = device {
         response = with_cookie(response, &cookies.set_devices(device));
     }
-    confirm::remember(response, http, service, journey, id)
+    confirm::remember(response, journey, id)
 }

@@ -12,11 +12,10 @@ use super::super::paths;
 use super::journey::Journey;
 use super::stylesheet;
 use super::texts::{self, Texts};
-use crate::config::Config;
 use domain::{LinkedAccount, RedirectUri};
 
 /// What the pages of one request have in common.
-pub(super) struct Flow<'a> {
+pub(super) struct JourneyView<'a> {
     /// The language.
     pub texts: &'static Texts,
     /// The name of the service.
@@ -37,21 +36,17 @@ pub(super) struct Flow<'a> {
     pub expected_user: Option<&'a str>,
 }
 
-impl<'a> Flow<'a> {
-    pub(super) fn new(
-        journey: &'a Journey,
-        csrf: String,
-        config: &'a Config,
-        texts: &'static Texts,
-    ) -> Self {
+impl<'a> JourneyView<'a> {
+    pub(super) fn new(journey: &'a Journey, csrf: String) -> Self {
+        let texts = journey.browser.texts();
         Self {
             texts,
-            service: &config.protocol.name,
+            service: journey.browser.service_name(),
             client: &journey.client().name,
             destination: in_words(journey.redirect_uri(), texts),
             request: journey.continuation(),
             csrf,
-            cancel: journey.cancel(&config.protocol.issuer),
+            cancel: journey.cancel(),
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
         }
@@ -139,7 +134,7 @@ impl Problem {
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignInPage<'a> {
-    pub flow: Flow<'a>,
+    pub flow: JourneyView<'a>,
     pub username: &'a str,
     pub problem: Option<Problem>,
 }
@@ -148,7 +143,7 @@ pub(super) struct SignInPage<'a> {
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
-    pub flow: Flow<'a>,
+    pub flow: JourneyView<'a>,
     pub problem: Option<Problem>,
 }
 
@@ -156,7 +151,7 @@ pub(super) struct SecondFactorPage<'a> {
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage<'a> {
-    pub flow: Flow<'a>,
+    pub flow: JourneyView<'a>,
     pub username: &'a str,
     pub account: &'a LinkedAccount,
 }
@@ -182,7 +177,7 @@ impl ConfirmPage<'_> {
 #[derive(Template)]
 #[template(path = "no_account.html")]
 pub(super) struct NoAccountPage<'a> {
-    pub flow: Flow<'a>,
+    pub flow: JourneyView<'a>,
     pub username: &'a str,
     /// The address that tells the client.
     pub return_to: String,
@@ -199,7 +194,7 @@ impl NoAccountPage<'_> {
 #[derive(Template)]
 #[template(path = "select_account.html")]
 pub(super) struct SelectAccountPage<'a> {
-    pub flow: Flow<'a>,
+    pub flow: JourneyView<'a>,
     pub username: &'a str,
     pub accounts: &'a [LinkedAccount],
 }

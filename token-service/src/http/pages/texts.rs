@@ -83,7 +83,7 @@ pub(super) struct Texts {
     pub to_home: &'static str,
     pub sent_back: &'static str,
     pub sign_in_ended: &'static str,
-    pub logon_wrong: &'static str,
+    pub request_wrong: &'static str,
     pub nothing_here: &'static str,
     pub form_foreign: &'static str,
     pub form_unreadable: &'static str,
@@ -179,7 +179,7 @@ static ENGLISH: Texts = Texts {
     to_home: "To the start page of {service}",
     sent_back: "You are sent back to the application.",
     sign_in_ended: "Your sign-in has ended: sign in again.",
-    logon_wrong: "The application sent a wrong request to sign in.",
+    request_wrong: "The application sent a wrong request to sign in.",
     nothing_here: "There is nothing at this address.",
     form_foreign: "This form does not come from your browser, or your browser has lost its cookies.",
     form_unreadable: "The form cannot be read.",
@@ -275,7 +275,7 @@ static GERMAN: Texts = Texts {
     to_home: "Zur Startseite von {service}",
     sent_back: "Sie werden zur Anwendung zurückgeleitet.",
     sign_in_ended: "Ihre Anmeldung ist beendet: Melden Sie sich neu an.",
-    logon_wrong: "Die Anwendung hat eine falsche Anfrage zur Anmeldung geschickt.",
+    request_wrong: "Die Anwendung hat eine falsche Anfrage zur Anmeldung geschickt.",
     nothing_here: "Unter dieser Adresse gibt es nichts.",
     form_foreign: "Dieses Formular kommt nicht aus Ihrem Browser, oder Ihr Browser hat seine Cookies verloren.",
     form_unreadable: "Das Formular ist nicht lesbar.",
@@ -335,6 +335,7 @@ impl Texts {
             UnsafeRequest::RedirectUriMissing => self.destination_missing,
             UnsafeRequest::RedirectUriRepeated => self.destination_repeated,
             UnsafeRequest::RedirectUriUnregistered => self.destination_unknown,
+            UnsafeRequest::OfAnotherFlow(_) => self.request_wrong,
         }
     }
 

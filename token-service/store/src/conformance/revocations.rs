@@ -137,7 +137,7 @@ pub(crate) fn token(issued_at: Timestamp) -> TokenReference {
 pub(crate) fn legacy_token(issued_at: Timestamp) -> TokenReference {
     TokenReference {
         issuer: "https://us1.legacy.example".into(),
-        subject: TokenSubject::Legacy {
+        subject: TokenSubject::Account {
             user_id: "1".into(),
         },
         ..token(issued_at)

@@ -40,6 +40,8 @@ pub enum UnsafeRequest {
     RedirectUriUnregistered,
     /// Longer than the pages of a sign-in can carry on.
     TooLarge,
+    /// Refused by another flow, in its own words.
+    OfAnotherFlow(&'static str),
 }
 
 impl UnsafeRequest {
@@ -68,6 +70,7 @@ impl UnsafeRequest {
             Self::TooLarge => {
                 "The parameters of the request, percent-encoded, may have 12288 bytes together. Send a shorter state."
             }
+            Self::OfAnotherFlow(words) => words,
             Self::RedirectUriUnregistered => {
                 "redirect_uri must equal a registered redirect URI of this client character by character; \
                  only the port of a loopback URI that is registered with a wildcard may differ."

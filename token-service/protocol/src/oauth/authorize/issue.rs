@@ -1,11 +1,11 @@
 //! Issuing the code.
 
-use super::{AuthorizationRequest, SignedIn};
+use super::{CodeRequest, SignedIn};
+use crate::Context;
 use domain::clock::Timestamp;
-use domain::digest::Digest;
-use domain::random::{self, Random, RandomError};
+use domain::random::RandomError;
 use domain::{CodeRecord, LinkedAccount};
-use store::{Begin, Store, StoreError};
+use store::{Begin, StoreError};
 
 /// Why no code was issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,21 +22,20 @@ pub enum IssueError {
 }
 
 /// What a code for `account` stands for.
-#[must_use]
-pub fn code_record(
-    request: &AuthorizationRequest,
+pub(super) fn code_record(
+    request: &dyn CodeRequest,
     signed_in: &SignedIn,
     account: &LinkedAccount,
     expires_at: Timestamp,
 ) -> CodeRecord {
     let session = signed_in.session();
     CodeRecord {
-        client_id: request.client.client_id.clone(),
-        redirect_uri: request.destination.redirect_uri().as_str().to_owned(),
-        code_challenge: request.code_challenge,
+        client_id: request.client().client_id.clone(),
+        redirect_uri: request.redirect_uri().as_str().to_owned(),
+        code_challenge: request.code_challenge(),
         username: session.username.clone(),
         account: account.clone(),
-        scope: request.scope.clone(),
+        scope: request.scope(),
         amr: session.amr.clone(),
         authenticated_at: session.authenticated_at,
         expires_at,
@@ -44,22 +43,22 @@ pub fn code_record(
     }
 }
 
-/// Issues a code, 43 characters with 256 random bits, once its record is durable. The store learns only the
+/// Issues a code once its record is durable; the answer is the address that delivers the code. The store learns only the
 /// digest.
 ///
 /// # Errors
-/// An [`IssueError`]; the code must not be given out then.
+/// An [`IssueError`]; no code is given out then.
 pub async fn issue_code(
-    record: CodeRecord,
-    store: &dyn Store,
-    random: &dyn Random,
+    request: &dyn CodeRequest,
+    context: &Context<'_>,
+    signed_in: &SignedIn,
+    account: &LinkedAccount,
 ) -> Result<String, IssueError> {
-    let code = random::text::<32>(random)?;
-    match store
-        .issue_code(Digest::of(code.as_bytes()), record)
-        .await?
-    {
-        Begin::Begun => Ok(code),
+    let code = request.draw_code(context.random)?;
+    let lifetime = request.code_lifetime(&context.settings.lifetimes);
+    let record = code_record(request, signed_in, account, context.now + lifetime);
+    match context.store.issue_code(code.digest, record).await? {
+        Begin::Begun => Ok(request.with_code(&code.text, &context.settings.issuer)),
         Begin::CredentialsChanged => Err(IssueError::SignInEnded),
     }
 }

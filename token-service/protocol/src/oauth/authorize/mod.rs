@@ -5,6 +5,7 @@
 //! step validates it again in full.
 
 mod checks;
+mod code_request;
 mod destination;
 mod error;
 mod issue;
@@ -12,17 +13,21 @@ mod redirect_error;
 mod step;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::form_urlencoded;
 
 use super::parameters::Parameters;
+use crate::settings::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Client, Registry, Scope, Session};
+use domain::random::{self, Random, RandomError};
+use domain::{Client, RedirectUri, Registry, Scope, Session};
 
+pub use code_request::{Code, CodeRequest, ExpectedUser};
 pub use destination::Destination;
 pub use error::{AuthorizeError, UnsafeRequest};
-pub use issue::{IssueError, code_record, issue_code};
+pub use issue::{IssueError, issue_code};
 pub use redirect_error::RedirectError;
 pub use step::{Confirmation, SignedIn, Step, next_step};
 
@@ -87,50 +92,62 @@ impl AuthorizationRequest {
             login_hint: parameters.get("login_hint").map(ToOwned::to_owned),
         })
     }
+}
 
-    /// The client that asks.
-    #[must_use]
-    pub fn client(&self) -> &Client {
+impl CodeRequest for AuthorizationRequest {
+    fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Where the answer goes.
-    #[must_use]
-    pub const fn destination(&self) -> &Destination {
-        &self.destination
+    fn redirect_uri(&self) -> &RedirectUri {
+        self.destination.redirect_uri()
     }
 
-    /// What the client wants to be asked.
-    #[must_use]
-    pub const fn prompt(&self) -> Prompt {
+    fn continuation(&self) -> &str {
+        &self.query
+    }
+
+    fn prompt(&self) -> Prompt {
         self.prompt
     }
 
-    /// Whether the sign-in of `session` is recent enough for the client (`max_age`, OpenID Connect Core §3.1.2.1).
-    #[must_use]
-    pub fn accepts(&self, session: &Session, now: Timestamp) -> bool {
+    /// `max_age` (OpenID Connect Core §3.1.2.1) bounds how long ago the sign-in was.
+    fn accepts(&self, session: &Session, now: Timestamp) -> bool {
         self.max_age.is_none_or(|max_age| {
             max_age > 0 && now.since(session.authenticated_at).as_secs() <= max_age
         })
     }
 
-    /// The username that the client expects (`login_hint`, OpenID Connect Core §3.1.2.1).
-    #[must_use]
-    pub fn login_hint(&self) -> Option<&str> {
+    /// `login_hint` (OpenID Connect Core §3.1.2.1).
+    fn login_hint(&self) -> Option<&str> {
         self.login_hint.as_deref()
     }
 
-    /// The query that pages carry on: the same request without `prompt`, which has had its effect once a page
-    /// shows. Otherwise `prompt=login`, or `max_age=0`, which means the same, would ask again for ever.
-    #[must_use]
-    pub fn continuation(&self) -> &str {
-        &self.query
+    fn code_challenge(&self) -> Option<Digest> {
+        self.code_challenge
     }
 
-    /// The query of the same request that asks for the credentials again.
-    #[must_use]
-    pub fn sign_in_again(&self) -> String {
-        format!("{}&prompt=login", self.query)
+    fn scope(&self) -> Scope {
+        self.scope.clone()
+    }
+
+    fn code_lifetime(&self, lifetimes: &Lifetimes) -> Duration {
+        lifetimes.authorization_code
+    }
+
+    /// 43 characters with 256 random bits.
+    fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError> {
+        let text = random::text::<32>(random)?;
+        let digest = Digest::of(text.as_bytes());
+        Ok(Code { text, digest })
+    }
+
+    fn with_code(&self, code: &str, issuer: &str) -> String {
+        self.destination.with_code(code, issuer)
+    }
+
+    fn with_error(&self, error: &RedirectError, issuer: &str) -> String {
+        self.destination.with_error(error, issuer)
     }
 }
 

@@ -1,3 +1,4 @@
+use super::issue::code_record;
 use super::*;
 use domain::clock::Timestamp;
 use domain::redirect_uri::RedirectUriUse;
@@ -278,9 +279,9 @@ fn answers_echo_the_state_and_name_the_issuer() {
         .finish();
     let request = validate(&query).unwrap();
     for location in [
-        request.destination().with_code("abc", ISSUER),
+        request.destination.with_code("abc", ISSUER),
         request
-            .destination()
+            .destination
             .with_error(&RedirectError::Cancelled, ISSUER),
     ] {
         assert!(location.starts_with("https://app.example.com/cb?"));
@@ -345,7 +346,7 @@ fn what_pages_carry_on_is_the_same_request_without_prompt() {
     );
     let again = validate(request.continuation()).unwrap();
     assert_eq!(again.prompt(), Prompt::WhenNeeded);
-    assert_eq!(again.destination(), request.destination());
+    assert_eq!(again.destination, request.destination);
     assert_eq!(again.continuation(), request.continuation());
     assert_eq!(
         validate(&again.sign_in_again()).unwrap().prompt(),

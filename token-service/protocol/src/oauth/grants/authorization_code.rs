@@ -2,14 +2,15 @@
 //!
 //! Parameters: `code`, `redirect_uri`, `code_verifier`, `scope`.
 
-use super::{answer_step, requested_scope, require_live_subject};
+use super::{answer_step, redeem, requested_scope};
 use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::token_response::{Issuance, TokenResponse};
+use crate::oauth::token_response::TokenResponse;
 use domain::digest::Digest;
-use domain::{GrantId, IntegrationType, PresentedCode, Redemption, RefreshStep, TokenId};
+use domain::{GrantId, IntegrationType, PresentedCode, RefreshStep, TokenId};
 
 /// Exchanges a code for tokens.
 ///
@@ -21,7 +22,7 @@ pub async fn exchange(
     form: &Parameters<'_>,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.client();
-    let verifier = form.get("code_verifier");
+    let verifier = form.get(Parameter::CodeVerifier);
     match client.integration {
         IntegrationType::Installed { .. } => {}
         // D-25: the verifier takes the place of the secret.
@@ -32,10 +33,8 @@ pub async fn exchange(
         | IntegrationType::UserBound { .. }
         | IntegrationType::Legacy { .. } => return Err(TokenError::GrantNotPermitted),
     }
-    let code = form.get("code").ok_or(TokenError::Missing("code"))?;
-    let redirect_uri = form
-        .get("redirect_uri")
-        .ok_or(TokenError::Missing("redirect_uri"))?;
+    let code = required(form, Parameter::Code)?;
+    let redirect_uri = required(form, Parameter::RedirectUri)?;
     let verifier_digest = verifier.map(challenge_of).transpose()?;
     let presented = PresentedCode {
         client_id: client.client_id.clone(),
@@ -52,19 +51,8 @@ pub async fn exchange(
         refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
     };
     let code = Digest::of(code.as_bytes());
-    match context
-        .store
-        .redeem_code(code, presented, grant_id, first, context.now)
-        .await?
-    {
-        Redemption::Redeemed(grant) => {
-            require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &grant.current, Issuance::First)
-        }
-        Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
-        Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),
-        Redemption::Unknown => Err(TokenError::UnknownCode),
-    }
+    let issued = redeem(context, code, presented, grant_id, first).await?;
+    answer_step(context, &issued)
 }
 
 /// SHA-256 of a well-formed verifier (RFC 7636 §4.1: 43 to 128 unreserved characters; protocol.md §4.2 rule 4).
@@ -74,7 +62,7 @@ fn challenge_of(verifier: &str) -> Result<Digest, TokenError> {
     if (43..=128).contains(&verifier.len()) && verifier.bytes().all(unreserved) {
         Ok(Digest::of(verifier.as_bytes()))
     } else {
-        Err(TokenError::Malformed("code_verifier"))
+        Err(TokenError::MalformedVerifier)
     }
 }
 
@@ -102,7 +90,7 @@ mod tests {
         ] {
             assert_eq!(
                 challenge_of(&bad),
-                Err(TokenError::Malformed("code_verifier")),
+                Err(TokenError::MalformedVerifier),
                 "{bad}"
             );
         }

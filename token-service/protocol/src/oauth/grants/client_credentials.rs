@@ -7,6 +7,7 @@ use crate::Context;
 use crate::oauth::account_selection::{NamedAccount, select};
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::TokenError;
+use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 use domain::IntegrationType;
@@ -33,8 +34,8 @@ pub fn issue(
         .user(bound_user.as_str())
         .ok_or(TokenError::BoundUserGone)?;
     let named = NamedAccount {
-        user_id: form.get("user_id"),
-        user_site: form.get("user_site"),
+        user_id: form.get(Parameter::UserId),
+        user_site: form.get(Parameter::UserSite),
     };
     let account = select(&user.accounts, named)?;
     answer_without_refresh(context, client, user, account, AMR, &scope)

@@ -9,7 +9,8 @@ use crate::Context;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
 use crate::oauth::assertion::{self, AssertionError};
 use crate::oauth::client_authentication::PresentedClient;
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, Registry, User};
@@ -38,9 +39,7 @@ pub async fn exchange(
     else {
         return Err(TokenError::GrantNotPermitted);
     };
-    let text = form
-        .get("assertion")
-        .ok_or(TokenError::Missing("assertion"))?;
+    let text = required(form, Parameter::Assertion)?;
     let scope = registered_scope(client, form)?;
     let assertion = assertion::verify(
         text,
@@ -50,8 +49,8 @@ pub async fn exchange(
         context.now,
     )?;
     let body = NamedAccount {
-        user_id: form.get("user_id"),
-        user_site: form.get("user_site"),
+        user_id: form.get(Parameter::UserId),
+        user_site: form.get(Parameter::UserSite),
     };
     let named = one_place(assertion.named_account(), body)?;
     let user = find_subject(

@@ -8,11 +8,16 @@ pub mod refresh_token;
 use std::sync::Arc;
 
 use super::error::TokenError;
+use super::parameter::Parameter;
 use super::parameters::Parameters;
 use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
 use crate::token::{AccessToken, Subject};
-use domain::{Client, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, User};
+use domain::digest::Digest;
+use domain::{
+    Client, Grant, GrantId, LinkedAccount, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    Rotation, Scope, TokenId, User,
+};
 
 /// A grant type that this endpoint knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +63,8 @@ impl GrantType {
 
 /// The `scope` parameter (D-9), well-formed.
 fn requested_scope(form: &Parameters<'_>) -> Result<Option<Scope>, TokenError> {
-    form.get("scope")
-        .map(|text| Scope::parse(text).ok_or(TokenError::Malformed("scope")))
+    form.get(Parameter::Scope)
+        .map(|text| Scope::parse(text).ok_or(TokenError::MalformedScope))
         .transpose()
 }
 
@@ -72,19 +77,88 @@ fn registered_scope(client: &Client, form: &Parameters<'_>) -> Result<Scope, Tok
     }
 }
 
-/// Access and refresh token of one step of a grant.
-fn answer_step(
+/// A step of a grant that tokens are issued for.
+#[derive(Debug)]
+pub(crate) struct IssuedStep {
+    pub(crate) grant: Grant,
+    pub(crate) step: RefreshStep,
+    pub(crate) issuance: Issuance,
+}
+
+/// Makes a grant of the code with this digest (RFC 6749 §4.1.3). `first` is its first step.
+pub(crate) async fn redeem(
     context: &Context<'_>,
-    grant: &Grant,
-    step: &RefreshStep,
+    code: Digest,
+    presented: PresentedCode,
+    grant_id: GrantId,
+    first: RefreshStep,
+) -> Result<IssuedStep, TokenError> {
+    let store = context.store;
+    match store
+        .redeem_code(code, presented, grant_id, first, context.now)
+        .await?
+    {
+        Redemption::Redeemed(grant) => {
+            let step = grant.current.clone();
+            issued(context, *grant, step, Issuance::First).await
+        }
+        Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
+        Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),
+        Redemption::Unknown => Err(TokenError::UnknownCode),
+    }
+}
+
+/// Uses a refresh token (RFC 6749 §6, D-3).
+pub(crate) async fn rotate(
+    context: &Context<'_>,
+    rotation: RefreshRotation,
+) -> Result<IssuedStep, TokenError> {
+    match context.store.rotate_refresh(rotation).await? {
+        Rotation::Rotated(grant) => {
+            let step = grant.current.clone();
+            issued(context, *grant, step, Issuance::Refreshed).await
+        }
+        Rotation::Repeated { grant, step } => {
+            issued(context, *grant, step, Issuance::Repeated).await
+        }
+        Rotation::Reused(grant_id) => Err(TokenError::RefreshReused(grant_id)),
+        Rotation::Refused(refusal) => Err(TokenError::Refresh(refusal)),
+    }
+}
+
+/// A grant speaks for its user only while the user is enabled and the account is linked; otherwise it ends.
+async fn issued(
+    context: &Context<'_>,
+    grant: Grant,
+    step: RefreshStep,
     issuance: Issuance,
-) -> Result<TokenResponse, TokenError> {
+) -> Result<IssuedStep, TokenError> {
+    let user = context.registry.user(grant.username.as_str());
+    if user.is_some_and(|user| user.accounts.contains(&grant.account)) {
+        return Ok(IssuedStep {
+            grant,
+            step,
+            issuance,
+        });
+    }
+    let store = context.store;
+    store.revoke_grant(grant.grant_id, context.now).await?;
+    Err(TokenError::SubjectGone)
+}
+
+/// Access and refresh token of one step of a grant.
+fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenResponse, TokenError> {
+    let IssuedStep {
+        grant,
+        step,
+        issuance,
+    } = issued;
     let mint = context.mint();
     Ok(TokenResponse::new(
         mint.access_token(Subject::from(grant), AccessToken::from(step))?,
         context.settings.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
-        Authorization::of(grant, issuance),
+        Authorization::of(grant, *issuance),
     ))
 }
 
@@ -131,20 +205,4 @@ fn answer_without_refresh(
             issuance: Issuance::First,
         },
     ))
-}
-
-/// A grant speaks for its user only while the user is enabled and the account is linked; otherwise it ends.
-async fn require_live_subject(context: &Context<'_>, grant: &Grant) -> Result<(), TokenError> {
-    let live = context
-        .registry
-        .user(grant.username.as_str())
-        .is_some_and(|user| user.accounts.contains(&grant.account));
-    if live {
-        return Ok(());
-    }
-    context
-        .store
-        .revoke_grant(grant.grant_id, context.now)
-        .await?;
-    Err(TokenError::SubjectGone)
 }

@@ -5,13 +5,14 @@
 use claims::token::REFRESH_TOKEN_TYPE;
 use serde_json::{Map, Value};
 
-use super::{answer_step, requested_scope, require_live_subject};
+use super::{answer_step, requested_scope, rotate};
 use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
-use crate::oauth::error::TokenError;
+use crate::oauth::error::{TokenError, required};
+use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
-use crate::oauth::token_response::{Issuance, TokenResponse};
-use domain::{Client, GrantId, IntegrationType, RefreshRotation, Rotation, TokenId};
+use crate::oauth::token_response::TokenResponse;
+use domain::{Client, GrantId, IntegrationType, RefreshRotation, TokenId};
 
 /// Exchanges a refresh token for a new pair of tokens.
 ///
@@ -26,9 +27,7 @@ pub async fn refresh(
     if !may_refresh(client) {
         return Err(TokenError::GrantNotPermitted);
     }
-    let token = form
-        .get("refresh_token")
-        .ok_or(TokenError::Missing("refresh_token"))?;
+    let token = required(form, Parameter::RefreshToken)?;
     let claims = context
         .keys
         .verify(token, REFRESH_TOKEN_TYPE)
@@ -45,18 +44,8 @@ pub async fn refresh(
         lifetime: context.settings.lifetimes.refresh_token,
         grace: context.settings.lifetimes.refresh_reuse_grace,
     };
-    match context.store.rotate_refresh(rotation).await? {
-        Rotation::Rotated(grant) => {
-            require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &grant.current, Issuance::Refreshed)
-        }
-        Rotation::Repeated { grant, step } => {
-            require_live_subject(context, &grant).await?;
-            answer_step(context, &grant, &step, Issuance::Repeated)
-        }
-        Rotation::Reused(grant_id) => Err(TokenError::RefreshReused(grant_id)),
-        Rotation::Refused(refusal) => Err(TokenError::Refresh(refusal)),
-    }
+    let issued = rotate(context, rotation).await?;
+    answer_step(context, &issued)
 }
 
 /// Whether the client's integration type refreshes tokens (protocol.md §4.2).

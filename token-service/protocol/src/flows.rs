@@ -1,0 +1,68 @@
+//! The flows that the service has.
+
+use crate::Context;
+use crate::flow::{Current, Flow, Misfit, OpaqueRefreshToken, json_length};
+use crate::settings::Settings;
+use domain::{Client, LegacyInstance, Registry, User};
+
+/// Every flow; the first has the authorization endpoint.
+pub static FLOWS: [&dyn Flow; 2] = [&Current, &crate::legacy::Legacy];
+
+/// The flow that a request for this path belongs to. A path that is none of theirs belongs to the first.
+#[must_use]
+pub fn begun_at(path: &str) -> &'static dyn Flow {
+    let mut all = FLOWS.into_iter();
+    all.find(|flow| flow.begins_at() == path)
+        .unwrap_or(&Current)
+}
+
+/// What access tokens of this service have as `iss`.
+#[must_use]
+pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
+    let all = FLOWS.into_iter();
+    all.flat_map(|flow| flow.issuers(settings, registry))
+        .collect()
+}
+
+/// The flow whose access tokens have this `iss`.
+#[must_use]
+pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flow> {
+    FLOWS.into_iter().find(|flow| {
+        let issuers = flow.issuers(context.settings, context.registry);
+        issuers.iter().any(|own| own == issuer)
+    })
+}
+
+/// A refresh token that is no JWT, and its flow. `None` if this service did not issue it.
+#[must_use]
+pub fn opaque_refresh_token<'a>(
+    context: &Context<'a>,
+    token: &str,
+) -> Option<(&'static dyn Flow, OpaqueRefreshToken<'a>)> {
+    FLOWS
+        .into_iter()
+        .find_map(|flow| Some((flow, flow.opaque_refresh_token(context, token)?)))
+}
+
+/// Every client whose access tokens have no room for the longest user ID. Registration refuses those.
+#[must_use]
+pub fn misfits<'a>(
+    api_audience: &str,
+    instances: impl IntoIterator<Item = &'a LegacyInstance>,
+    clients: impl IntoIterator<Item = &'a Client>,
+    users: impl IntoIterator<Item = &'a User>,
+) -> Vec<Misfit> {
+    let instances: Vec<&LegacyInstance> = instances.into_iter().collect();
+    let longest = users
+        .into_iter()
+        .flat_map(|user| &user.accounts)
+        .map(|account| account.user_id.as_str())
+        .max_by_key(|user_id| json_length(user_id))
+        .unwrap_or_default();
+    let of = |client| {
+        let all = FLOWS.into_iter();
+        all.flat_map(|flow| flow.misfits(client, &instances, api_audience, longest))
+            .collect::<Vec<_>>()
+    };
+    clients.into_iter().flat_map(of).collect()
+}

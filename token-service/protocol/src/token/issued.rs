@@ -1,0 +1,84 @@
+//! A token that this service issued, as revocation, introspection and `explain` read it.
+
+use claims::{AccessTokenClaims, RefreshTokenClaims};
+
+use domain::clock::Timestamp;
+use domain::{ClientId, GrantId, TokenId, TokenReference, TokenSubject, Username};
+
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenUse {
+    /// At the resource server.
+    Access,
+    /// At the token endpoint.
+    Refresh,
+}
+
+/// A token that this service signed, whatever has become of it since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuedToken {
+    /// What it is for.
+    pub token_use: TokenUse,
+    /// Everything by which it may have been revoked.
+    pub reference: TokenReference,
+    /// `aud`.
+    pub audience: String,
+    /// `sub`.
+    pub subject: String,
+    /// `scope`, if the token has one.
+    pub scope: Option<String>,
+    /// `jti`.
+    pub jti: String,
+    /// `exp`.
+    pub expires_at: Timestamp,
+}
+
+impl IssuedToken {
+    /// An access token of the current flows. `None` if this service made no such ids.
+    #[must_use]
+    pub fn access(claims: AccessTokenClaims) -> Option<Self> {
+        Some(Self {
+            token_use: TokenUse::Access,
+            reference: TokenReference {
+                token_id: TokenId::parse(&claims.jti)?,
+                grant_id: GrantId::parse(&claims.grant_id)?,
+                client_id: ClientId::parse(&claims.client_id)?,
+                subject: TokenSubject::User {
+                    username: Username::parse(&claims.sub)?,
+                    account: Some((claims.user_id, claims.user_site)),
+                },
+                issued_at: Timestamp::from_seconds(claims.iat),
+                issuer: claims.iss,
+            },
+            audience: claims.aud,
+            subject: claims.sub,
+            scope: Some(claims.scope),
+            jti: claims.jti,
+            expires_at: Timestamp::from_seconds(claims.exp),
+        })
+    }
+
+    /// A refresh token of the current flows. `None` if this service made no such ids.
+    #[must_use]
+    pub fn refresh(claims: RefreshTokenClaims) -> Option<Self> {
+        Some(Self {
+            token_use: TokenUse::Refresh,
+            reference: TokenReference {
+                token_id: TokenId::parse(&claims.jti)?,
+                grant_id: GrantId::parse(&claims.grant_id)?,
+                client_id: ClientId::parse(&claims.client_id)?,
+                subject: TokenSubject::User {
+                    username: Username::parse(&claims.sub)?,
+                    account: None,
+                },
+                issued_at: Timestamp::from_seconds(claims.iat),
+                issuer: claims.iss,
+            },
+            audience: claims.aud,
+            subject: claims.sub,
+            scope: None,
+            jti: claims.jti,
+            expires_at: Timestamp::from_seconds(claims.exp),
+        })
+    }
+}

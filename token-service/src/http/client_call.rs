@@ -1,0 +1,106 @@
+//! A request of a client to an endpoint with client authentication.
+
+use std::ops::AsyncFnOnce;
+
+use actix_web::dev;
+use actix_web::http::header;
+use actix_web::web::{Bytes, Data, Payload};
+use actix_web::{Error, FromRequest, HttpRequest};
+use futures_util::future::LocalBoxFuture;
+
+use super::{body, host, origin};
+use crate::audit_log::Origin;
+use crate::service::{Moment, Service};
+use protocol::Context;
+use protocol::oauth::endpoint_request::EndpointRequest;
+use protocol::oauth::error::TokenError;
+use protocol::oauth::refusal::EndpointError;
+use protocol::oauth::secret_guesses::Guess;
+
+/// The request, with its body read to the end. A body that cannot be read is answered in the shape of protocol.md §2.4.
+pub(super) struct ClientCall {
+    pub(super) service: Data<Service>,
+    http: HttpRequest,
+    body: Bytes,
+}
+
+impl FromRequest for ClientCall {
+    type Error = Error;
+    type Future = LocalBoxFuture<'static, Result<Self, Error>>;
+
+    fn from_request(http: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
+        let service = Data::<Service>::extract(http);
+        let payload = Payload::from_request(http, payload);
+        let http = http.clone();
+        Box::pin(async move {
+            Ok(Self {
+                service: service.await?,
+                body: body::read(payload.await?).await?,
+                http,
+            })
+        })
+    }
+}
+
+impl ClientCall {
+    /// What the protocol reads.
+    pub(super) fn request(&self) -> EndpointRequest<'_> {
+        let headers = self.http.headers();
+        EndpointRequest {
+            authorization: headers
+                .get_all(header::AUTHORIZATION)
+                .map(|value| value.as_bytes())
+                .collect(),
+            content_type: headers
+                .get(header::CONTENT_TYPE)
+                .map(|value| value.as_bytes()),
+            query: self.http.query_string(),
+            body: &self.body,
+        }
+    }
+
+    /// Where the request comes from.
+    pub(super) fn origin(&self) -> Origin {
+        origin::of(&self.http)
+    }
+
+    /// The host that the request is for.
+    pub(super) fn host(&self) -> &str {
+        host::of(&self.http)
+    }
+
+    /// The answer of an endpoint that issues no tokens.
+    pub(super) async fn answer<T, E: EndpointError>(
+        &self,
+        answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.answer_at(&self.service.moment(), answer).await
+    }
+
+    /// The answer of an endpoint that issues tokens: the registrations must not be too old for that.
+    pub(super) async fn issue<T, E: EndpointError>(
+        &self,
+        answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.service.issuing_moment() {
+            Ok(moment) => self.answer_at(&moment, answer).await,
+            Err(error) => Err(TokenError::from(error).into()),
+        }
+    }
+
+    /// The answer, unless the client has to wait because of wrong secrets.
+    async fn answer_at<T, E: EndpointError>(
+        &self,
+        moment: &Moment,
+        answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let context = self.service.context(moment);
+        let request = self.request();
+        let (suspects, address) = (&self.service.suspects, origin::address(&self.http));
+        let guess = Guess::begin(&context, suspects, &request.authorization, address).await?;
+        let answer = answer(&context, &request).await;
+        let error = answer.as_ref().err();
+        guess.end(error.and_then(E::token_error)).await;
+        answer
+    }
+}

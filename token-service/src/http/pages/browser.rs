@@ -1,0 +1,91 @@
+//! A person's browser, as pages and forms meet it.
+
+use std::future::{Ready, ready};
+use std::net::IpAddr;
+
+use actix_web::dev::Payload;
+use actix_web::web::Data;
+use actix_web::{Error, FromRequest, HttpRequest};
+
+use super::cookies::Cookies;
+use super::failure::PageFailure;
+use super::texts::Texts;
+use crate::audit_log::Entry;
+use crate::http::origin;
+use crate::service::{Moment, Service};
+use domain::Session;
+use protocol::Context;
+use protocol::sign_in::{SessionId, session};
+
+/// One request of a browser, with what the service is like at its moment.
+pub(super) struct Browser {
+    pub(super) http: HttpRequest,
+    pub(super) service: Data<Service>,
+    pub(super) cookies: Cookies,
+    moment: Moment,
+}
+
+impl FromRequest for Browser {
+    type Error = Error;
+    type Future = Ready<Result<Self, Error>>;
+
+    fn from_request(http: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let service = Data::<Service>::extract(http).into_inner();
+        ready(service.map(|service| Self::of(http, &service)))
+    }
+}
+
+impl Browser {
+    pub(super) fn of(http: &HttpRequest, service: &Data<Service>) -> Self {
+        Self {
+            http: http.clone(),
+            cookies: Cookies::of(&service.config.protocol.issuer),
+            moment: service.moment(),
+            service: service.clone(),
+        }
+    }
+
+    /// What the protocol decides with.
+    pub(super) fn context(&self) -> Context<'_> {
+        self.service.context(&self.moment)
+    }
+
+    /// The texts in the person's language.
+    pub(super) fn texts(&self) -> &'static Texts {
+        Texts::of(&self.http)
+    }
+
+    /// The name of the service.
+    pub(super) fn service_name(&self) -> &str {
+        &self.service.config.protocol.name
+    }
+
+    /// The issuer.
+    pub(super) fn issuer(&self) -> &str {
+        &self.service.config.protocol.issuer
+    }
+
+    /// The client address.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        origin::address(&self.http)
+    }
+
+    /// The id of the browser's session, live or not.
+    pub(super) fn session_id(&self) -> Option<SessionId> {
+        self.cookies.session(&self.http)
+    }
+
+    /// The live session of the browser.
+    pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {
+        let Some(id) = self.session_id() else {
+            return Ok(None);
+        };
+        let session = session::live(&self.context(), &id).await?;
+        Ok(session.map(|session| (id, session)))
+    }
+
+    /// Takes an entry for the audit log.
+    pub(super) fn record(&self, entry: Entry) {
+        self.service.record(&origin::of(&self.http), entry);
+    }
+}

@@ -1,0 +1,122 @@
+//! What log, metrics and audit log learn of the endpoints with client authentication: what was issued or refused and
+//! why, nothing that is secret.
+
+use super::client_call::ClientCall;
+use crate::audit_log::Entry;
+use domain::{AuditAction, ClientId};
+use protocol::oauth::error::ErrorCode;
+use protocol::oauth::refusal::Refusal;
+use protocol::oauth::token_response::Authorization;
+
+/// A request for tokens, as far as it is known.
+pub(super) struct TokenRequest<'a> {
+    /// The grant type, or the flow where it says more.
+    pub(super) grant_type: Option<&'static str>,
+    /// The client, once one is known.
+    pub(super) client_id: Option<&'a str>,
+    /// The client that a request without a known client claims to come from.
+    pub(super) claimed_client: Option<&'a str>,
+    /// What the audit log says of issued tokens.
+    pub(super) detail: Option<String>,
+}
+
+/// Tells of a request to a token endpoint.
+pub(super) fn token_request(
+    call: &ClientCall,
+    request: TokenRequest<'_>,
+    answer: Result<&Authorization, &Refusal>,
+) {
+    let metrics = &call.service.metrics;
+    let TokenRequest {
+        grant_type,
+        client_id,
+        claimed_client,
+        ..
+    } = request;
+    if let Err(refusal) = answer {
+        let Refusal { reason, cause, .. } = refusal;
+        match refusal.code {
+            ErrorCode::InvalidClient | ErrorCode::InvalidGrant | ErrorCode::InvalidRequest => {
+                let revoked_grant = refusal.revoked_grant.map(|grant_id| grant_id.to_string());
+                tracing::info!(
+                    client_id,
+                    claimed_client,
+                    grant_type,
+                    revoked_grant,
+                    reason,
+                    "token request refused"
+                );
+            }
+            ErrorCode::TooManyRequests => return too_soon(call, refusal),
+            ErrorCode::TemporarilyUnavailable | ErrorCode::ServerError => {
+                tracing::error!(client_id, grant_type, reason, cause, "token request failed");
+            }
+        }
+        if refusal.code == ErrorCode::InvalidClient {
+            metrics.client_refused(reason);
+        }
+    } else {
+        tracing::debug!(client_id, grant_type, "tokens issued");
+    }
+    let outcome = answer.map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
+    metrics.token_request(grant_type, outcome);
+    let entry = match answer {
+        Ok(authorization) => {
+            let entry = Entry::new(authorization.issuance.action())
+                .by_client(Some(authorization.client_id.as_str()))
+                .user(authorization.username.as_str())
+                .grant(authorization.grant_id);
+            match request.detail {
+                Some(detail) => entry.detail(detail),
+                None => entry,
+            }
+        }
+        Err(refusal) => {
+            let entry = Entry::new(refusal.action).by_client(client_id);
+            match refusal.revoked_grant {
+                Some(grant_id) => entry.grant(grant_id),
+                None => refused_client(entry, claimed_client, &refusal.description),
+            }
+        }
+    };
+    call.service.record(&call.origin(), entry);
+}
+
+/// Tells of a refused request to another endpoint. Only a client that could not be authenticated is a matter for the
+/// audit log.
+pub(super) fn refused(call: &ClientCall, endpoint: &'static str, refusal: &Refusal) {
+    let Refusal { reason, cause, .. } = refusal;
+    match refusal.code {
+        ErrorCode::InvalidClient => {}
+        ErrorCode::TooManyRequests => return too_soon(call, refusal),
+        _ => {
+            tracing::info!(endpoint, reason, cause, "request refused");
+            return;
+        }
+    }
+    let claimed_client = call.request().claimed_client();
+    tracing::info!(endpoint, claimed_client, reason, "request refused");
+    call.service.metrics.client_refused(reason);
+    let entry = Entry::new(AuditAction::TokenRequestRefused);
+    let description = format!("{endpoint}: {}", refusal.description);
+    let entry = refused_client(entry, claimed_client.as_deref(), &description);
+    call.service.record(&call.origin(), entry);
+}
+
+/// A client that guesses has to wait. The guesses before are in the audit log; these could only flush it.
+fn too_soon(call: &ClientCall, Refusal { reason, .. }: &Refusal) {
+    tracing::info!(reason, "client authentication refused");
+    call.service.metrics.client_refused(reason);
+}
+
+/// A refusal that names the claimed client, so that guesses at one client's secret are found by its id. Nobody proved to
+/// be the client: it is no actor.
+fn refused_client(entry: Entry, claimed: Option<&str>, description: &str) -> Entry {
+    match claimed {
+        Some(claimed) if ClientId::parse(claimed).is_some() => {
+            entry.client(claimed).detail(description)
+        }
+        Some(claimed) => entry.detail(format!("{description} (claimed client: {claimed})")),
+        None => entry.detail(description),
+    }
+}
