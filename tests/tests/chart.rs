@@ -39,6 +39,17 @@ static RENDERED: LazyLock<Value> = LazyLock::new(|| {
             "guard": {"configuration": {"rules": [], "issuers": [{}]}},
             "gateway": {"kind": "istio"},
         },
+        "traefik": {
+            "tokenService": {"enabled": false},
+            "networkPolicy": {"enabled": true, "gateways": [{"podSelector": {}}]},
+            "monitoring": {"podMonitors": true},
+            "gateway": {"kind": "traefik"},
+        },
+        "alone": {
+            "tokenService": {"enabled": false},
+            "networkPolicy": {"enabled": false},
+            "gateway": {"enforcement": "tokenGuard"},
+        },
     });
     let mut python = Command::new(repository.join(".cache/venv/bin/python"));
     python
@@ -70,8 +81,10 @@ fn cases() -> Vec<(&'static str, &'static Vec<Value>)> {
         "enforcement-only",
         "envoy-gateway",
         "istio",
+        "token-guard-alone",
         "token-guard-envoy-gateway",
         "token-guard-istio",
+        "token-guard-traefik",
         "traffic-extension",
     ];
     let documents = |case: &'static str| {
@@ -95,9 +108,15 @@ fn list(value: &Value) -> &[Value] {
 
 fn is_custom(document: &Value) -> bool {
     let version = document["apiVersion"].as_str().unwrap();
-    ["istio.io/", "envoyproxy.io/", "gateway.networking.k8s.io/"]
-        .iter()
-        .any(|group| version.contains(group))
+    [
+        "istio.io/",
+        "envoyproxy.io/",
+        "gateway.networking.k8s.io/",
+        "monitoring.coreos.com/",
+        "traefik.io/",
+    ]
+    .iter()
+    .any(|group| version.contains(group))
 }
 
 #[test]
@@ -128,6 +147,9 @@ fn kubernetes_and_the_gateways_accept_what_helm_renders() {
         "EnvoyFilter",
         "EnvoyPatchPolicy",
         "HTTPRoute",
+        "Middleware",
+        "PodMonitor",
+        "PrometheusRule",
         "ReferenceGrant",
         "SecurityPolicy",
         "TrafficExtension",
@@ -224,6 +246,19 @@ fn wrong_values_are_refused_with_every_problem() {
                 "gateway.selector:",
             ],
         ),
+        (
+            "traefik",
+            vec![
+                "networkPolicy.monitoring:",
+                "gateway.enforcement:",
+                "gateway.namespace:",
+                "guard.issuers:",
+            ],
+        ),
+        (
+            "alone",
+            vec!["gateway.tokenGuard.trustedPeers:", "guard.issuers:"],
+        ),
     ] {
         let problems: Vec<&str> = error(case).split("\n- ").skip(1).collect();
         assert_eq!(problems.len(), places.len(), "{problems:?}");
@@ -290,7 +325,7 @@ fn pods_have_no_privileges() {
             }
         }
     }
-    assert_eq!(seen, 6);
+    assert_eq!(seen, 9);
 }
 
 /// Only gateways and monitoring reach the internal listener, and no route leads there.
@@ -426,11 +461,16 @@ fn token_guard_and_the_gateway_agree() {
             json!(["x-client-id", "x-user-id"]),
         ),
         ("token-guard-istio", json!(["x-token-payload", "x-user-id"])),
+        (
+            "token-guard-traefik",
+            json!(["x-client-id", "x-scope", "x-user-id"]),
+        ),
+        ("token-guard-alone", json!(["x-user-id"])),
     ] {
         let documents = list(&RENDERED[case]["documents"]);
         let workload = component(documents, "token-guard").unwrap();
         let name = workload["metadata"]["name"].as_str().unwrap();
-        let files = files(documents, "ConfigMap", name);
+        let files = files(documents, "Secret", name);
         let clusters = read_configuration(std::str::from_utf8(&files["guard.json"]).unwrap());
         let variable = |name: &str| {
             let variables = list(&pod(workload)["containers"][0]["env"]).iter();
@@ -470,6 +510,15 @@ fn token_guard_and_the_gateway_agree() {
             assert_eq!(provider["headersToUpstreamOnAllow"], headers);
             assert_eq!(provider["failOpen"], false);
             assert_eq!(provider["pathPrefix"], "/ext-authz");
+        } else if case == "token-guard-traefik" {
+            agrees_with_traefik(documents, &headers);
+        } else if case == "token-guard-alone" {
+            let notes = RENDERED[case]["notes"].as_str().unwrap();
+            let host = "gatepass-guard.token-service.svc.cluster.local:9090";
+            assert!(
+                notes.contains(host) && notes.contains("/auth-request"),
+                "{notes}"
+            );
         } else {
             assert_eq!(
                 variable("TOKEN_GUARD_TRUSTED_PEERS"),
@@ -489,6 +538,123 @@ fn token_guard_and_the_gateway_agree() {
             assert_eq!(policy["failOpen"], false);
             assert_eq!(policy["http"]["path"], "/ext-authz");
         }
+    }
+}
+
+/// The middlewares are those of `gateways/traefik/`, which real Traefik runs in other tests.
+#[track_caller]
+fn agrees_with_traefik(documents: &[Value], headers: &Value) {
+    let middlewares = of_kind(documents, "Middleware");
+    let spec = |name: &str| {
+        let mut named = middlewares.iter();
+        let named = named.find(|middleware| middleware["metadata"]["name"] == name);
+        named.unwrap_or_else(|| panic!("no middleware {name}"))["spec"].clone()
+    };
+    let chain = json!([{"name": "gatepass-headers"}, {"name": "gatepass-guard"}]);
+    assert_eq!(spec("gatepass")["chain"]["middlewares"], chain);
+
+    let repository = Artifacts::find().unwrap().repository;
+    let tested = fs::read_to_string(repository.join("gateways/traefik/dynamic.yaml")).unwrap();
+    let tested: Value = serde_saphyr::from_str(&tested).unwrap();
+    let tested = &tested["http"]["middlewares"];
+    // Names of headers have no case.
+    let lower = |value: &Value| -> Value {
+        serde_json::from_str(&value.to_string().to_lowercase()).unwrap()
+    };
+    let removed = &spec("gatepass-headers")["headers"]["customRequestHeaders"];
+    let tested_removed = &tested["no-forged-identity"]["headers"]["customRequestHeaders"];
+    assert_eq!(lower(removed), lower(tested_removed));
+    let mut asked = spec("gatepass-guard")["forwardAuth"].clone();
+    assert_eq!(
+        asked["address"],
+        "http://gatepass-guard.token-service.svc.cluster.local:9090/forward-auth"
+    );
+    let mut tested = tested["token-guard"]["forwardAuth"].clone();
+    for forward_auth in [&mut asked, &mut tested] {
+        forward_auth.as_object_mut().unwrap().remove("address");
+        forward_auth["authResponseHeaders"]
+            .as_array_mut()
+            .unwrap()
+            .sort_by_key(|name| name.to_string().to_lowercase());
+    }
+    assert_eq!(lower(&asked), lower(&tested));
+    assert_eq!(asked["authResponseHeaders"], *headers);
+}
+
+/// The alert rules and the dashboard find what the PodMonitors read.
+#[test]
+fn prometheus_and_grafana_find_what_the_chart_installs() {
+    let documents = list(&RENDERED["token-guard-traefik"]["documents"]);
+    let rule = of_kind(documents, "PrometheusRule")[0];
+    let repository = Artifacts::find().unwrap().repository;
+    let file = |name: &str| {
+        let file = repository.join("charts/gatepass/files").join(name);
+        fs::read_to_string(file).unwrap()
+    };
+    let alerts: Value = serde_saphyr::from_str(&file("prometheus-alerts.yml")).unwrap();
+    assert_eq!(rule["spec"], alerts);
+    let dashboards = of_kind(documents, "ConfigMap");
+    let dashboard = dashboards
+        .iter()
+        .find(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1")
+        .unwrap();
+    let dashboard = dashboard["data"]["gatepass.json"].as_str().unwrap();
+    assert_eq!(dashboard, file("grafana-dashboard.json"));
+
+    let monitors = of_kind(documents, "PodMonitor");
+    assert_eq!(monitors.len(), 2);
+    for monitor in monitors {
+        assert_eq!(
+            monitor["metadata"]["labels"]["release"],
+            "kube-prometheus-stack"
+        );
+        let spec = &monitor["spec"];
+        assert_eq!(spec["jobLabel"], "app.kubernetes.io/component");
+        let endpoint = json!([{"port": "internal", "path": "/metrics"}]);
+        assert_eq!(spec["podMetricsEndpoints"], endpoint);
+        let selected = spec["selector"]["matchLabels"].as_object().unwrap();
+        let selected: Vec<&Value> = workloads(documents)
+            .into_iter()
+            .filter(|workload| {
+                let labels = &workload["spec"]["template"]["metadata"]["labels"];
+                selected.iter().all(|(name, value)| labels[name] == *value)
+            })
+            .collect();
+        let [workload] = selected[..] else {
+            panic!("{selected:?}");
+        };
+        let job =
+            &workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"];
+        // As Prometheus would match it: `.*token-guard.*`.
+        let job = format!("up{{job=~\".*{}.*\"}} == 0", job.as_str().unwrap());
+        assert!(
+            alerts.to_string().contains(&job.replace('"', "\\\"")),
+            "{job}"
+        );
+        let ports = list(&pod(workload)["containers"][0]["ports"]).iter();
+        let mut ports = ports.map(|port| &port["name"]);
+        assert!(ports.any(|name| name == "internal"));
+    }
+}
+
+/// A release publishes the images that the values name, under these names.
+#[test]
+fn the_chart_names_the_images_of_a_release() {
+    let repository = Artifacts::find().unwrap().repository;
+    let text = |file: &str| fs::read_to_string(repository.join(file)).unwrap();
+    let values: Value = serde_saphyr::from_str(&text("charts/gatepass/values.yaml")).unwrap();
+    let release: Value = serde_saphyr::from_str(&text(".github/workflows/release.yml")).unwrap();
+    let published = &release["jobs"]["publish-images"]["strategy"]["matrix"]["target"];
+    let dockerfile = text("Dockerfile");
+    for image in [
+        "/tokenService/image",
+        "/gateway/filter/image",
+        "/gateway/tokenGuard/image",
+    ] {
+        let repository = &values.pointer(image).unwrap()["repository"];
+        let name = repository.as_str().unwrap().rsplit('/').next().unwrap();
+        assert!(list(published).contains(&json!(name)), "{image}: {name}");
+        assert!(dockerfile.contains(&format!(" AS {name}\n")), "{name}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! What is installed on machines without containers.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tests::Artifacts;
-
-const UNIT: &str = "packaging/systemd/token-service.service";
 
 /// The most that `systemd-analyze security` may find exposed, in tenths of its scale from 0 to 10. What is left is the
 /// network.
@@ -18,45 +17,96 @@ fn passes(command: &mut Command) {
     assert!(output.status.success(), "{said}");
 }
 
-#[test]
-fn systemd_takes_the_unit_and_finds_little_exposed() {
-    let artifacts = Artifacts::find().unwrap();
-    let unit = fs::read_to_string(artifacts.repository.join(UNIT)).unwrap();
-    let folder = tempfile::TempDir::new().unwrap();
-    let installed = folder.path().join("token-service.service");
-    // systemd looks whether the program is there.
-    let program = artifacts.token_service.display().to_string();
-    fs::write(&installed, unit.replace("/usr/bin/token-service", &program)).unwrap();
-    passes(
-        Command::new("systemd-analyze")
-            .args(["verify", "--man=no"])
-            .arg(&installed),
-    );
-    let mut security = Command::new("systemd-analyze");
-    security.args(["security", "--offline=true", "--no-pager"]);
-    passes(
-        security
-            .arg(format!("--threshold={EXPOSURE}"))
-            .arg(&installed),
-    );
+/// A program with a unit.
+struct Packaged {
+    name: &'static str,
+    program: PathBuf,
 }
 
-/// With the variables that the unit sets, the program reads its configuration.
+impl Packaged {
+    fn all() -> [Self; 2] {
+        let artifacts = Artifacts::find().unwrap();
+        let guard = artifacts.token_guard();
+        [
+            ("token-service", artifacts.token_service),
+            ("token-guard", guard),
+        ]
+        .map(|(name, program)| Self { name, program })
+    }
+
+    fn unit(&self) -> String {
+        let repository = Artifacts::find().unwrap().repository;
+        let folder = repository.join("packaging/systemd");
+        fs::read_to_string(folder.join(format!("{}.service", self.name))).unwrap()
+    }
+}
+
 #[test]
-fn the_unit_sets_variables_that_the_token_service_knows() {
-    let artifacts = Artifacts::find().unwrap();
-    let unit = fs::read_to_string(artifacts.repository.join(UNIT)).unwrap();
-    let variables = unit
+fn systemd_takes_the_units_and_finds_little_exposed() {
+    for packaged in Packaged::all() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let installed = folder.path().join(format!("{}.service", packaged.name));
+        // systemd looks whether the program is there.
+        let place = format!("/usr/bin/{}", packaged.name);
+        let program = packaged.program.display().to_string();
+        fs::write(&installed, packaged.unit().replace(&place, &program)).unwrap();
+        passes(
+            Command::new("systemd-analyze")
+                .args(["verify", "--man=no"])
+                .arg(&installed),
+        );
+        let mut security = Command::new("systemd-analyze");
+        security.args(["security", "--offline=true", "--no-pager"]);
+        passes(
+            security
+                .arg(format!("--threshold={EXPOSURE}"))
+                .arg(&installed),
+        );
+    }
+}
+
+/// Both programs are as confined as each other: what one may not do, the other need not do.
+#[test]
+fn the_units_confine_alike() {
+    let [service, guard] = Packaged::all().map(|packaged| {
+        let unit = packaged.unit();
+        let (_, confinement) = unit.split_once("# No privileges").unwrap();
+        let lines = confinement.lines().filter(|line| !line.starts_with('#'));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    assert_eq!(service, guard);
+}
+
+/// With the variables that the units set, the programs read their configuration.
+#[test]
+fn the_units_set_variables_that_the_programs_know() {
+    let repository = Artifacts::find().unwrap().repository;
+    let [service, guard] = Packaged::all();
+    let mut check = Command::new(&service.program);
+    let config = repository.join("demo/config.toml");
+    let unit = service.unit();
+    let set = variables(&unit);
+    assert_eq!(set.len(), 3);
+    passes(check.envs(set).args(["check", "--config"]).arg(config));
+
+    let credentials = repository.join("gateways").display().to_string();
+    let unit = guard.unit().replace("%d", &credentials);
+    let example = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   Environment="));
+    let examples = example.map(|set| set.split_once('=').unwrap());
+    let set: Vec<(&str, &str)> = variables(&unit)
+        .into_iter()
+        .chain(examples.filter(|(name, _)| *name != "TOKEN_GUARD_CA_FILE"))
+        .collect();
+    assert_eq!(set.len(), 5);
+    passes(Command::new(&guard.program).envs(set).arg("--check"));
+}
+
+/// The variables that a unit sets.
+fn variables(unit: &str) -> Vec<(&str, &str)> {
+    let lines = unit
         .lines()
         .filter_map(|line| line.strip_prefix("Environment="));
-    let variables: Vec<(&str, &str)> = variables.map(|set| set.split_once('=').unwrap()).collect();
-    assert_eq!(variables.len(), 3);
-    let config = artifacts.repository.join("demo/config.toml");
-    let mut check = Command::new(&artifacts.token_service);
-    passes(
-        check
-            .envs(variables)
-            .args(["check", "--config"])
-            .arg(config),
-    );
+    lines.map(|set| set.split_once('=').unwrap()).collect()
 }

@@ -1,4 +1,5 @@
-//! Counts and gauges of all workers, under the names that the filter's have, so that dashboards and alerts serve both.
+//! Counts and gauges of all workers, under the names that the filter's have, so that dashboards and alerts serve both. The time
+//! for which workers were busy has no counterpart there: a gateway counts that for the filter.
 //!
 //! Each worker publishes once a second. The text is written here and not by a library: the libraries at hand add `_total`
 //! to the names of counters, which the metrics of the filter in Envoy do not have.
@@ -6,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use guard::answers::Denial;
 use guard::guard::{Counts, Guard};
@@ -40,6 +42,7 @@ struct Published {
     counts: Counts,
     fetches: u64,
     fetch_failures: u64,
+    busy: Duration,
     gauges: Gauges,
 }
 
@@ -85,10 +88,12 @@ impl WorkerMetrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was counted, and shows how things are.
-    pub(crate) fn publish(&self, counts: Counts, gauges: Gauges) {
+    /// Adds what was counted, and shows how things are. `busy` is the time since the worker's start in which it did not wait
+    /// for work.
+    pub(crate) fn publish(&self, counts: Counts, busy: Duration, gauges: Gauges) {
         let mut published = self.published();
         add(&mut published.counts, counts);
+        published.busy = busy;
         published.gauges = gauges;
     }
 
@@ -168,12 +173,13 @@ impl Metrics {
         let names = Denial::names().into_iter();
         let names = names.chain(Refused::ALL.map(Refused::name));
         counts.denied.extend(names.map(|name| (name, 0)));
-        let (mut fetches, mut fetch_failures) = (0, 0);
+        let (mut fetches, mut fetch_failures, mut busy) = (0, 0, Duration::ZERO);
         let mut gauges = BTreeMap::<&str, u64>::new();
         self.each(|worker| {
             add(&mut counts, worker.counts.clone());
             fetches += worker.fetches;
             fetch_failures += worker.fetch_failures;
+            busy += worker.busy;
             let worker = worker.gauges;
             for (name, age) in [
                 ("keys_age_seconds", worker.keys_age),
@@ -219,11 +225,14 @@ impl Metrics {
             let label = if name == BUILD_INFO { VERSION } else { "" };
             put(&mut text, name, "gauge", [(label, value)]);
         }
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# TYPE {BUSY} counter\n{BUSY} {}", busy.as_secs_f64());
         text
     }
 }
 
 const BUILD_INFO: &str = "build_info";
+const BUSY: &str = "token_guard_busy_seconds_total";
 const VERSION: &str = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
 
 /// A metric with its values by label. Names and labels need no escapes: all are known here.
@@ -260,7 +269,7 @@ mod tests {
                 is_running: true,
                 ..Gauges::default()
             };
-            worker.publish(counts, gauges);
+            worker.publish(counts, Duration::from_millis(250), gauges);
             worker.refused(Refused::Peer);
             worker.fetched(age == 7);
         }
@@ -276,6 +285,8 @@ mod tests {
             "# TYPE token_filter_keys_age_seconds gauge",
             "token_filter_keys_age_seconds 7",
             "token_filter_waiting 2",
+            "# TYPE token_guard_busy_seconds_total counter",
+            "token_guard_busy_seconds_total 0.5",
             &format!("token_filter_build_info{VERSION} 2"),
         ] {
             assert!(has(line), "{line} is not in {}", metrics.text());
@@ -285,11 +296,12 @@ mod tests {
         assert!(has("token_filter_keys_age_seconds 3"));
         assert!(has("token_filter_waiting 1"));
         assert!(has("token_filter_allowed 4"), "counters never fall");
+        assert!(has("token_guard_busy_seconds_total 0.5"));
     }
 
-    /// The documentation lists the metrics of the filter, which are these.
+    /// Those of the filter, and one more.
     #[test]
-    fn every_metric_is_one_of_the_filter() {
+    fn every_metric_is_documented() {
         let metrics = Metrics::default();
         let _worker = metrics.worker();
         let guide = concat!(
@@ -297,10 +309,11 @@ mod tests {
             include_str!("../../docs/gateways.md")
         );
         for line in metrics.text().lines() {
-            let Some(named) = line.strip_prefix("# TYPE token_filter_") else {
+            let Some(named) = line.strip_prefix("# TYPE ") else {
                 continue;
             };
             let (name, _) = named.split_once(' ').unwrap();
+            let name = name.strip_prefix("token_filter_").unwrap_or(name);
             let listed = [format!("`{name}`"), format!("`{name}{{")];
             assert!(listed.iter().any(|name| guide.contains(name)), "{name}");
         }

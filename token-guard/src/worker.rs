@@ -152,7 +152,11 @@ impl Worker {
         let waiting = self.waiting.borrow().len();
         let mut guard = self.guard.borrow_mut();
         let gauges = Gauges::of(&guard, waiting, is_ready, now);
-        self.metrics.publish(guard.take_counts(), gauges);
+        // The runtime of a worker has one thread.
+        let busy = tokio::runtime::Handle::current()
+            .metrics()
+            .worker_total_busy_duration(0);
+        self.metrics.publish(guard.take_counts(), busy, gauges);
     }
 
     /// Whether it can decide about tokens of an issuer at least: one issuer that is away must not keep the others' tokens

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+use tests::gateways::TokenGuard;
+use tests::{Artifacts, Issuer};
+
 use crate::api::until;
 use crate::support::{Browser, Client, OwnPair, WEB, get};
 
@@ -68,34 +72,70 @@ fn requests_grants_store_and_keys_are_counted() {
         "{}",
         reply.body
     );
-    let docs = pair.pair.artifacts().repository.join("docs");
-    let [dashboard, alerts] = ["grafana-dashboard.json", "prometheus-alerts.yml"]
-        .map(|file| std::fs::read_to_string(docs.join(file)).unwrap());
-    let documents = dashboard + &alerts;
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let shown = |prefix: &str| -> BTreeSet<&str> {
-        let starts = documents.match_indices(prefix);
-        let names =
-            starts.filter_map(|(start, _)| documents[start..].split(|c| !is_part(c)).next());
-        names.filter(|name| name.len() > prefix.len()).collect()
-    };
+    assert!(!reply.body.contains("with/a"), "clients choose no label");
+    assert!(reply.body.ends_with("# EOF\n"));
+
     let admin = pair.pair.ports().envoy_admin;
     let gateway = get(&format!("http://127.0.0.1:{admin}/stats/prometheus"), &[]);
+    let guard = token_guard();
+    let documents = documents();
     for (prefix, least, metrics) in [
         ("token_service_", 10, &reply.body),
         ("token_filter_", 10, &gateway.body),
+        ("token_filter_", 10, &guard),
+        ("token_guard_", 1, &guard),
     ] {
         let names: BTreeSet<&str> = metrics
             .lines()
             .filter(|line| !line.starts_with('#'))
-            .filter_map(|line| line.split(|c| !is_part(c)).next())
+            .filter_map(name)
             .collect();
-        let shown = shown(prefix);
+        let shown: BTreeSet<&str> = documents
+            .match_indices(prefix)
+            .filter_map(|(start, _)| name(&documents[start..]))
+            .filter(|name| name.len() > prefix.len())
+            .collect();
         assert!(shown.len() >= least, "{shown:?}");
         for metric in shown {
             assert!(names.contains(metric), "dashboard or alerts show {metric}");
         }
     }
-    assert!(!reply.body.contains("with/a"), "clients choose no label");
-    assert!(reply.body.ends_with("# EOF\n"));
+}
+
+/// Dashboard and alerts.
+fn documents() -> String {
+    let folder = Artifacts::find()
+        .unwrap()
+        .repository
+        .join("charts/gatepass/files");
+    ["grafana-dashboard.json", "prometheus-alerts.yml"]
+        .map(|file| std::fs::read_to_string(folder.join(file)).unwrap())
+        .concat()
+}
+
+/// The name of a metric that a text starts with.
+fn name(text: &str) -> Option<&str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .next()
+}
+
+/// What token-guard counts, with an issuer that is there.
+fn token_guard() -> String {
+    let issuer = Issuer::new().unwrap();
+    let configuration = json!({
+        "issuers": [issuer.configuration("https://api.example.com")],
+        "rules": [{"path_prefix": "/"}],
+    });
+    let mut guard = TokenGuard::start(&configuration.to_string(), &[], &[]).unwrap();
+    guard.until_ready().unwrap();
+    let metrics = || get(&format!("{}/metrics", guard.internal_url()), &[]).body;
+    // A worker that waits for work is not busy, and to look what there is to do takes time.
+    until("workers have been busy", || {
+        let busy = metrics();
+        let mut lines = busy.lines();
+        let busy = lines.find_map(|line| line.strip_prefix("token_guard_busy_seconds_total "));
+        let busy: f64 = busy.unwrap().parse().unwrap();
+        busy > 0.0
+    });
+    metrics()
 }
