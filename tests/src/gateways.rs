@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,6 +19,8 @@ use crate::process::{Process, pace};
 pub enum Kind {
     /// nginx, by `auth_request`.
     Nginx,
+    /// The older nginx of Debian, by `auth_request`.
+    DebianNginx,
     /// Caddy, by `forward_auth`.
     Caddy,
     /// Traefik, by `ForwardAuth`.
@@ -33,8 +35,9 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Nginx,
+        Self::DebianNginx,
         Self::Caddy,
         Self::Traefik,
         Self::HaProxy,
@@ -47,6 +50,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
+            Self::DebianNginx => "nginx of Debian",
             Self::Caddy => "Caddy",
             Self::Traefik => "Traefik",
             Self::HaProxy => "HAProxy",
@@ -58,7 +62,7 @@ impl Kind {
     /// The folder of its configuration, and the files in it.
     const fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::Nginx => ("gateways/nginx", &["nginx.conf"]),
+            Self::Nginx | Self::DebianNginx => ("gateways/nginx", &["nginx.conf"]),
             Self::Caddy => ("gateways/caddy", &["Caddyfile"]),
             Self::Traefik => ("gateways/traefik", &["traefik.yaml", "dynamic.yaml"]),
             Self::HaProxy => ("gateways/haproxy", &["haproxy.cfg", "token-guard.lua"]),
@@ -69,12 +73,7 @@ impl Kind {
 
     fn command(self, artifacts: &Artifacts, folder: &Path) -> Result<Command> {
         let program = |name: &str| -> Result<Command> {
-            // Where a package of the system installed it, a variable may say so.
-            let own = std::env::var_os(format!("{}_BIN", name.to_uppercase()));
-            let path = own.map_or_else(
-                || artifacts.repository.join(".cache").join(name),
-                PathBuf::from,
-            );
+            let path = artifacts.repository.join(".cache").join(name);
             ensure!(
                 path.exists(),
                 "{} is missing: run `make tools`",
@@ -85,8 +84,11 @@ impl Kind {
             Ok(command)
         };
         Ok(match self {
-            Self::Nginx => {
-                let mut nginx = program("nginx")?;
+            Self::Nginx | Self::DebianNginx => {
+                let mut nginx = program(match self {
+                    Self::DebianNginx => "debian-nginx",
+                    _ => "nginx",
+                })?;
                 nginx.args(["-e", "stderr", "-c", "nginx.conf", "-p"]);
                 nginx.arg(folder);
                 nginx

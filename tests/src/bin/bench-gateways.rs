@@ -31,7 +31,7 @@ const AUDIENCE: &str = "https://api.example.com";
 /// What takes the guard out of a configuration.
 fn unguarded(kind: Kind) -> [(&'static str, &'static str); 1] {
     [match kind {
-        Kind::Nginx => ("auth_request /token-guard;", ""),
+        Kind::Nginx | Kind::DebianNginx => ("auth_request /token-guard;", ""),
         Kind::Caddy => (
             "forward_auth 127.0.0.1:9090",
             "forward_auth /never 127.0.0.1:9090",

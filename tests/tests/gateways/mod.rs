@@ -151,6 +151,11 @@ fn nginx_keeps_the_table() {
 }
 
 #[test]
+fn nginx_of_debian_keeps_the_table() {
+    the_table_holds(Kind::DebianNginx);
+}
+
+#[test]
 fn caddy_keeps_the_table() {
     the_table_holds(Kind::Caddy);
 }
@@ -178,7 +183,7 @@ fn envoy_with_the_filter_keeps_the_table() {
 /// Each gateway's own bound of an answer's time, made shorter.
 fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
-        Kind::Nginx => &[("proxy_read_timeout 10s", "proxy_read_timeout 1s")],
+        Kind::Nginx | Kind::DebianNginx => &[("proxy_read_timeout 10s", "proxy_read_timeout 1s")],
         Kind::Caddy => &[("response_header_timeout 10s", "response_header_timeout 1s")],
         Kind::HaProxy => &[("local TIMEOUT = 10000", "local TIMEOUT = 1000")],
         Kind::EnvoyExtAuthz => &[(
