@@ -92,6 +92,12 @@ bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
 attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
 	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
 
+SOAK_SECONDS ?= 600
+
+.PHONY: soak
+soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS (600) on each store, with rotations and restarts
+	SOAK_SECONDS=$(SOAK_SECONDS) $(TARGET)/debug/soak
+
 .PHONY: audit
 audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
 	.cache/bin/cargo-deny check licenses bans sources

@@ -3,6 +3,8 @@
 //! `make up` and the end-to-end tests share this code, so what the tests prove is what people run.
 
 mod artifacts;
+#[cfg(feature = "load")]
+pub mod browsing;
 mod chromedriver;
 #[cfg(test)]
 mod documents;

@@ -168,6 +168,11 @@ impl Pair {
         replica.context("the replica does not run")?.kill()
     }
 
+    /// Stops the second token service in an orderly way and waits for its end.
+    pub fn stop_replica(&mut self) {
+        self.replica = None;
+    }
+
     fn start_early_access(&mut self) -> Result<()> {
         if let Some((config, environment)) = &self.setup.early_access {
             let ports = self.setup.ports;
@@ -246,6 +251,14 @@ impl Pair {
             .as_ref()
             .context("the token service does not run")?
             .pid()
+    }
+
+    /// Envoy's process id.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn envoy_pid(&self) -> Result<u32> {
+        self.envoy.as_ref().context("Envoy does not run")?.pid()
     }
 
     /// Ends the token service as a crash would (SIGKILL).

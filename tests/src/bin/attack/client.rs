@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use tests::browsing::{self, FORM, csrf};
 use ureq::Agent;
 
 use crate::tally::Observed;
@@ -118,17 +119,8 @@ impl Client {
     }
 }
 
-const FORM: &str = "application/x-www-form-urlencoded";
-
 fn agent() -> Agent {
-    Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .proxy(None)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .into()
+    browsing::agent(PATIENCE)
 }
 
 fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<u16>) {
@@ -179,28 +171,14 @@ pub(crate) fn token(target: &Target) -> Result<String> {
 /// The authorization request of the demo's web application.
 pub(crate) const AUTHORIZE: &str = "/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc";
 
-/// The CSRF token of a sign-in page.
-pub(crate) fn csrf(page: &str) -> Option<&str> {
-    let (_, rest) = page.split_once("name=\"csrf\" value=\"")?;
-    rest.split('"').next()
-}
-
 /// The fields of a sign-in.
 pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String {
-    // Percent-encodes everything but letters and digits.
-    let encode = |text: &str| -> String {
-        text.bytes()
-            .map(|byte| {
-                if byte.is_ascii_alphanumeric() {
-                    char::from(byte).to_string()
-                } else {
-                    format!("%{byte:02X}")
-                }
-            })
-            .collect()
-    };
-    let [csrf, request, username, password] = [csrf, AUTHORIZE, username, password].map(encode);
-    format!("csrf={csrf}&request={request}&username={username}&password={password}")
+    browsing::form(&[
+        ("csrf", csrf),
+        ("request", AUTHORIZE),
+        ("username", username),
+        ("password", password),
+    ])
 }
 
 fn sign_in(target: &Target) -> Result<u16> {

@@ -1,9 +1,10 @@
 //! Wrong passwords, many at once: each costs the service a password hash.
 
 use anyhow::{Context as _, Result};
+use tests::browsing::csrf;
 
 use crate::Attack;
-use crate::client::{AUTHORIZE, Operation, csrf, sign_in_form};
+use crate::client::{AUTHORIZE, Operation, sign_in_form};
 use crate::tally::Tally;
 use crate::target::Target;
 

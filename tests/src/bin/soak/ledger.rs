@@ -1,0 +1,297 @@
+//! What the load expected, and what it got.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::web::Answer;
+
+/// What the load does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    Call,
+    BadCall,
+    ClientCredentials,
+    JwtBearer,
+    Page,
+    SignIn,
+    Code,
+    Refresh,
+    Legacy,
+    Revoke,
+    BadToken,
+    Administration,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Call,
+        Self::BadCall,
+        Self::ClientCredentials,
+        Self::JwtBearer,
+        Self::Page,
+        Self::SignIn,
+        Self::Code,
+        Self::Refresh,
+        Self::Legacy,
+        Self::Revoke,
+        Self::BadToken,
+        Self::Administration,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "API call",
+            Self::BadCall => "API call to refuse",
+            Self::ClientCredentials => "client credentials",
+            Self::JwtBearer => "JWT bearer",
+            Self::Page => "authorization endpoint",
+            Self::SignIn => "sign-in",
+            Self::Code => "authorization code",
+            Self::Refresh => "refresh",
+            Self::Legacy => "legacy flow",
+            Self::Revoke => "revocation",
+            Self::BadToken => "token request to refuse",
+            Self::Administration => "administration",
+        }
+    }
+
+    /// Whether a token service must be up for it: the filter decides about API calls with what it knows.
+    const fn needs_service(self) -> bool {
+        !matches!(self, Self::Call | Self::BadCall)
+    }
+}
+
+/// What a restart takes away for a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The only token service.
+    Service,
+    /// The token service whose internal listener the administration asks; another one serves on.
+    Administration,
+}
+
+#[derive(Debug)]
+struct Outage {
+    scope: Scope,
+    end: Option<Instant>,
+}
+
+/// Requests of one operation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) as_expected: u64,
+    /// Failed during a restart that explains it.
+    pub(crate) excused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    counts: BTreeMap<Operation, Count>,
+    /// Of the current window.
+    times: BTreeMap<Operation, Vec<Duration>>,
+    surprises: BTreeMap<String, u64>,
+}
+
+/// The counts of all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    book: Mutex<Book>,
+    outages: Mutex<Vec<Outage>>,
+}
+
+impl Ledger {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outages(&self) -> MutexGuard<'_, Vec<Outage>> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` as an outage.
+    pub(crate) fn during_outage<T>(&self, scope: Scope, work: impl FnOnce() -> T) -> T {
+        let index = {
+            let mut outages = self.outages();
+            outages.push(Outage { scope, end: None });
+            outages.len() - 1
+        };
+        let done = work();
+        if let Some(outage) = self.outages().get_mut(index) {
+            outage.end = Some(Instant::now());
+        }
+        done
+    }
+
+    /// Whether an outage since `start` explains that `operation` failed.
+    pub(crate) fn explains(&self, operation: Operation, start: Instant) -> bool {
+        operation.needs_service()
+            && self.outages().iter().any(|outage| {
+                let concerns = match outage.scope {
+                    Scope::Service => true,
+                    Scope::Administration => operation == Operation::Administration,
+                };
+                concerns && outage.end.is_none_or(|end| end > start)
+            })
+    }
+
+    /// The time since which no outage has been under way, at most since `start`.
+    pub(crate) fn undisturbed_since(&self, start: Instant) -> Instant {
+        let outages = self.outages();
+        let ends = outages
+            .iter()
+            .map(|outage| outage.end.unwrap_or_else(Instant::now));
+        ends.fold(start, Instant::max)
+    }
+
+    /// Sends a request that must get one of the statuses `expected`. `None` if it did not; why is counted.
+    pub(crate) fn expect(
+        &self,
+        operation: Operation,
+        expected: &[u16],
+        request: impl FnOnce() -> Result<Answer>,
+    ) -> Option<Answer> {
+        let start = Instant::now();
+        let outcome = request();
+        let took = start.elapsed();
+        match outcome {
+            Ok(answer) if expected.contains(&answer.status) => {
+                let mut book = self.book();
+                book.counts.entry(operation).or_default().as_expected += 1;
+                book.times.entry(operation).or_default().push(took);
+                Some(answer)
+            }
+            Ok(answer) if answer.status < 500 || !self.explains(operation, start) => {
+                let kind = match (
+                    is_success(expected.first()),
+                    is_success(Some(&answer.status)),
+                ) {
+                    (true, _) => "REFUSED, and should pass",
+                    (false, true) => "PASSED, and should be refused",
+                    (false, false) => "REFUSED otherwise than it should be",
+                };
+                let body: String = answer.body.chars().take(160).collect();
+                self.surprise(operation, &format!("{kind}: {} {body}", answer.status));
+                None
+            }
+            Err(error) if !self.explains(operation, start) => {
+                self.surprise(operation, &format!("FAILED: {error:#}"));
+                None
+            }
+            Ok(_) | Err(_) => {
+                self.book().counts.entry(operation).or_default().excused += 1;
+                None
+            }
+        }
+    }
+
+    /// Counts something that must not happen.
+    pub(crate) fn surprise(&self, operation: Operation, what: &str) {
+        let line = format!("{}: {what}", operation.name());
+        *self.book().surprises.entry(line).or_default() += 1;
+    }
+
+    /// The times of the window that ends now.
+    pub(crate) fn take_times(&self) -> BTreeMap<Operation, Vec<Duration>> {
+        std::mem::take(&mut self.book().times)
+    }
+
+    pub(crate) fn count(&self, operation: Operation) -> Count {
+        self.book()
+            .counts
+            .get(&operation)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// What must not have happened, with how often it did.
+    pub(crate) fn surprises(&self) -> BTreeMap<String, u64> {
+        self.book().surprises.clone()
+    }
+}
+
+fn is_success(status: Option<&u16>) -> bool {
+    status.is_some_and(|status| *status < 400)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16) -> Result<Answer> {
+        Ok(Answer {
+            status,
+            location: None,
+            body: String::new(),
+        })
+    }
+
+    #[test]
+    fn what_should_pass_and_what_should_not_are_told_apart() {
+        let ledger = Ledger::default();
+        assert!(
+            ledger
+                .expect(Operation::Call, &[200], || answer(200))
+                .is_some()
+        );
+        assert!(
+            ledger
+                .expect(Operation::Call, &[200], || answer(401))
+                .is_none()
+        );
+        assert!(
+            ledger
+                .expect(Operation::BadCall, &[401], || answer(200))
+                .is_none()
+        );
+        assert!(
+            ledger
+                .expect(Operation::BadCall, &[401], || answer(400))
+                .is_none()
+        );
+        let surprises: Vec<String> = ledger.surprises().into_keys().collect();
+        assert_eq!(
+            surprises,
+            [
+                "API call to refuse: PASSED, and should be refused: 200 ",
+                "API call to refuse: REFUSED otherwise than it should be: 400 ",
+                "API call: REFUSED, and should pass: 401 ",
+            ]
+        );
+        assert_eq!(ledger.count(Operation::Call).as_expected, 1);
+    }
+
+    /// A restart explains that the service does not answer, but never a wrong answer, and nothing at the API.
+    #[test]
+    fn a_restart_explains_only_what_it_causes() {
+        let ledger = Ledger::default();
+        ledger.during_outage(Scope::Service, || {
+            for (operation, status) in [
+                (Operation::Refresh, 503),
+                (Operation::Refresh, 400),
+                (Operation::Call, 503),
+            ] {
+                assert!(
+                    ledger
+                        .expect(operation, &[200], || answer(status))
+                        .is_none()
+                );
+            }
+        });
+        assert_eq!(ledger.count(Operation::Refresh).excused, 1);
+        assert_eq!(ledger.surprises().len(), 2);
+        ledger.expect(Operation::Refresh, &[200], || answer(503));
+        assert_eq!(ledger.surprises().len(), 3, "the outage is over");
+
+        ledger.during_outage(Scope::Administration, || {
+            ledger.expect(Operation::Administration, &[200], || {
+                anyhow::bail!("refused")
+            });
+            ledger.expect(Operation::JwtBearer, &[200], || answer(503));
+        });
+        assert_eq!(ledger.count(Operation::Administration).excused, 1);
+        assert_eq!(ledger.surprises().len(), 4, "another service serves on");
+    }
+}

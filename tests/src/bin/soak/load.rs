@@ -1,0 +1,583 @@
+//! The load: programs and people that use every grant and the API, and some that must get nothing.
+//!
+//! Each actor is a thread that goes through its round again and again. An actor whose request failed goes on with a new round.
+
+use std::collections::VecDeque;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::json;
+use tests::browsing::{action, csrf};
+use tests::{Artifacts, Issuer, Pair, pace};
+
+use crate::ledger::{Ledger, Operation};
+use crate::web::{Answer, Visitor};
+
+/// Lifetime of the access tokens in a soak.
+pub(crate) const ACCESS_TOKEN_SECONDS: u64 = 15;
+
+/// When the filter must have noticed that a token has expired: it tolerates a difference of clocks of five seconds.
+const SURELY_EXPIRED: Duration = Duration::from_secs(ACCESS_TOKEN_SECONDS + 7);
+
+/// Time between two tokens of which one actor waits for the expiry.
+const BETWEEN_EXPIRED: Duration = Duration::from_secs(3);
+
+/// How soon every gateway and replica must know a change.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Requests in a row that show that every worker and replica knows a change.
+const IN_A_ROW: u32 = 8;
+
+/// Tokens that stay refused, of which the newest are tried again.
+const DEAD_TOKENS: usize = 200;
+
+const CALLBACK: &str = "http://127.0.0.1:8090/callback";
+const LEGACY_CALLBACK: &str = "http://localhost:8765/callback";
+const LEGACY_HOST: &str = "us1.legacy.example";
+const LEGACY_AUTHORITY: &str = "sso-us1.legacy.example";
+
+/// A registered client of the demo, as it authenticates itself.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    id: &'static str,
+    secret: Option<&'static str>,
+}
+
+const WEB: Client = Client {
+    id: "web-demo",
+    secret: Some("demo-secret-of-web-demo-not-for-real-use"),
+};
+const INSTALLED: Client = Client {
+    id: "installed-demo",
+    secret: None,
+};
+const NON_INTERACTIVE: Client = Client {
+    id: "non-interactive-demo",
+    secret: Some("demo-secret-of-non-interactive-demo-not-for-real-use"),
+};
+const USER_BOUND: Client = Client {
+    id: "user-bound-demo",
+    secret: Some("demo-secret-of-user-bound-demo-not-for-real-use"),
+};
+
+const USER: [(&str, &str); 3] = [
+    ("grant_type", "client_credentials"),
+    ("user_id", "1879048402"),
+    ("user_site", "https://us1.example.com"),
+];
+
+/// What all actors share.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) ledger: Ledger,
+    lobby: String,
+    api: String,
+    legacy: String,
+    internal: String,
+    admin_token: String,
+    artifacts: Artifacts,
+    strangers: Issuer,
+    /// Tokens that the API refused once for ever.
+    dead: Mutex<VecDeque<String>>,
+    /// Of registered clients and assertions.
+    number: AtomicU64,
+}
+
+impl World {
+    pub(crate) fn of(pair: &Pair, admin_token: &str) -> Result<Self> {
+        Ok(Self {
+            ledger: Ledger::default(),
+            lobby: pair.lobby_url(),
+            api: pair.api_url(),
+            legacy: pair.legacy_url(),
+            internal: pair.internal_url(),
+            admin_token: admin_token.trim().to_owned(),
+            artifacts: pair.artifacts().clone(),
+            strangers: Issuer::new()?,
+            dead: Mutex::default(),
+            number: AtomicU64::default(),
+        })
+    }
+
+    fn call_with(&self, visitor: &Visitor, token: &str) -> Result<Answer> {
+        let authorization = format!("Bearer {token}");
+        visitor.get(
+            &format!("{}/api/projects", self.api),
+            &[("authorization", &authorization)],
+        )
+    }
+
+    /// The API lets the token in.
+    fn let_in(&self, visitor: &Visitor, token: &str) -> Option<()> {
+        self.ledger
+            .expect(Operation::Call, &[200], || self.call_with(visitor, token))
+            .map(drop)
+    }
+
+    /// The API refuses the token: 503 while the filter cannot ask whether its key is known.
+    fn kept_out(&self, visitor: &Visitor, token: &str) {
+        self.ledger.expect(Operation::BadCall, &[401, 503], || {
+            self.call_with(visitor, token)
+        });
+    }
+
+    /// The API refuses the token soon, and from then on.
+    fn soon_kept_out(&self, visitor: &Visitor, token: &str) {
+        let refused = || {
+            let answer = self.call_with(visitor, token);
+            answer.is_ok_and(|answer| answer.status == 401)
+        };
+        if self.soon(&refused) {
+            self.kept_out(visitor, token);
+            let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+            dead.push_back(token.to_owned());
+            if dead.len() > DEAD_TOKENS {
+                dead.pop_front();
+            }
+        } else {
+            let what = format!("PASSED {NOTICE:?} after it was revoked");
+            self.ledger.surprise(Operation::BadCall, &what);
+        }
+    }
+
+    /// Waits for a condition that must hold [`NOTICE`] after the last restart. Returns false if it does not.
+    fn soon(&self, holds: &dyn Fn() -> bool) -> bool {
+        let start = Instant::now();
+        loop {
+            if holds() {
+                return true;
+            }
+            if self.ledger.undisturbed_since(start).elapsed() > NOTICE {
+                return false;
+            }
+            pace();
+        }
+    }
+
+    fn token(
+        &self,
+        operation: Operation,
+        expected: u16,
+        visitor: &Visitor,
+        client: Client,
+        fields: &[(&str, &str)],
+    ) -> Option<Answer> {
+        self.post_as(operation, expected, visitor, client, "/auth/token", fields)
+    }
+
+    fn post_as(
+        &self,
+        operation: Operation,
+        expected: u16,
+        visitor: &Visitor,
+        client: Client,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Option<Answer> {
+        self.ledger.expect(operation, &[expected], || {
+            self.post(visitor, client, path, fields)
+        })
+    }
+
+    fn post(
+        &self,
+        visitor: &Visitor,
+        client: Client,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Answer> {
+        let url = format!("{}{path}", self.lobby);
+        match client.secret {
+            Some(secret) => visitor.post(
+                &url,
+                &[("authorization", &basic(client.id, secret))],
+                fields,
+            ),
+            None => {
+                let fields = [fields, &[("client_id", client.id)]].concat();
+                visitor.post(&url, &[], &fields)
+            }
+        }
+    }
+
+    /// A request of the administration.
+    pub(crate) fn administrate(
+        &self,
+        visitor: &Visitor,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Option<Answer> {
+        let url = format!("{}/admin{path}", self.internal);
+        let authorization = format!("Bearer {}", self.admin_token);
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/json"),
+        ];
+        self.ledger
+            .expect(Operation::Administration, &[200, 201, 204], || {
+                visitor.send(method, &url, &headers, body)
+            })
+    }
+
+    /// Signs Ada in and brings the code. `host` is the name under which the browser reaches `place`.
+    fn code_of_person(&self, place: &str, host: Option<&str>, request: &str) -> Option<String> {
+        let browser = Visitor::new();
+        let headers: Vec<(&str, &str)> = host.map(|host| ("host", host)).into_iter().collect();
+        let open = |operation, expected: &[u16], path: &str| {
+            let url = match path.starts_with('/') {
+                true => format!("{place}{path}"),
+                false => path.to_owned(),
+            };
+            self.ledger
+                .expect(operation, expected, || browser.get(&url, &headers))
+        };
+        let page = open(Operation::Page, &[200], request)?;
+        let (Some(csrf), Some(action)) = (csrf(&page.body), action(&page.body)) else {
+            self.ledger.surprise(Operation::Page, "there is no form");
+            return None;
+        };
+        let fields = [
+            ("csrf", csrf),
+            ("request", request),
+            ("username", "ada@example.com"),
+            ("password", "demo-password-of-ada"),
+        ];
+        let url = format!("{place}{action}");
+        let signed_in = self.ledger.expect(Operation::SignIn, &[303], || {
+            browser.post(&url, &headers, &fields)
+        })?;
+        let done = open(Operation::Page, &[302, 303], &signed_in.location?)?;
+        let code = done.code().map(str::to_owned);
+        if code.is_none() {
+            let what = format!("no code in {:?}", done.location);
+            self.ledger.surprise(Operation::Page, &what);
+        }
+        code
+    }
+
+    /// A person with a web server application or an installed one: code, exchange, refreshes, API calls, and in the end a
+    /// revocation or a stolen code.
+    fn person(&self, client: Client, is_stolen: bool) -> Option<()> {
+        let visitor = Visitor::new();
+        let verifier = "p".repeat(64);
+        let mut request = format!(
+            "/auth/authorize?response_type=code&client_id={}&redirect_uri={CALLBACK}&state=abc",
+            client.id
+        );
+        let mut exchange = vec![
+            ("grant_type", "authorization_code"),
+            ("redirect_uri", CALLBACK),
+        ];
+        if client.secret.is_none() {
+            let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+            request += &format!("&code_challenge={challenge}&code_challenge_method=S256");
+            exchange.push(("code_verifier", &verifier));
+        }
+        let code = self.code_of_person(&self.lobby, None, &request)?;
+        exchange.push(("code", &code));
+        let mut answer = self.token(Operation::Code, 200, &visitor, client, &exchange)?;
+        let mut access = answer.member("access_token")?;
+        let mut refresh = answer.member("refresh_token")?;
+        self.let_in(&visitor, &access)?;
+        for _ in 0..5 {
+            let fields = [
+                ("grant_type", "refresh_token"),
+                ("refresh_token", &*refresh),
+            ];
+            answer = self.token(Operation::Refresh, 200, &visitor, client, &fields)?;
+            access = answer.member("access_token")?;
+            refresh = answer.member("refresh_token")?;
+            self.let_in(&visitor, &access)?;
+        }
+        if is_stolen {
+            // RFC 6749 §4.1.2: the second use of a code ends what the first one brought.
+            self.token(Operation::BadToken, 400, &visitor, client, &exchange)?;
+        } else {
+            let fields = [("token", &*refresh)];
+            self.post_as(
+                Operation::Revoke,
+                200,
+                &visitor,
+                client,
+                "/auth/revoke",
+                &fields,
+            )?;
+        }
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", &*refresh),
+        ];
+        self.token(Operation::BadToken, 400, &visitor, client, &fields);
+        self.soon_kept_out(&visitor, &access);
+        Some(())
+    }
+
+    fn legacy(&self, visitor: &Visitor) -> Option<()> {
+        let request = format!(
+            "/Logon?Action=StartOAuth&client_id=legacy-demo&redirect_uri={LEGACY_CALLBACK}"
+        );
+        let code = self.code_of_person(&self.legacy, Some(LEGACY_HOST), &request)?;
+        let token = |operation, expected: u16, fields: &[(&str, &str)]| {
+            let url = format!("{}/as/token.oauth2", self.legacy);
+            self.ledger.expect(operation, &[expected], || {
+                visitor.post(&url, &[("host", LEGACY_AUTHORITY)], fields)
+            })
+        };
+        let exchange = [
+            ("grant_type", "authorization_code"),
+            ("client_id", "legacy-demo"),
+            ("redirect_uri", LEGACY_CALLBACK),
+            ("code", &*code),
+        ];
+        let answer = token(Operation::Legacy, 200, &exchange)?;
+        let mut refresh = answer.member("refresh_token")?;
+        self.let_in(visitor, &answer.member("access_token")?)?;
+        for _ in 0..3 {
+            let fields = [
+                ("grant_type", "refresh_token"),
+                ("refresh_token", &*refresh),
+            ];
+            refresh = token(Operation::Legacy, 200, &fields)?.member("refresh_token")?;
+        }
+        token(Operation::BadToken, 400, &exchange)?;
+        let unknown = [
+            ("grant_type", "refresh_token"),
+            (
+                "refresh_token",
+                "A23456789012345678901234567890123456789012",
+            ),
+        ];
+        token(Operation::BadToken, 400, &unknown).map(drop)
+    }
+
+    fn assertion(&self) -> Result<String> {
+        let demo = self.artifacts.repository.join("demo");
+        let output = Command::new(&self.artifacts.token_service)
+            .arg("assertion")
+            .arg("--key")
+            .arg(demo.join("non-interactive-demo.key.pem"))
+            .args(["--alias", "demo-2020", "--client-id", NON_INTERACTIVE.id])
+            .args(["--user", "ada@example.com"])
+            .args(["--audience", "https://identity.example.com/"])
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    fn integration(&self, visitor: &Visitor) -> Option<()> {
+        let assertion = match self.assertion() {
+            Ok(assertion) => assertion,
+            Err(error) => {
+                let what = format!("no assertion: {error:#}");
+                self.ledger.surprise(Operation::JwtBearer, &what);
+                return None;
+            }
+        };
+        let fields = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &*assertion),
+        ];
+        let answer = self.token(Operation::JwtBearer, 200, visitor, NON_INTERACTIVE, &fields)?;
+        self.let_in(visitor, &answer.member("access_token")?)?;
+        // An assertion works once.
+        self.token(Operation::BadToken, 400, visitor, NON_INTERACTIVE, &fields)
+            .map(drop)
+    }
+
+    /// Gets tokens, uses them, and tries them once more when they have expired.
+    fn machine(&self, visitor: &Visitor, held: &mut VecDeque<(Instant, String)>) -> Option<()> {
+        while let Some((issued, token)) = held.front()
+            && issued.elapsed() > SURELY_EXPIRED
+        {
+            self.kept_out(visitor, token);
+            held.pop_front();
+        }
+        let issued = Instant::now();
+        let answer = self.token(
+            Operation::ClientCredentials,
+            200,
+            visitor,
+            USER_BOUND,
+            &USER,
+        )?;
+        let token = answer.member("access_token")?;
+        for _ in 0..5 {
+            self.let_in(visitor, &token)?;
+        }
+        // The key of an expired token may be gone, and to learn that takes the filter up to two seconds.
+        if held
+            .back()
+            .is_none_or(|(last, _)| last.elapsed() > BETWEEN_EXPIRED)
+        {
+            held.push_back((issued, token));
+        }
+        Some(())
+    }
+
+    /// Everything that must be refused at once.
+    fn stranger(&self, visitor: &Visitor) -> Option<()> {
+        let known_issuer = ("iss", json!(self.lobby));
+        if let Ok(forged) = self.strangers.token(&self.api, &[known_issuer]) {
+            self.kept_out(visitor, &forged);
+        }
+        if let Ok(foreign) = self.strangers.token(&self.api, &[]) {
+            self.kept_out(visitor, &foreign);
+        }
+        self.kept_out(visitor, "garbage");
+        let url = format!("{}/api/projects", self.api);
+        self.ledger
+            .expect(Operation::BadCall, &[401], || visitor.get(&url, &[]));
+        let dead: Vec<String> = {
+            let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+            dead.iter().rev().take(5).cloned().collect()
+        };
+        for token in dead {
+            self.kept_out(visitor, &token);
+        }
+        let unknown_code = [
+            ("grant_type", "authorization_code"),
+            ("redirect_uri", CALLBACK),
+            ("code", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+        ];
+        self.token(Operation::BadToken, 400, visitor, WEB, &unknown_code)?;
+        // Nobody else in the load has this client: after some guesses from one address, even its right secret must wait.
+        let guess = basic("legacy-secret-demo", "wrong");
+        let url = format!("{}/auth/token", self.lobby);
+        self.ledger
+            .expect(Operation::BadToken, &[401, 429], || {
+                visitor.post(&url, &[("authorization", &guess)], &unknown_code)
+            })
+            .map(drop)
+    }
+
+    /// Registers a client, disables it, enables it, and deletes it; each time it gets exactly what it may.
+    fn registrar(&self, visitor: &Visitor) -> Option<()> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let id = format!("soak-{number}");
+        let secret = format!("secret-of-{id}-{}", "x".repeat(32));
+        let path = format!("/clients/{id}");
+        let registration = json!({
+            "client_id": id, "name": "Soak", "type": "user_bound", "client_secret": secret,
+            "bound_user": "grace@example.com", "scopes": ["projects"],
+        });
+        let url = format!("{}/auth/token", self.lobby);
+        let authorization = basic(&id, &secret);
+        let ask = || visitor.post(&url, &[("authorization", &authorization)], &USER);
+        let gets = |expected: u16| {
+            let in_a_row =
+                || (0..IN_A_ROW).all(|_| ask().is_ok_and(|answer| answer.status == expected));
+            if !self.soon(&in_a_row) {
+                let last = ask().map(|answer| answer.status);
+                let what = format!(
+                    "a changed client gets {last:?} after {NOTICE:?}, and should get {expected}"
+                );
+                self.ledger.surprise(Operation::Administration, &what);
+            }
+        };
+        let change =
+            |method: &str, path: &str, body: &str| self.administrate(visitor, method, path, body);
+        change("POST", "/clients", &registration.to_string())?;
+        gets(200);
+        let token = ask().ok().and_then(|answer| answer.member("access_token"));
+        change("PATCH", &path, r#"{"enabled": false}"#)?;
+        gets(401);
+        if let Some(token) = token {
+            self.soon_kept_out(visitor, &token);
+        }
+        change("PATCH", &path, r#"{"enabled": true}"#)?;
+        gets(200);
+        change("DELETE", &path, "")?;
+        gets(401);
+        // A client in use changes, too.
+        let name = json!({"name": format!("Package Builder {number}")});
+        change("PATCH", "/clients/web-demo", &name.to_string()).map(drop)
+    }
+}
+
+fn basic(id: &str, secret: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{id}:{secret}")))
+}
+
+/// The running load.
+pub(crate) struct Load {
+    stop: Vec<Sender<()>>,
+    actors: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    pub(crate) fn start(world: &Arc<World>) -> Self {
+        let mut load = Self {
+            stop: Vec::new(),
+            actors: Vec::new(),
+        };
+        let milliseconds = Duration::from_millis;
+        for pause in [100, 130] {
+            let mut held = VecDeque::new();
+            load.spawn(world, milliseconds(pause), move |world, visitor| {
+                world.machine(visitor, &mut held);
+            });
+        }
+        load.spawn(world, milliseconds(500), |world, visitor| {
+            world.integration(visitor);
+        });
+        for client in [WEB, INSTALLED] {
+            let mut is_stolen = false;
+            load.spawn(world, milliseconds(500), move |world, _| {
+                world.person(client, is_stolen);
+                is_stolen = !is_stolen;
+            });
+        }
+        load.spawn(world, milliseconds(1_000), |world, visitor| {
+            world.legacy(visitor);
+        });
+        load.spawn(world, milliseconds(300), |world, visitor| {
+            world.stranger(visitor);
+        });
+        load.spawn(world, milliseconds(1_000), |world, visitor| {
+            world.registrar(visitor);
+        });
+        load
+    }
+
+    fn spawn(
+        &mut self,
+        world: &Arc<World>,
+        pause: Duration,
+        mut round: impl FnMut(&World, &Visitor) + Send + 'static,
+    ) {
+        let (stop, stopped): (Sender<()>, Receiver<()>) = channel();
+        self.stop.push(stop);
+        let world = Arc::clone(world);
+        self.actors.push(std::thread::spawn(move || {
+            let visitor = Visitor::new();
+            loop {
+                round(&world, &visitor);
+                if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        }));
+    }
+
+    /// Stops when the rounds under way have ended.
+    pub(crate) fn stop(self) -> Result<()> {
+        drop(self.stop);
+        for actor in self.actors {
+            actor.join().map_err(|_| anyhow!("an actor failed"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! What the parts take of the machine, at the end of a window.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use tests::Pair;
+
+use crate::web::Visitor;
+
+/// Bytes of an entry of the audit log in the store, at most: what the store grows by that lawfully.
+const AUDIT_ENTRY_BYTES: f64 = 1024.0;
+
+/// One look at a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) memory_mib: f64,
+    pub(crate) descriptors: f64,
+}
+
+impl Taken {
+    pub(crate) fn by(process: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        let kib: f64 = kib.context("no VmRSS")?.parse()?;
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd"))?.count();
+        Ok(Self {
+            memory_mib: kib / 1024.0,
+            descriptors: descriptors as f64,
+        })
+    }
+}
+
+/// Where the data are.
+#[derive(Debug, Clone)]
+pub(crate) enum Store {
+    /// The redb file.
+    File(PathBuf),
+    /// The folder of a PostgreSQL server.
+    Folder(PathBuf),
+}
+
+/// One look at the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) mib: f64,
+    /// The same without the audit log, whose entries stay for months.
+    pub(crate) mib_without_audit: f64,
+    /// Grants, sessions and revocations.
+    pub(crate) rows: f64,
+    pub(crate) keys: f64,
+}
+
+impl Stored {
+    /// Asks the token service, and looks at the files.
+    pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
+        let visitor = Visitor::new();
+        let metrics = visitor
+            .get(&format!("{}/metrics", pair.internal_url()), &[])?
+            .body;
+        let gauge = |name: &str| -> Result<f64> {
+            let line = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            Ok(line.with_context(|| format!("no metric {name}"))?.parse()?)
+        };
+        let keys = visitor.get(&format!("{}/auth/jwks", pair.lobby_url()), &[])?;
+        let keys: serde_json::Value = serde_json::from_str(&keys.body)?;
+        let keys = keys.get("keys").and_then(|keys| keys.as_array());
+        let bytes = match store {
+            Store::File(file) => fs::metadata(file)?.len(),
+            Store::Folder(folder) => size_of(folder)?,
+        };
+        let mib = bytes as f64 / 1_048_576.0;
+        let audit = gauge("token_service_audit_entries")? * AUDIT_ENTRY_BYTES / 1_048_576.0;
+        Ok(Self {
+            mib,
+            mib_without_audit: (mib - audit).max(0.0),
+            rows: gauge("token_service_grants")?
+                + gauge("token_service_sessions")?
+                + gauge("token_service_revocations")?,
+            keys: keys.context("no keys")?.len() as f64,
+        })
+    }
+}
+
+/// Bytes of the files in a folder, without PostgreSQL's write-ahead log, which it fills to a size of its own choice.
+fn size_of(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // PostgreSQL deletes files meanwhile.
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        bytes += match metadata.is_dir() {
+            true if entry.file_name() == "pg_wal" => 0,
+            true => size_of(&entry.path())?,
+            false => metadata.len(),
+        };
+    }
+    Ok(bytes)
+}
