@@ -15,14 +15,17 @@
 mod support;
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_web::{App, HttpResponse, HttpServer, web};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use claims::revocation::Page;
 use support::client::{Connection, Load, Script, Scripts, block, form, get, post};
-use support::scripts::{Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in};
-use support::seed::{Size, seed};
+use support::scripts::{
+    Assertor, Codes, Constant, Refreshes, demo_client, grant, sign_in, with_session,
+};
+use support::seed::{Size, seed, signed_in};
 use support::server::{Demo, Postgres, Server, free_port};
 use support::{Bound, Spread, cpu, percentile, resident, row, spread};
 
@@ -37,6 +40,9 @@ const BLOCK: Load = Load {
 /// Assertions signed ahead for a block; it ends with them.
 const ASSERTIONS: usize = 3000;
 const CONNECTIONS: usize = 16;
+
+/// Persons who authorize in turn.
+const PERSONS: usize = 2000;
 
 /// Gateways whose requests are held.
 const HELD: [usize; 2] = [100, 1000];
@@ -104,7 +110,8 @@ struct Subject<'a> {
     name: &'static str,
     postgres: Option<&'a Postgres>,
     server: Server,
-    cookie: String,
+    /// Browsers with their cookies, in each of which another person is signed in: one person holds few grants.
+    browsers: Arc<[String]>,
     assertor: Assertor,
     _demo: Demo,
 }
@@ -113,6 +120,7 @@ impl<'a> Subject<'a> {
     async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
         // The first start hashes the demo's passwords, which takes memory that no later one takes.
         demo.serve().stop();
+        let sessions = signed_in(&demo, PERSONS).await;
         let server = demo.serve();
         let idle = [resident(server.pid())];
         let bound = Some(Bound::AtMost(40.0));
@@ -122,12 +130,14 @@ impl<'a> Subject<'a> {
             "MiB",
             bound,
         );
-        let cookie = sign_in(&mut Connection::open(server.address).await).await;
+        let ada = sign_in(&mut Connection::open(server.address).await).await;
+        let browsers = sessions.iter().map(|id| with_session(&ada, id));
+        let browsers = browsers.collect();
         Self {
             name,
             postgres,
             server,
-            cookie,
+            browsers,
             assertor: Assertor::new(),
             _demo: demo,
         }
@@ -141,15 +151,16 @@ impl<'a> Subject<'a> {
         };
         let mut browser = Connection::open(self.server.address).await;
         let mut scripts = Scripts::new();
-        for _ in 0..connections {
+        for number in 0..connections {
+            let person = number * (PERSONS / connections.max(1));
             let script: Box<dyn Script> = match grant_type {
                 Grant::ClientCredentials => Box::new(Constant::client_credentials()),
                 Grant::JwtBearer => Box::new(assertions.clone()),
                 Grant::Refresh => {
-                    let token = grant(&mut browser, &self.cookie).await;
+                    let token = grant(&mut browser, &self.browsers, person).await;
                     Box::new(Refreshes::new(vec![token]))
                 }
-                Grant::Code => Box::new(Codes::new(self.cookie.clone())),
+                Grant::Code => Box::new(Codes::new(Arc::clone(&self.browsers), person)),
             };
             scripts.push(script);
         }

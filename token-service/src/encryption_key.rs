@@ -10,7 +10,7 @@ use domain::random::{self, Random, RandomError};
 use protocol::sealing::{EncryptionKey, KeyId, Root, SealingError, SealingKeys};
 use protocol::sign_in::totp;
 use protocol::token::signing_key_context;
-use store::{Store, StoreError};
+use store::{SealedValues, Store, StoreError};
 use zeroize::Zeroizing;
 
 use crate::key_file::{self, Key, KeyFileError};
@@ -126,16 +126,19 @@ pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, Stor
         up_to_date: 0,
         unreadable: Vec::new(),
     };
-    for (value, sealed) in store.sealed_values().await? {
-        let opened = contexts(&value);
-        let opened = opened
-            .iter()
-            .find_map(|context| sealing.opener(context, &sealed));
-        match usage.keys.iter_mut().find(|(id, _)| Some(*id) == opened) {
-            Some((_, count)) => *count += 1,
-            None => usage.unreadable.push(name(&value)),
+    let mut values = SealedValues::default();
+    while let Some(page) = values.page(store).await? {
+        for (value, sealed) in page {
+            let opened = contexts(&value);
+            let opened = opened
+                .iter()
+                .find_map(|context| sealing.opener(context, &sealed));
+            match usage.keys.iter_mut().find(|(id, _)| Some(*id) == opened) {
+                Some((_, count)) => *count += 1,
+                None => usage.unreadable.push(name(&value)),
+            }
+            usage.up_to_date += u64::from(opened.is_some() && sealing.is_up_to_date(&sealed));
         }
-        usage.up_to_date += u64::from(opened.is_some() && sealing.is_up_to_date(&sealed));
     }
     Ok(usage)
 }
@@ -150,21 +153,24 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
     let mut resealed = 0;
     for _ in 0..PASSES {
         let mut overtaken = false;
-        for (value, sealed) in store.sealed_values().await? {
-            if sealing.is_up_to_date(&sealed) {
-                continue;
-            }
-            let contexts = contexts(&value);
-            let opened = contexts
-                .iter()
-                .find_map(|context| sealing.open(context, &sealed).ok());
-            let (Some(plaintext), Some(context)) = (opened, contexts.first()) else {
-                continue;
-            };
-            let after = sealing.seal(context, &plaintext)?;
-            match store.reseal(value, Some(sealed), after).await? {
-                true => resealed += 1,
-                false => overtaken = true,
+        let mut values = SealedValues::default();
+        while let Some(page) = values.page(store).await? {
+            for (value, sealed) in page {
+                if sealing.is_up_to_date(&sealed) {
+                    continue;
+                }
+                let contexts = contexts(&value);
+                let opened = contexts
+                    .iter()
+                    .find_map(|context| sealing.open(context, &sealed).ok());
+                let (Some(plaintext), Some(context)) = (opened, contexts.first()) else {
+                    continue;
+                };
+                let after = sealing.seal(context, &plaintext)?;
+                match store.reseal(value, Some(sealed), after).await? {
+                    true => resealed += 1,
+                    false => overtaken = true,
+                }
             }
         }
         if !overtaken {

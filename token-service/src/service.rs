@@ -1,5 +1,6 @@
 //! What a request needs: configuration, registry, store, clock, randomness, keys.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,9 +15,10 @@ use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
-use domain::Registry;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
+use domain::remembered::ObjectKind;
+use domain::{Client, ClientId, ObjectName, Registry, RegistryChanges, User, Username};
 use protocol::Context;
 use protocol::oauth::secret_guesses::Suspects;
 use protocol::sealing::EncryptionKey;
@@ -52,7 +54,6 @@ pub struct Service {
     pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
-    registry_version: AtomicU64,
     registry_confirmed: Confirmed,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
@@ -68,11 +69,7 @@ impl Service {
     pub async fn new(
         config: Config,
         store: Arc<dyn Store>,
-        StoredRegistry {
-            version,
-            registry,
-            asked,
-        }: StoredRegistry,
+        StoredRegistry { registry, asked }: StoredRegistry,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         encryption_key: EncryptionKey,
@@ -106,7 +103,6 @@ impl Service {
             random,
             encryption_key,
             registry: ArcSwap::from_pointee(registry),
-            registry_version: AtomicU64::new(version),
             registry_confirmed: Confirmed::at(asked),
             keys: ArcSwap::from_pointee(keys),
             identity_tokens: IdentityTokens::default(),
@@ -237,29 +233,25 @@ impl Service {
         }
     }
 
-    /// Reads the registry anew, after it changed.
+    /// Takes up what changed in the store's registry.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
-        let StoredRegistry {
-            version,
-            registry,
-            asked,
-        } = StoredRegistry::read(&*self.store).await?;
+        let StoredRegistry { registry, asked } =
+            StoredRegistry::after(&self.registry(), &*self.store).await?;
         self.registry.store(Arc::new(registry));
-        self.registry_version.store(version, Ordering::Release);
         self.registry_confirmed.confirm(asked);
         Ok(())
     }
 
-    /// Reads the registry anew if another replica changed it.
+    /// Takes up what another replica changed in the registry.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read; the old one stays.
     pub async fn follow_registry(&self) -> Result<(), StoreError> {
         let asked = Instant::now();
-        if self.store.registry_version().await? == self.registry_version.load(Ordering::Acquire) {
+        if Some(self.store.registry_version().await?) == self.registry().version() {
             self.registry_confirmed.confirm(asked);
             return Ok(());
         }
@@ -310,13 +302,14 @@ impl Confirmed {
     }
 }
 
+/// Registrations or changes read at once.
+const PAGE: usize = 1000;
+
 /// What a store has registered.
 #[derive(Debug)]
 pub struct StoredRegistry {
     /// When the store was asked.
     asked: Instant,
-    /// How often it had changed; [`Registry::version`] says the same.
-    version: u64,
     /// What there is.
     pub registry: Registry,
 }
@@ -330,16 +323,64 @@ impl StoredRegistry {
         // Before the registry itself: a change in between is taken up by the next look, rather than never.
         let asked = Instant::now();
         let version = store.registry_version().await?;
-        let (clients, users) = store.registry().await?;
+        let name = |client: &Client| client.client_id.to_string();
+        let clients = all(|after| store.clients(after, PAGE), name).await?;
+        let name = |user: &User| user.username.to_string();
+        let users = all(|after| store.users(after, PAGE), name).await?;
         let legacy_instances = store.legacy_instances().await?;
         let registry = Registry::new(clients, users)
             .with_legacy_instances(legacy_instances)
             .with_version(version);
-        Ok(Self {
-            asked,
-            version,
-            registry,
-        })
+        Ok(Self { asked, registry })
+    }
+
+    /// Reads what changed after `registry` was read.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn after(registry: &Registry, store: &dyn Store) -> Result<Self, StoreError> {
+        let Some(mut version) = registry.version() else {
+            return Self::read(store).await;
+        };
+        let mut touched = BTreeSet::new();
+        let asked = loop {
+            let asked = Instant::now();
+            let RegistryChanges::Known(changes) = store.registry_changes(version, PAGE).await?
+            else {
+                return Self::read(store).await;
+            };
+            version += changes.len() as u64;
+            let is_last = changes.len() < PAGE;
+            touched.extend(changes.into_iter().map(|touched| touched.object));
+            if is_last {
+                break asked;
+            }
+        };
+        // Each object as it is by now, which may be later than the position: then it changes once more.
+        let (mut clients, mut users) = (Vec::new(), Vec::new());
+        let mut legacy_instances = registry.legacy_instances().to_vec();
+        for ObjectName { kind, name } in touched {
+            match kind {
+                ObjectKind::Client => {
+                    if let Some(client_id) = ClientId::parse(&name) {
+                        let client = store.client(client_id.clone()).await?;
+                        clients.push((client_id, client));
+                    }
+                }
+                ObjectKind::User => {
+                    if let Some(username) = Username::parse(&name) {
+                        let user = store.user(username.clone()).await?;
+                        users.push((username, user));
+                    }
+                }
+                ObjectKind::LegacyInstance => legacy_instances = store.legacy_instances().await?,
+            }
+        }
+        let registry = registry
+            .updated(clients, users)
+            .with_legacy_instances(legacy_instances)
+            .with_version(version);
+        Ok(Self { asked, registry })
     }
 
     /// Whether the store still has the same.
@@ -347,7 +388,26 @@ impl StoredRegistry {
     /// # Errors
     /// [`StoreError`] when it cannot be asked.
     pub async fn is_current(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        Ok(store.registry_version().await? == self.version)
+        Ok(Some(store.registry_version().await?) == self.registry.version())
+    }
+}
+
+/// All pages of a list.
+async fn all<T, F>(
+    page: impl Fn(String) -> F,
+    name: impl Fn(&T) -> String,
+) -> Result<Vec<T>, StoreError>
+where
+    F: Future<Output = Result<Vec<T>, StoreError>>,
+{
+    let mut all = Vec::new();
+    loop {
+        let found = page(all.last().map(&name).unwrap_or_default()).await?;
+        let is_last = found.len() < PAGE;
+        all.extend(found);
+        if is_last {
+            return Ok(all);
+        }
     }
 }
 

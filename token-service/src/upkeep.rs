@@ -27,6 +27,9 @@ const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
 /// How often certificates are warned of.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Clients read at once where all are looked at.
+const CLIENTS_AT_ONCE: usize = 1000;
+
 /// How long entries of the audit log gather, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
@@ -91,8 +94,18 @@ async fn warn_of_certificates(service: &Service) {
     let mut ticks = every(WARN_EVERY);
     loop {
         ticks.tick().await;
-        let now = service.clock.now();
-        for client in service.registry().clients() {
+        if let Err(error) = warn_once_of_certificates(service).await {
+            tracing::error!(%error, "the certificates of clients cannot be looked at");
+        }
+    }
+}
+
+async fn warn_once_of_certificates(service: &Service) -> Result<(), StoreError> {
+    let now = service.clock.now();
+    let mut after = String::new();
+    loop {
+        let clients = service.store.clients(after, CLIENTS_AT_ONCE).await?;
+        for client in &clients {
             for certificate in client.certificates() {
                 let state = certificate.state(now);
                 if matches!(
@@ -108,6 +121,10 @@ async fn warn_of_certificates(service: &Service) {
                     );
                 }
             }
+        }
+        match clients.last() {
+            Some(last) if clients.len() == CLIENTS_AT_ONCE => after = last.client_id.to_string(),
+            _ => return Ok(()),
         }
     }
 }

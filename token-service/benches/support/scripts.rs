@@ -140,15 +140,23 @@ fn refresh_token(reply: &Reply) -> String {
     body["refresh_token"].as_str().unwrap().to_owned()
 }
 
-/// A browser that is signed in gets a code, and its application exchanges that. The pair counts as one.
+/// Browsers in which somebody is signed in get codes in turn, and their application exchanges those. The pair counts as
+/// one.
 pub(crate) struct Codes {
-    pub(crate) cookie: String,
+    /// The cookies of each browser.
+    browsers: Arc<[String]>,
+    next: usize,
     code: Option<String>,
 }
 
 impl Codes {
-    pub(crate) const fn new(cookie: String) -> Self {
-        Self { cookie, code: None }
+    /// Begins with the browser `first`.
+    pub(crate) const fn new(browsers: Arc<[String]>, first: usize) -> Self {
+        Self {
+            browsers,
+            next: first,
+            code: None,
+        }
     }
 }
 
@@ -156,7 +164,7 @@ impl Script for Codes {
     fn request(&mut self) -> Option<Vec<u8>> {
         let Some(code) = &self.code else {
             let path = format!("/auth/authorize?{}", authorization());
-            return Some(get(&path, &self.cookie));
+            return Some(get(&path, &self.browsers[self.next]));
         };
         let body = form(&[
             ("grant_type", "authorization_code"),
@@ -168,6 +176,7 @@ impl Script for Codes {
 
     fn answered(&mut self, reply: &Reply) -> bool {
         if self.code.take().is_some() {
+            self.next = (self.next + 1) % self.browsers.len();
             return assert_ok(reply);
         }
         assert_eq!(reply.status, 302, "{}", reply.head);
@@ -186,9 +195,13 @@ fn authorization() -> String {
     ])
 }
 
-/// The refresh token of a grant that is made by the session in `cookie`.
-pub(crate) async fn grant(connection: &mut Connection, cookie: &str) -> String {
-    let mut codes = Codes::new(cookie.to_owned());
+/// The refresh token of a grant that the person in `browser` makes.
+pub(crate) async fn grant(
+    connection: &mut Connection,
+    browsers: &Arc<[String]>,
+    browser: usize,
+) -> String {
+    let mut codes = Codes::new(Arc::clone(browsers), browser);
     loop {
         let reply = connection.ask(&codes.request().unwrap()).await;
         if codes.answered(&reply) {
@@ -217,6 +230,17 @@ pub(crate) async fn sign_in(connection: &mut Connection) -> String {
     let signed_in = connection.ask(&signed_in).await;
     assert_eq!(signed_in.status, 303, "{}", signed_in.head);
     cookies(&signed_in)
+}
+
+/// The cookies of `signed_in` with the session `id` in the place of the one there.
+pub(crate) fn with_session(signed_in: &str, id: &str) -> String {
+    let others = |pair: &&str| !pair.starts_with("session");
+    let pairs = signed_in.trim_end().trim_start_matches("cookie: ");
+    let session = pairs.split("; ").find(|pair| pair.starts_with("session"));
+    let name = session.unwrap().split_once('=').unwrap().0;
+    let own = format!("{name}={id}");
+    let pairs: Vec<&str> = pairs.split("; ").filter(others).chain([&*own]).collect();
+    format!("cookie: {}\r\n", pairs.join("; "))
 }
 
 fn cookies(reply: &Reply) -> String {

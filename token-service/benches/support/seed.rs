@@ -6,11 +6,11 @@ use std::time::Duration;
 use domain::client::ClientSecret;
 use domain::clock::{Clock as _, SystemClock};
 use domain::digest::Digest;
-use domain::random::OsRandom;
+use domain::random::{self, OsRandom};
 use domain::{
     Client, ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, IntegrationType,
     LinkedAccount, PresentedCode, Redemption, RefreshStep, Registry, RegistryChange, Scope,
-    TokenId, User, Username,
+    Session, SessionStage, TokenId, User, Username,
 };
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
@@ -18,7 +18,7 @@ use protocol::token::{KeyRing, Mint};
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
 use store::{Begin, Store};
-use token_service::config::StoreUrl;
+use token_service::config::{Config, StoreUrl};
 use token_service::key_file;
 use tokio::task::JoinSet;
 
@@ -38,15 +38,48 @@ pub(crate) struct Size {
     pub(crate) grants: usize,
 }
 
-/// Fills the demo's store, and returns a refresh token of each grant.
-pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
-    let config = demo.config();
-    let store: Arc<dyn Store> = match &config.store {
+async fn open(config: &Config) -> Arc<dyn Store> {
+    match &config.store {
         StoreUrl::Redb(path) => Arc::new(RedbStore::open(path, HOUR).unwrap()),
         StoreUrl::Postgres(settings) => {
             Arc::new(PostgresStore::open(settings, HOUR).await.unwrap())
         }
+    }
+}
+
+/// Signs `count` users in, and returns the ids of their sessions.
+pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
+    let store = open(&demo.config()).await;
+    let now = SystemClock.now();
+    let change = RegistryChange {
+        put_users: (0..count).map(user).collect(),
+        ..RegistryChange::default()
     };
+    store.change_registry(change, now).await.unwrap();
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let id = random::text::<32>(&OsRandom).unwrap();
+        let credentials = store.credentials(username(number)).await.unwrap();
+        let session = Session {
+            username: username(number),
+            stage: SessionStage::SignedIn,
+            amr: vec!["USERNAME_PASSWORD".into()],
+            authenticated_at: now,
+            expires_at: now + HOUR * 24,
+            ends_at: now + HOUR * 24,
+            credentials_version: credentials.unwrap().version,
+        };
+        let started = store.start_session(Digest::of(id.as_bytes()), session, None);
+        assert_eq!(started.await.unwrap(), Begin::Begun);
+        ids.push(id);
+    }
+    ids
+}
+
+/// Fills the demo's store, and returns a refresh token of each grant.
+pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
+    let config = demo.config();
+    let store = open(&config).await;
     for first in (0..size.registered).step_by(CHUNK) {
         let numbers = first..(first + CHUNK).min(size.registered);
         let change = RegistryChange {

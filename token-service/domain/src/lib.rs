@@ -41,7 +41,7 @@ pub use grant::{
 pub use legacy_instance::LegacyInstance;
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use registry::Registry;
-pub use registry_change::{RegistryChange, RegistryOutcome};
+pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome, Touched};
 pub use remembered::{ObjectName, Remembered};
 pub use revocation::{
     Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,

@@ -30,10 +30,42 @@ impl Registry {
         clients: impl IntoIterator<Item = Client>,
         users: impl IntoIterator<Item = User>,
     ) -> Self {
-        let clients: HashMap<_, _> = clients
+        let clients = clients
             .into_iter()
-            .map(|client| (client.client_id.clone(), Arc::new(client)))
-            .collect();
+            .map(|client| (client.client_id.clone(), Arc::new(client)));
+        let users = users
+            .into_iter()
+            .map(|user| (user.username.clone(), Arc::new(user)));
+        Self::indexed(clients.collect(), users.collect())
+    }
+
+    /// With what the store has now of some objects: `None` for one that it has no more.
+    #[must_use]
+    pub fn updated(
+        &self,
+        clients: impl IntoIterator<Item = (ClientId, Option<Client>)>,
+        users: impl IntoIterator<Item = (Username, Option<User>)>,
+    ) -> Self {
+        let (mut all_clients, mut all_users) = (self.clients.clone(), self.users.clone());
+        for (client_id, client) in clients {
+            match client {
+                Some(client) => all_clients.insert(client_id, Arc::new(client)),
+                None => all_clients.remove(&client_id),
+            };
+        }
+        for (username, user) in users {
+            match user {
+                Some(user) => all_users.insert(username, Arc::new(user)),
+                None => all_users.remove(&username),
+            };
+        }
+        Self::indexed(all_clients, all_users).with_legacy_instances(self.legacy_instances.clone())
+    }
+
+    fn indexed(
+        clients: HashMap<ClientId, Arc<Client>>,
+        users: HashMap<Username, Arc<User>>,
+    ) -> Self {
         let app_uris = || {
             clients
                 .values()
@@ -41,10 +73,6 @@ impl Registry {
                 .filter(|client| matches!(client.integration, IntegrationType::Installed { .. }))
                 .flat_map(|client| client.redirect_uris())
         };
-        let users: HashMap<_, _> = users
-            .into_iter()
-            .map(|user| (user.username.clone(), Arc::new(user)))
-            .collect();
         let mut single_sign_on: HashMap<String, Vec<Username>> = HashMap::new();
         for user in users.values() {
             if let (true, true, Some(email)) = (user.enabled, user.single_sign_on, &user.email) {
@@ -87,7 +115,7 @@ impl Registry {
         }
     }
 
-    /// How often the store's registry had changed when it was read; `None` for one that is in no store.
+    /// The store's position in the sequence of changes when the registry was read; `None` for one that is in no store.
     #[must_use]
     pub const fn version(&self) -> Option<u64> {
         self.version

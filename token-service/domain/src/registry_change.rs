@@ -1,6 +1,11 @@
 //! Changes of what is registered.
 
-use crate::{Client, ClientId, LegacyInstance, ObjectName, Remembered, User, Username};
+use std::collections::{BTreeMap, HashSet};
+
+use crate::remembered::ObjectKind;
+use crate::{
+    Client, ClientId, IntegrationType, LegacyInstance, ObjectName, Remembered, User, Username,
+};
 
 /// Changes of the registry, made together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,8 +26,162 @@ pub struct RegistryChange {
     pub remember: Vec<Remembered>,
     /// Objects of which to forget what files said.
     pub forget: Vec<ObjectName>,
-    /// The version of the registry that the change was planned on: it is made on no other one. `None`: on any.
+    /// The position in the sequence of changes that the change was planned on: it is made only while nothing that it
+    /// [rests on](Premises) has changed since. `None`: in any case.
     pub planned_on: Option<u64>,
+}
+
+impl RegistryChange {
+    /// The objects that the change adds, replaces or removes, and those of which it changes what is remembered.
+    #[must_use]
+    pub fn touches(&self) -> Vec<Touched> {
+        let mut touched: BTreeMap<ObjectName, bool> = BTreeMap::new();
+        let mut touch = |kind, name: &str, is_legacy| {
+            *touched.entry(ObjectName::new(kind, name)).or_default() |= is_legacy;
+        };
+        for client in &self.put_clients {
+            let name = client.client_id.as_str();
+            touch(ObjectKind::Client, name, is_legacy(client));
+        }
+        for client_id in &self.remove_clients {
+            touch(ObjectKind::Client, client_id.as_str(), false);
+        }
+        let put_users = self.put_users.iter().map(|user| &user.username);
+        for username in put_users.chain(&self.remove_users) {
+            touch(ObjectKind::User, username.as_str(), false);
+        }
+        for instance in &self.put_legacy_instances {
+            touch(ObjectKind::LegacyInstance, &instance.hostname, true);
+        }
+        for hostname in &self.remove_legacy_instances {
+            touch(ObjectKind::LegacyInstance, hostname, false);
+        }
+        let remembered = self.remember.iter().map(|remembered| &remembered.object);
+        for object in remembered.chain(&self.forget) {
+            touch(object.kind, &object.name, false);
+        }
+        let touched = touched.into_iter();
+        touched
+            .map(|(object, is_legacy)| Touched { object, is_legacy })
+            .collect()
+    }
+}
+
+fn is_legacy(client: &Client) -> bool {
+    matches!(client.integration, IntegrationType::Legacy { .. })
+}
+
+/// An object that a change of the registry touched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Touched {
+    /// Name of the object.
+    pub object: ObjectName,
+    /// Whether the object is now a client or an instance of the legacy flow, whose tokens may be too short for the
+    /// longest user ID (protocol.md §2.5).
+    pub is_legacy: bool,
+}
+
+impl From<ObjectName> for Touched {
+    /// A user, or an object of the current flows.
+    fn from(object: ObjectName) -> Self {
+        let is_legacy = false;
+        Self { object, is_legacy }
+    }
+}
+
+/// Changes of the registry kept by a store, by the object. A reader that missed more reads everything anew.
+pub const CHANGES_KEPT: u64 = 10_000;
+
+/// The changes of the registry behind a position of the sequence of changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryChanges {
+    /// The next ones, oldest first: each raised the position by 1.
+    Known(Vec<Touched>),
+    /// The store does not know any more.
+    Forgotten,
+}
+
+impl RegistryChanges {
+    /// The changes behind `after`, from `rows` of positions and objects in the order of their positions. `last` is the
+    /// position of the store.
+    ///
+    /// # Errors
+    /// The rows'.
+    pub fn behind<E>(
+        after: u64,
+        last: u64,
+        rows: impl IntoIterator<Item = Result<(u64, Touched), E>>,
+    ) -> Result<Self, E> {
+        let mut known = Vec::new();
+        for row in rows {
+            let (position, touched) = row?;
+            if position != after + known.len() as u64 + 1 {
+                return Ok(Self::Forgotten);
+            }
+            known.push(touched);
+        }
+        Ok(if known.is_empty() && after != last {
+            Self::Forgotten
+        } else {
+            Self::Known(known)
+        })
+    }
+}
+
+/// What a change rests on: a plan that was made before one of these objects changed has to be made again.
+#[derive(Debug, Default)]
+pub struct Premises {
+    objects: HashSet<ObjectName>,
+    clients: bool,
+    legacy: bool,
+    everything: bool,
+}
+
+impl Premises {
+    /// What `change` rests on: the objects that it touches; for a client, that no user has its name (RFC 9700 §4.15) and
+    /// that its bound user exists; for a user, that no client has the name, and that the linked accounts fit the tokens of
+    /// the legacy flow; for the end of a user, that no client is bound to the user.
+    #[must_use]
+    pub fn of(change: &RegistryChange) -> Self {
+        let touched = change.touches().into_iter();
+        let mut premises = Self {
+            objects: touched.map(|touched| touched.object).collect(),
+            clients: !change.remove_users.is_empty(),
+            legacy: change
+                .put_users
+                .iter()
+                .any(|user| !user.accounts.is_empty()),
+            everything: !change.put_legacy_instances.is_empty(),
+        };
+        let mut rests_on = |kind, name: &str| {
+            premises.objects.insert(ObjectName::new(kind, name));
+        };
+        for client in &change.put_clients {
+            rests_on(ObjectKind::User, client.client_id.as_str());
+            if let IntegrationType::UserBound { bound_user, .. } = &client.integration {
+                rests_on(ObjectKind::User, bound_user.as_str());
+            }
+        }
+        for user in &change.put_users {
+            rests_on(ObjectKind::Client, user.username.as_str());
+        }
+        premises.everything |= change.put_clients.iter().any(is_legacy);
+        premises
+    }
+
+    /// Whether one of `changes`, which were made since the plan, overtakes it.
+    #[must_use]
+    pub fn are_overtaken_by(&self, changes: &RegistryChanges) -> bool {
+        match changes {
+            RegistryChanges::Forgotten => true,
+            RegistryChanges::Known(changes) => changes.iter().any(|touched| {
+                self.everything
+                    || (self.clients && touched.object.kind == ObjectKind::Client)
+                    || (self.legacy && touched.is_legacy)
+                    || self.objects.contains(&touched.object)
+            }),
+        }
+    }
 }
 
 /// The outcome of changing the registry.
@@ -30,6 +189,139 @@ pub struct RegistryChange {
 pub enum RegistryOutcome {
     /// The change is made.
     Changed,
-    /// Nothing was changed: the registry has moved on since the change was planned.
+    /// Nothing was changed: something that the change rests on has changed since it was planned.
     Overtaken,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+
+    fn client(name: &str, integration: IntegrationType) -> Client {
+        Client {
+            client_id: ClientId::parse(name).unwrap(),
+            name: name.to_owned(),
+            enabled: true,
+            scopes: Scope::default(),
+            integration,
+        }
+    }
+
+    fn public(name: &str) -> Client {
+        let redirect_uris = Vec::new();
+        client(name, IntegrationType::Installed { redirect_uris })
+    }
+
+    fn legacy(name: &str) -> Client {
+        let integration = IntegrationType::Legacy {
+            redirect_templates: Vec::new(),
+            secrets: Vec::new(),
+            hostname: None,
+        };
+        client(name, integration)
+    }
+
+    fn bound(name: &str, to: &str) -> Client {
+        let integration = IntegrationType::UserBound {
+            secrets: Vec::new(),
+            bound_user: Username::parse(to).unwrap(),
+        };
+        client(name, integration)
+    }
+
+    fn user(name: &str) -> User {
+        User {
+            username: Username::parse(name).unwrap(),
+            email: None,
+            password_hash: None,
+            registered_password_digest: None,
+            totp_secret_sealed: None,
+            organization: None,
+            single_sign_on: false,
+            accounts: Vec::new(),
+            enabled: true,
+            credentials_version: crate::CredentialsVersion::default(),
+        }
+    }
+
+    fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
+        RegistryChange {
+            put_clients: clients,
+            put_users: users,
+            ..RegistryChange::default()
+        }
+    }
+
+    fn overtakes(made: &RegistryChange, planned: &RegistryChange) -> bool {
+        let made = made.touches().into_iter().collect();
+        Premises::of(planned).are_overtaken_by(&RegistryChanges::Known(made))
+    }
+
+    #[test]
+    fn a_plan_rests_on_its_objects_and_what_they_were_compared_with() {
+        let linked = User {
+            accounts: vec![crate::LinkedAccount {
+                user_id: "1".into(),
+                username: "a".into(),
+                site: "https://site.example".into(),
+            }],
+            ..user("ada")
+        };
+        let without = |name: &str| RegistryChange {
+            remove_users: vec![Username::parse(name).unwrap()],
+            ..RegistryChange::default()
+        };
+        let (web, ada) = (put(vec![public("web")], vec![]), put(vec![], vec![linked]));
+        let other = put(vec![public("other")], vec![user("grace")]);
+        for (made, planned, expected) in [
+            (&web, &web, true),
+            (&other, &web, false),
+            (&other, &ada, false),
+            (&web, &ada, false),
+            // A name is that of a client or of a user.
+            (&put(vec![], vec![user("web")]), &web, true),
+            (&put(vec![public("ada")], vec![]), &ada, true),
+            // A client is bound to a user who exists.
+            (
+                &without("ada"),
+                &put(vec![bound("batch", "ada")], vec![]),
+                true,
+            ),
+            (
+                &put(vec![bound("batch", "ada")], vec![]),
+                &without("ada"),
+                true,
+            ),
+            (
+                &without("grace"),
+                &put(vec![bound("batch", "ada")], vec![]),
+                false,
+            ),
+            // Tokens of the legacy flow have room for every user ID.
+            (&put(vec![legacy("old")], vec![]), &ada, true),
+            (&ada, &put(vec![legacy("old")], vec![]), true),
+            (&put(vec![legacy("old")], vec![]), &web, false),
+        ] {
+            assert_eq!(overtakes(made, planned), expected, "{made:?} {planned:?}");
+        }
+        assert!(Premises::of(&web).are_overtaken_by(&RegistryChanges::Forgotten));
+    }
+
+    #[test]
+    fn a_gap_in_the_sequence_is_told_as_forgotten() {
+        let touched = |name: &str| Touched::from(ObjectName::new(ObjectKind::User, name));
+        let behind = |after, last, positions: &[u64]| {
+            let rows = positions
+                .iter()
+                .map(|at| Ok::<_, ()>((*at, touched("ada"))));
+            RegistryChanges::behind(after, last, rows).unwrap()
+        };
+        let known = |count| RegistryChanges::Known(vec![touched("ada"); count]);
+        assert_eq!(behind(3, 5, &[4, 5]), known(2));
+        assert_eq!(behind(5, 5, &[]), known(0));
+        for (after, positions) in [(3, &[5][..]), (3, &[]), (7, &[])] {
+            assert_eq!(behind(after, 5, positions), RegistryChanges::Forgotten);
+        }
+    }
 }

@@ -57,6 +57,19 @@ impl ObjectName {
         };
         format!("{prefix}:{}", self.name)
     }
+
+    /// The object whose row has this key.
+    #[must_use]
+    pub fn from_key(key: &str) -> Option<Self> {
+        let (prefix, name) = key.split_once(':')?;
+        let kind = match prefix {
+            "c" => ObjectKind::Client,
+            "u" => ObjectKind::User,
+            "l" => ObjectKind::LegacyInstance,
+            _ => return None,
+        };
+        Some(Self::new(kind, name))
+    }
 }
 
 /// One value of a field; a field that is not a list has one at most.

@@ -23,13 +23,11 @@ impl Administration<'_> {
     /// # Errors
     /// The store's.
     pub async fn clients(&self, request: &PageRequest) -> Result<Page<ClientView>, AdminError> {
-        let (registry, now) = (self.service.registry(), self.service.clock.now());
-        let Page { items, next } = page(
-            registry.clients().collect(),
-            request,
-            |client| client.client_id.to_string(),
-            |client| Arc::clone(client),
-        );
+        let now = self.service.clock.now();
+        let after = request.after.clone().unwrap_or_default();
+        let found = self.service.store.clients(after, request.limit() + 1);
+        let name = |client: &Client| client.client_id.to_string();
+        let Page { items, next } = page(found.await?, request, name);
         let client_ids = items.iter().map(|client| client.client_id.clone());
         let times = self.service.store.secret_times(client_ids.collect());
         let times = times.await?;
@@ -46,7 +44,11 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or the store's.
     pub async fn client(&self, client_id: &str) -> Result<ClientView, AdminError> {
-        let client = stored(&self.service.registry(), client_id)?;
+        let found = match ClientId::parse(client_id) {
+            Some(client_id) => self.service.store.client(client_id).await?,
+            None => None,
+        };
+        let client = found.ok_or_else(|| AdminError::not_found("client", client_id))?;
         self.view(&client).await
     }
 
@@ -311,10 +313,7 @@ impl Administration<'_> {
 }
 
 fn find<'r>(registry: &'r Registry, client_id: &str) -> Option<&'r Arc<Client>> {
-    let client_id = ClientId::parse(client_id)?;
-    registry
-        .clients()
-        .find(|client| client.client_id == client_id)
+    registry.any_client(&ClientId::parse(client_id)?)
 }
 
 fn stored(registry: &Registry, client_id: &str) -> Result<Arc<Client>, AdminError> {

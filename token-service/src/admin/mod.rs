@@ -62,24 +62,17 @@ impl PageRequest {
     }
 }
 
-/// One page of `all`, which is sorted by `name`.
-fn page<T, V>(
-    mut all: Vec<T>,
+/// The page of `found`, which has an entry behind the page if there are more.
+fn page<T>(
+    mut found: Vec<T>,
     request: &PageRequest,
     name: impl Fn(&T) -> String,
-    view: impl Fn(&T) -> V,
-) -> views::Page<V> {
-    all.sort_by_cached_key(&name);
-    let start = request.after.as_ref().map_or(0, |after| {
-        all.partition_point(|entry| name(entry) <= *after)
-    });
-    let rest = all.get(start..).unwrap_or_default();
-    let shown = rest.get(..request.limit()).unwrap_or(rest);
+) -> views::Page<T> {
+    let has_next = found.len() > request.limit();
+    found.truncate(request.limit());
     views::Page {
-        next: (shown.len() < rest.len())
-            .then(|| shown.last().map(&name))
-            .flatten(),
-        items: shown.iter().map(view).collect(),
+        next: found.last().filter(|_| has_next).map(name),
+        items: found,
     }
 }
 

@@ -13,26 +13,31 @@ use registration::registrations::Registrations;
 
 impl Administration<'_> {
     /// Users in the order of their names, enabled or not.
-    #[must_use]
-    pub fn users(&self, request: &PageRequest) -> Page<UserView> {
-        let registry = self.service.registry();
-        page(
-            registry.users().collect(),
-            request,
-            |user| user.username.to_string(),
-            |user| UserView::from(&***user),
-        )
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn users(&self, request: &PageRequest) -> Result<Page<UserView>, AdminError> {
+        let after = request.after.clone().unwrap_or_default();
+        let found = self.service.store.users(after, request.limit() + 1);
+        let name = |user: &User| user.username.to_string();
+        let Page { items, next } = page(found.await?, request, name);
+        Ok(Page {
+            items: items.iter().map(UserView::from).collect(),
+            next,
+        })
     }
 
     /// One user.
     ///
     /// # Errors
-    /// [`AdminError::NotFound`].
-    pub fn user(&self, username: &str) -> Result<UserView, AdminError> {
-        Ok(UserView::from(&*stored(
-            &self.service.registry(),
-            username,
-        )?))
+    /// [`AdminError::NotFound`], or the store's.
+    pub async fn user(&self, username: &str) -> Result<UserView, AdminError> {
+        let found = match Username::parse(username) {
+            Some(username) => self.service.store.user(username).await?,
+            None => None,
+        };
+        let user = found.ok_or_else(|| AdminError::not_found("user", username))?;
+        Ok(UserView::from(&user))
     }
 
     /// Registers a user: `registration` is an entry of `users` of a registrations file.
@@ -198,7 +203,7 @@ impl Administration<'_> {
     ) -> Result<UserView, AdminError> {
         let plan = self.plan(registrations, registry).await?;
         self.carry_out(plan, registry).await?;
-        self.user(name)
+        self.user(name).await
     }
 }
 
@@ -214,8 +219,7 @@ fn only_user(registrations: &Registrations) -> Result<String, AdminError> {
 }
 
 fn find<'r>(registry: &'r Registry, username: &str) -> Option<&'r Arc<User>> {
-    let username = Username::parse(username)?;
-    registry.users().find(|user| user.username == username)
+    registry.any_user(&Username::parse(username)?)
 }
 
 fn stored(registry: &Registry, username: &str) -> Result<Arc<User>, AdminError> {

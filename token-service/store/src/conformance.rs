@@ -32,14 +32,16 @@ use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::OsRandom;
+use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
     Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, CodeMismatch, CodeRecord,
     CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
     LegacyInstance, LinkedAccount, ObjectName, Pace, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryOutcome, Remembered, Revocation, Revoked,
-    Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes,
-    SecretUse, Session, SessionStage, TokenId, TokenReference, TokenSubject, User, Username,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
+    Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, Session, SessionStage, TokenId, TokenReference,
+    TokenSubject, Touched, User, Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -81,7 +83,9 @@ macro_rules! conformance {
     ($subject:expr) => {
         $crate::conformance::conformance!($subject;
             registry_changes_as_a_whole,
-            a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on,
+            registrations_are_found_one_by_one_and_in_pages,
+            a_plan_is_overtaken_by_what_it_rests_on_alone,
+            changes_of_the_registry_are_told_by_their_objects,
             what_files_said_is_remembered,
             many_registrations_are_read_whole,
             removing_a_client_ends_its_grants,

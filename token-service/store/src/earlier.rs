@@ -3,8 +3,8 @@
 use claims::Algorithm;
 
 use super::conformance::{
-    at, audit_event, client, code, fitting, legacy_instance, put, remembered, second_factor,
-    session, signing_key, start, user, username, version_of,
+    at, audit_event, client, code, fitting, legacy_instance, put, registrations, remembered,
+    second_factor, session, signing_key, start, user, username, version_of,
 };
 use super::*;
 use domain::digest::Digest;
@@ -103,7 +103,7 @@ fn rotation(from: u8, to: u8) -> RefreshRotation {
 
 /// Asserts that `store` has everything of [`fill`], and goes on with it.
 pub(super) async fn assert_filled(store: &dyn Store) {
-    let (clients, users) = store.registry().await.unwrap();
+    let (clients, users) = registrations(store).await;
     assert_eq!(clients, [client("web")]);
     let names: Vec<&str> = users.iter().map(|user| user.username.as_str()).collect();
     assert_eq!(names, ["ada", "grace"]);

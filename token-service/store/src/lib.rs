@@ -14,6 +14,7 @@ pub mod postgres;
 pub mod redb;
 mod room;
 mod row;
+mod sealed_values;
 mod token_lifetime;
 mod used_code;
 
@@ -24,6 +25,7 @@ pub use self::operations::{
     RegistrationStore, RevocationStore, SealedStore, SessionStore, SigningKeyStore, Store,
 };
 pub use self::room::EndedForRoom;
+pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
 

@@ -13,27 +13,47 @@ use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
     CredentialsVersion, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance,
     PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange,
-    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation, SealedSigningKey,
+    SealedValue, SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
 #[async_trait]
 pub trait RegistrationStore: Send + Sync {
-    /// All clients and users.
-    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError>;
+    /// The client with this id, enabled or not. A row that cannot be read counts as absent, in lists too: who is not
+    /// registered is refused, and the others go on.
+    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError>;
+
+    /// The user with this name, enabled or not.
+    async fn user(&self, username: Username) -> Result<Option<User>, StoreError>;
+
+    /// Clients whose ids follow `after` (empty: from the start), in the order of the store; at most `limit`, and fewer
+    /// only at the end.
+    async fn clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
+
+    /// Users whose names follow `after`, as [`RegistrationStore::clients`].
+    async fn users(&self, after: String, limit: usize) -> Result<Vec<User>, StoreError>;
 
     /// All hosts of the legacy flow, in the order of their names.
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError>;
 
-    /// A number that moves with every change of the registry, so that replicas notice each other's changes.
+    /// The position in the sequence of changes: each object that a change touches raises it by 1, so that replicas notice
+    /// each other's changes.
     async fn registry_version(&self) -> Result<u64, StoreError>;
+
+    /// What changed behind the position `after`, at most `limit` objects. The store remembers the last
+    /// [`CHANGES_KEPT`](domain::registry_change::CHANGES_KEPT).
+    async fn registry_changes(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<RegistryChanges, StoreError>;
 
     /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed or
     /// disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new password or
     /// second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another [`CredentialsVersion`]
-    /// what was begun before: codes, and sign-ins in flight (D-35). The version that the change was planned on is
-    /// compared in the same transaction.
+    /// what was begun before: codes, and sign-ins in flight (D-35). Whether the change is
+    /// [overtaken](domain::Premises::are_overtaken_by) is decided in the same transaction.
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -93,12 +113,17 @@ pub trait SigningKeyStore: Send + Sync {
 
 /// What the encryption key seals.
 #[async_trait]
-pub trait SealedStore: SigningKeyStore + RegistrationStore {
+pub trait SealedStore: Send + Sync {
     /// The root of the tags, sealed; `None` in a store that has none yet.
     async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// The TOTP secrets that users have set up, sealed, in any order.
-    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError>;
+    /// The TOTP secrets that users whose names follow `after` have set up, sealed, in the order of the names; at most
+    /// `limit`, and fewer only at the end.
+    async fn own_totp_secrets(
+        &self,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<(Username, Vec<u8>)>, StoreError>;
 
     /// Puts `after`, the same value sealed anew, in the place of `before`. Nothing ends, and the [`CredentialsVersion`] stays.
     /// `false`, and nothing is changed, if something else than `before` is there. For the root, `before` may be `None`: there
@@ -109,25 +134,6 @@ pub trait SealedStore: SigningKeyStore + RegistrationStore {
         before: Option<Vec<u8>>,
         after: Vec<u8>,
     ) -> Result<bool, StoreError>;
-
-    /// Everything that the store holds sealed, in any order.
-    async fn sealed_values(&self) -> Result<Vec<(SealedValue, Vec<u8>)>, StoreError> {
-        let root = self
-            .sealed_root()
-            .await?
-            .map(|root| (SealedValue::Root, root));
-        let mut values: Vec<_> = root.into_iter().collect();
-        let keys = self.signing_keys().await?.into_iter();
-        values.extend(keys.map(|key| (SealedValue::SigningKey(key.kid), key.sealed_pkcs8)));
-        for user in self.registry().await?.1 {
-            if let Some(sealed) = user.totp_secret_sealed {
-                values.push((SealedValue::RegisteredTotpSecret(user.username), sealed));
-            }
-        }
-        let own = self.own_totp_secrets().await?.into_iter();
-        values.extend(own.map(|(username, sealed)| (SealedValue::OwnTotpSecret(username), sealed)));
-        Ok(values)
-    }
 }
 
 /// Authorization codes.

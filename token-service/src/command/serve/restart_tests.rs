@@ -515,3 +515,83 @@ async fn the_memory_holds_no_secret() {
     assert_eq!(user(&restarted, "ada").unwrap(), before);
     assert_eq!(restarted.store.remembered().await.unwrap(), memory);
 }
+
+/// All that requests are decided by.
+fn content(registry: &Registry) -> impl PartialEq + std::fmt::Debug + use<> {
+    let mut clients: Vec<Client> = registry.clients().map(|one| (**one).clone()).collect();
+    clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+    let mut users: Vec<User> = registry.users().map(|one| (**one).clone()).collect();
+    users.sort_by(|one, other| one.username.cmp(&other.username));
+    let scopes: Vec<String> = registry.scopes().map(str::to_owned).collect();
+    let found_by_email = registry.single_sign_on_users("hedy@example.com").to_vec();
+    let instances = registry.legacy_instances().to_vec();
+    (clients, users, scopes, found_by_email, instances)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_takes_up_what_others_change_all_the_time() {
+    let site = Site::new(Kind::Postgres).await;
+    let text = file(&[]);
+    let (one, other) = (site.start(&text).await, site.start(&text).await);
+    let load = async {
+        for number in 0..20 {
+            let name = format!("person-{number}");
+            operate(&one, async |admin| {
+                admin.create_user(object(json!({"username": name}))).await
+            })
+            .await;
+        }
+        let hedy = json!({
+            "username": "hedy", "email": "hedy@example.com", "single_sign_on": true
+        });
+        operate(&one, async |admin| admin.create_user(object(hedy)).await).await;
+        let instance = object(json!({"auth_server_hostname": "sso.example", "enabled": true}));
+        operate(&one, async |admin| {
+            admin.put_legacy_instance("us1.example", instance).await
+        })
+        .await;
+        operate(&one, async |admin| admin.delete_user("person-3").await).await;
+    };
+    let renamed = async {
+        for number in 0..10 {
+            let patch = object(json!({"name": format!("Name {number}"), "scopes": ["more"]}));
+            operate(&other, async |admin| {
+                admin.update_client("web", patch).await
+            })
+            .await;
+        }
+    };
+    tokio::join!(load, renamed);
+    let stored = StoredRegistry::read(&*one.store).await.unwrap().registry;
+    for replica in [&one, &other] {
+        replica.follow_registry().await.unwrap();
+        let followed = replica.registry();
+        assert_eq!(followed.version(), stored.version());
+        assert_eq!(content(&followed), content(&stored));
+    }
+    assert_eq!(web(&one).unwrap().name, "Name 9");
+    assert_eq!(user(&other, "person-3"), None);
+}
+
+/// Further behind than the store remembers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_missed_too_much_reads_everything_anew() {
+    let site = Site::new(Kind::Postgres).await;
+    let text = file(&[]);
+    let (one, other) = (site.start(&text).await, site.start(&text).await);
+    Command::RemoveUser.run(&one).await;
+    let forget = (0..domain::registry_change::CHANGES_KEPT).map(|number| {
+        let name = number.to_string();
+        ObjectName::new(ObjectKind::Client, name)
+    });
+    let change = domain::RegistryChange {
+        forget: forget.collect(),
+        ..Default::default()
+    };
+    let now = SystemClock.now();
+    one.store.change_registry(change, now).await.unwrap();
+    assert!(user(&other, "ada").is_some());
+    other.follow_registry().await.unwrap();
+    assert_eq!(user(&other, "ada"), None);
+    assert!(user(&other, "grace").is_some());
+}

@@ -54,7 +54,7 @@ async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminEr
     let query = body::query::<PageQuery>(http.query_string())?;
     Ok(answer::json(
         StatusCode::OK,
-        reader.administration().users(&query.into()),
+        reader.administration().users(&query.into()).await?,
     ))
 }
 
@@ -82,7 +82,7 @@ async fn create(
 async fn show(reader: Reader, username: Path<String>) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(
         StatusCode::OK,
-        reader.administration().user(&username)?,
+        reader.administration().user(&username).await?,
     ))
 }
 

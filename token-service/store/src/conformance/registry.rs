@@ -10,18 +10,78 @@ pub(crate) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     }
 }
 
-pub(crate) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_planned_on(
-    subject: &mut impl Subject,
-) {
+/// All clients and users, a few at a time.
+pub(crate) async fn registrations(store: &dyn Store) -> (Vec<Client>, Vec<User>) {
+    let (mut clients, mut users): (Vec<Client>, Vec<User>) = (Vec::new(), Vec::new());
+    loop {
+        let after = clients.last().map(|last| last.client_id.to_string());
+        let page = store
+            .clients(after.unwrap_or_default(), 1500)
+            .await
+            .unwrap();
+        let is_last = page.len() < 1500;
+        clients.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    loop {
+        let after = users.last().map(|last| last.username.to_string());
+        let page = store.users(after.unwrap_or_default(), 1500).await.unwrap();
+        let is_last = page.len() < 1500;
+        users.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    (clients, users)
+}
+
+pub(crate) async fn registrations_are_found_one_by_one_and_in_pages(subject: &mut impl Subject) {
+    let change = put(
+        vec![client("b"), client("a"), client("c")],
+        vec![user("grace"), user("ada")],
+    );
+    subject
+        .store()
+        .change_registry(change, at(0))
+        .await
+        .unwrap();
+    subject.restart().await;
+    let store = subject.store();
+    let found = store.client(client_id("b")).await.unwrap();
+    assert_eq!(found, Some(client("b")));
+    assert_eq!(store.client(client_id("d")).await.unwrap(), None);
+    let found = store.user(username("ada")).await.unwrap();
+    assert_eq!(found.unwrap().username, username("ada"));
+    assert_eq!(store.user(username("b")).await.unwrap(), None);
+    let ids = async |after: &str, limit| -> Vec<String> {
+        let page = store.clients(after.to_owned(), limit).await.unwrap();
+        page.iter().map(|one| one.client_id.to_string()).collect()
+    };
+    assert_eq!(ids("", 2).await, ["a", "b"]);
+    assert_eq!(ids("b", 2).await, ["c"]);
+    assert_eq!(ids("aa", 1).await, ["b"]);
+    assert_eq!(ids("c", 2).await, [""; 0]);
+    let users = store.users("ada".to_owned(), 2).await.unwrap();
+    assert_eq!(users.len(), 1);
+    assert_eq!(users[0].username, username("grace"));
+}
+
+pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut impl Subject) {
     let version = subject.store().registry_version().await.unwrap();
-    let planned = |name: &str| RegistryChange {
+    let planned = |client: Client| RegistryChange {
         planned_on: Some(version),
-        ..put(vec![client(name)], vec![])
+        ..put(vec![client], vec![])
+    };
+    let named = |name: &str| Client {
+        name: name.to_owned(),
+        ..client("web")
     };
     let (one, other) = (subject.store(), subject.store());
     let outcomes = futures_util::join!(
-        one.change_registry(planned("one"), at(0)),
-        other.change_registry(planned("other"), at(0))
+        one.change_registry(planned(named("one")), at(0)),
+        other.change_registry(planned(named("other")), at(0))
     );
     let outcomes = [outcomes.0.unwrap(), outcomes.1.unwrap()];
     drop((one, other));
@@ -31,12 +91,88 @@ pub(crate) async fn a_change_of_the_registry_is_made_on_the_version_that_it_was_
         "{outcomes:?}"
     );
     subject.restart().await;
-    let (clients, _) = subject.store().registry().await.unwrap();
-    assert_eq!(clients.len(), 1);
+    let store = subject.store();
+    assert_eq!(registrations(&*store).await.0.len(), 1);
+    assert_eq!(store.registry_version().await.unwrap(), version + 1);
+    // However many other objects changed since.
+    for number in 0..50 {
+        let other = client(&format!("other-{number}"));
+        let made = store.change_registry(planned(other), at(0)).await.unwrap();
+        assert_eq!(made, RegistryOutcome::Changed);
+    }
+    let stale = store.change_registry(planned(named("stale")), at(0));
+    assert_eq!(stale.await.unwrap(), RegistryOutcome::Overtaken);
+    assert_eq!(store.registry_version().await.unwrap(), version + 51);
+}
+
+pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &mut impl Subject) {
+    let name = |kind, name: &str| Touched::from(ObjectName::new(kind, name));
+    let known = |touched: &[Touched]| RegistryChanges::Known(touched.to_vec());
+    let store = subject.store();
+    let start = store.registry_version().await.unwrap();
+    let changes =
+        async |store: &dyn Store, after, limit| store.registry_changes(after, limit).await.unwrap();
+    assert_eq!(changes(&*store, start, 10).await, known(&[]));
+    let change = RegistryChange {
+        put_legacy_instances: vec![legacy_instance("us1.example")],
+        ..put(vec![client("web")], vec![user("ada")])
+    };
+    store.change_registry(change, at(0)).await.unwrap();
+    let change = RegistryChange {
+        remove_clients: vec![client_id("web")],
+        remember: vec![remembered("web", "1"), remembered("other", "1")],
+        ..RegistryChange::default()
+    };
+    store.change_registry(change, at(0)).await.unwrap();
+    let rehash = store.rehash_password(username("ada"), "hash".into(), "stronger".into());
+    rehash.await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let all = [
+        name(ObjectKind::Client, "web"),
+        name(ObjectKind::User, "ada"),
+        Touched {
+            is_legacy: true,
+            ..name(ObjectKind::LegacyInstance, "us1.example")
+        },
+        name(ObjectKind::Client, "other"),
+        name(ObjectKind::Client, "web"),
+        name(ObjectKind::User, "ada"),
+    ];
+    assert_eq!(changes(&*store, start, 10).await, known(&all));
+    assert_eq!(changes(&*store, start + 1, 2).await, known(&all[1..3]));
+    let last = store.registry_version().await.unwrap();
+    assert_eq!(last, start + 6);
+    assert_eq!(changes(&*store, last, 10).await, known(&[]));
+    // A position that the store never had, such as that of a store in whose place a copy was restored.
     assert_eq!(
-        subject.store().registry_version().await.unwrap(),
-        version + 1
+        changes(&*store, last + 1, 10).await,
+        RegistryChanges::Forgotten
     );
+    let forget = (0..CHANGES_KEPT).map(|number| {
+        let name = number.to_string();
+        ObjectName::new(ObjectKind::Client, name)
+    });
+    let change = RegistryChange {
+        forget: forget.collect(),
+        ..RegistryChange::default()
+    };
+    store.change_registry(change, at(0)).await.unwrap();
+    assert_eq!(
+        changes(&*store, last - 1, 10).await,
+        RegistryChanges::Forgotten
+    );
+    let RegistryChanges::Known(kept) = changes(&*store, last, usize::MAX).await else {
+        panic!("the newest changes are known");
+    };
+    assert_eq!(kept.len() as u64, CHANGES_KEPT);
+    let stale = RegistryChange {
+        planned_on: Some(last - 1),
+        ..put(vec![client("new")], vec![])
+    };
+    let stale = store.change_registry(stale, at(0)).await.unwrap();
+    assert_eq!(stale, RegistryOutcome::Overtaken);
 }
 
 pub(crate) fn remembered(name: &str, value: &str) -> Remembered {
@@ -128,7 +264,7 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         .unwrap();
     subject.restart().await;
     assert_ne!(subject.store().registry_version().await.unwrap(), version);
-    let (clients, users) = subject.store().registry().await.unwrap();
+    let (clients, users) = registrations(&*subject.store()).await;
     assert_eq!(
         clients,
         [Client {
@@ -243,7 +379,7 @@ pub(crate) async fn many_registrations_are_read_whole(subject: &mut impl Subject
             .iter()
             .map(String::as_str)
             .collect();
-        let (clients, users) = store.registry().await.unwrap();
+        let (clients, users) = registrations(&*store).await;
         assert_eq!(clients.len(), expected.len());
         assert_eq!(users.len(), expected.len());
         let clients: BTreeSet<&str> = clients.iter().map(|one| one.client_id.as_str()).collect();

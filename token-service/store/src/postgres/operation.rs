@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row};
 
 use super::fault::Fault;
+use super::value::rows;
 use crate::StoreError;
 
 /// How often an operation is run that the database undoes in favour of another one.
@@ -62,6 +63,36 @@ impl Connection<'_> {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Option<Row>, Fault> {
         Ok(self.query(sql, parameters).await?.into_iter().next())
+    }
+}
+
+/// Rows read by one statement: a million at once would take longer than a statement may.
+const PAGE: usize = 2000;
+
+impl Connection<'_> {
+    /// What `read` makes of the rows behind the name `after`, at most `limit`, and fewer only at the end. The statement
+    /// reads rows that begin with their names behind the name $1, at most $2 of them.
+    pub(super) async fn rows_behind<T>(
+        &self,
+        sql: &str,
+        mut after: String,
+        limit: usize,
+        read: impl Fn(&Row) -> Result<Option<T>, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut found = Vec::new();
+        loop {
+            let asked = PAGE.min(limit - found.len());
+            let page = self.query(sql, &[&after, &rows(asked)]).await?;
+            for row in &page {
+                found.extend(read(row)?);
+            }
+            match page.last() {
+                Some(last) if page.len() == asked && found.len() < limit => {
+                    after = last.try_get(0)?;
+                }
+                _ => return Ok(found),
+            }
+        }
     }
 }
 

@@ -4,30 +4,59 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, run};
-use super::revocations::announce;
+use super::revocations::{announce, counter};
 use super::value::{number, rows, unsigned};
 use super::{client_secrets, credentials, grants, second_factors, sessions};
-use crate::row::{decode_json, encode_json};
+use crate::row::{RowError, decode_json, encode_json};
 use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
 use domain::clock::Timestamp;
+use domain::registry_change::CHANGES_KEPT;
+use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, CredentialsVersion, Extent, IntegrationType, LegacyInstance, RegistryChange,
-    RegistryOutcome, Remembered, Revoked, User, Username,
+    Client, ClientId, CredentialsVersion, Extent, IntegrationType, LegacyInstance, ObjectName,
+    Premises, RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revoked, Touched, User,
+    Username,
 };
 
 #[async_trait]
 impl RegistrationStore for PostgresStore {
-    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
-        self.snapshot(async move |client| {
-            let clients = "SELECT client_id, body FROM clients WHERE client_id > $1
-            ORDER BY client_id LIMIT $2";
-            let users = "SELECT username, body FROM users WHERE username > $1
-            ORDER BY username LIMIT $2";
-            Ok((pages(client, clients).await?, pages(client, users).await?))
+    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT client_id, body FROM clients WHERE client_id = $1";
+            let row = client.query_opt(sql, &[&client_id.as_str()]).await?;
+            row.map_or(Ok(None), |row| registration(&row))
+        })
+        .await
+    }
+
+    async fn user(&self, username: Username) -> Result<Option<User>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT username, body FROM users WHERE username = $1";
+            let row = client.query_opt(sql, &[&username.as_str()]).await?;
+            row.map_or(Ok(None), |row| registration(&row))
+        })
+        .await
+    }
+
+    async fn clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT client_id, body FROM clients WHERE client_id > $1
+                ORDER BY client_id LIMIT $2";
+            client.rows_behind(sql, after, limit, registration).await
+        })
+        .await
+    }
+
+    async fn users(&self, after: String, limit: usize) -> Result<Vec<User>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT username, body FROM users WHERE username > $1
+                ORDER BY username LIMIT $2";
+            client.rows_behind(sql, after, limit, registration).await
         })
         .await
     }
@@ -61,6 +90,18 @@ impl RegistrationStore for PostgresStore {
         Ok(registry)
     }
 
+    async fn registry_changes(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<RegistryChanges, StoreError> {
+        self.snapshot(async move |client| {
+            let last = counter(client, "registry_version").await?;
+            changes_behind(client, after, limit, last).await
+        })
+        .await
+    }
+
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -68,10 +109,14 @@ impl RegistrationStore for PostgresStore {
     ) -> Result<RegistryOutcome, StoreError> {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            let found = next_version(client, change.planned_on).await?;
-            if found == RegistryOutcome::Overtaken {
-                return Ok(found);
+            let last = turn(client).await?;
+            if let Some(planned_on) = change.planned_on {
+                let changes = changes_behind(client, planned_on, usize::MAX, last).await?;
+                if Premises::of(&change).are_overtaken_by(&changes) {
+                    return Ok(RegistryOutcome::Overtaken);
+                }
             }
+            note_changes(client, last, &change.touches()).await?;
             let mut changing = Changing {
                 client,
                 credentials_version: credentials::next_version(client).await?,
@@ -129,7 +174,8 @@ impl RegistrationStore for PostgresStore {
         self.snapshot(async move |client| {
             let sql =
                 "SELECT object, body FROM remembered WHERE object > $1 ORDER BY object LIMIT $2";
-            pages(client, sql).await
+            let (after, limit) = (String::new(), usize::MAX);
+            client.rows_behind(sql, after, limit, registration).await
         })
         .await
     }
@@ -141,12 +187,14 @@ impl RegistrationStore for PostgresStore {
         stronger: String,
     ) -> Result<(), StoreError> {
         self.transaction(async move |client| {
-            next_version(client, None).await?;
+            let last = turn(client).await?;
             let Some(mut user) = credentials::user(client, &username).await? else {
                 return Ok(());
             };
             if user.rehash(&hash, stronger.clone()) {
                 credentials::put(client, &user).await?;
+                let user = ObjectName::new(ObjectKind::User, username.as_str());
+                note_changes(client, last, &[user.into()]).await?;
             }
             Ok(())
         })
@@ -154,40 +202,63 @@ impl RegistrationStore for PostgresStore {
     }
 }
 
-/// Rows read by one statement: a million at once would take longer than a statement may.
-const PAGE: usize = 2000;
-
-/// All rows of a table, by a statement that reads a name and a body behind the name $1, at most $2 of them.
-async fn pages<T: DeserializeOwned>(client: &Connection<'_>, sql: &str) -> Result<Vec<T>, Fault> {
-    let mut all = Vec::new();
-    let mut after = String::new();
-    loop {
-        let page = client.query(sql, &[&after, &rows(PAGE)]).await?;
-        for row in &page {
-            // Who is not registered is refused, and the others go on.
-            let entry = decode_json(row.try_get(1)?).map_err(Fault::from);
-            all.extend(readable("registration", entry)?);
-        }
-        match page.last() {
-            Some(last) if page.len() == PAGE => after = last.try_get(0)?,
-            _ => return Ok(all),
-        }
-    }
+/// The registration of a row of its name and body.
+fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
+    readable(
+        "registration",
+        decode_json(row.try_get(1)?).map_err(Fault::from),
+    )
 }
 
-/// Moves the version on, unless it is not the one that the change was planned on. First in every change, so that they
-/// come one after the other.
-pub(super) async fn next_version(
+/// Waits for the turn to change the registry, and returns the position in the sequence of changes. First in every change,
+/// so that they come one after the other.
+pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
+    let sql = "SELECT value FROM counters WHERE name = 'registry_version' FOR UPDATE";
+    let row = client.query_opt(sql, &[]).await?;
+    let row = row.ok_or_else(|| RowError("the counter of the registry is missing".into()))?;
+    Ok(unsigned(row.try_get(0)?))
+}
+
+/// Raises the position `last` by one for each object, and forgets the oldest changes.
+pub(super) async fn note_changes(
     client: &Connection<'_>,
-    planned_on: Option<u64>,
-) -> Result<RegistryOutcome, Fault> {
-    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'
-        AND ($1::BIGINT IS NULL OR value = $1)";
-    let planned_on = planned_on.map(number);
-    Ok(match client.execute(turn, &[&planned_on]).await? {
-        0 => RegistryOutcome::Overtaken,
-        _ => RegistryOutcome::Changed,
-    })
+    last: u64,
+    touched: &[Touched],
+) -> Result<(), Fault> {
+    let keys: Vec<String> = touched.iter().map(|touched| touched.object.key()).collect();
+    let are_legacy: Vec<bool> = touched.iter().map(|touched| touched.is_legacy).collect();
+    let sequences: Vec<i64> = (last + 1..).take(keys.len()).map(number).collect();
+    let last = number(last + keys.len() as u64);
+    let sql = "INSERT INTO registry_changes (sequence, object, is_legacy)
+        SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BOOLEAN[])";
+    client
+        .execute(sql, &[&sequences, &keys, &are_legacy])
+        .await?;
+    let sql = "DELETE FROM registry_changes WHERE sequence <= $1";
+    client
+        .execute(sql, &[&(last - number(CHANGES_KEPT))])
+        .await?;
+    let sql = "UPDATE counters SET value = $1 WHERE name = 'registry_version'";
+    client.execute(sql, &[&last]).await?;
+    Ok(())
+}
+
+async fn changes_behind(
+    client: &Connection<'_>,
+    after: u64,
+    limit: usize,
+    last: u64,
+) -> Result<RegistryChanges, Fault> {
+    let sql = "SELECT sequence, object, is_legacy FROM registry_changes
+        WHERE sequence > $1 ORDER BY sequence LIMIT $2";
+    let found = client.query(sql, &[&number(after), &rows(limit)]).await?;
+    let rows = found.iter().map(|row| {
+        let object = ObjectName::from_key(row.try_get(1)?)
+            .ok_or_else(|| RowError("the name of an object that changed".into()))?;
+        let is_legacy = row.try_get(2)?;
+        Ok::<_, Fault>((unsigned(row.try_get(0)?), Touched { object, is_legacy }))
+    });
+    RegistryChanges::behind(after, last, rows)
 }
 
 struct Changing<'a> {

@@ -129,6 +129,13 @@ const MIGRATIONS: &[&str] = &["
     ALTER TABLE codes ADD COLUMN IF NOT EXISTS username TEXT;
     CREATE INDEX IF NOT EXISTS codes_unused ON codes (username, client_id, expires_at) WHERE grant_id IS NULL;
     CREATE INDEX IF NOT EXISTS grants_live ON grants (username, client_id, grant_id) WHERE revoked_at IS NULL;
+", "
+    -- The newest changes of the registry, without a gap.
+    CREATE TABLE IF NOT EXISTS registry_changes (
+        sequence BIGINT PRIMARY KEY,
+        object TEXT NOT NULL,
+        is_legacy BOOLEAN NOT NULL
+    );
 "];
 
 /// What every version has. The schema's version is one of the counters.
@@ -205,9 +212,13 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
             .await
             .map_err(Fault::from)?;
     }
-    if found < VERSION {
+    if found < 4 {
         normalize_usernames(&transaction).await?;
+    }
+    if found < 5 {
         forget_registered_hashes(&transaction).await?;
+    }
+    if found < VERSION {
         let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         transaction

@@ -1,12 +1,13 @@
 //! Sealed values, and how they are sealed anew.
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
-use super::registry::next_version;
+use super::registry::{note_changes, turn};
 use crate::row::{decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
@@ -25,19 +26,22 @@ impl SealedStore for PostgresStore {
         .await
     }
 
-    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
+    async fn own_totp_secrets(
+        &self,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT username, body FROM second_factors";
-            let mut secrets = Vec::new();
-            for row in client.query(sql, &[]).await? {
-                let username = Username::parse(row.try_get(0)?);
+            let sql = "SELECT username, body FROM second_factors WHERE username > $1
+                ORDER BY username LIMIT $2";
+            let secret = |row: &Row| {
                 let body = decode::<SecondFactor>(row.try_get(1)?).map_err(Fault::from);
                 let second_factor = readable("second factor", body)?;
-                if let (Some(username), Some(second_factor)) = (username, second_factor) {
-                    secrets.push((username, second_factor.totp_secret_sealed));
-                }
-            }
-            Ok(secrets)
+                let username = Username::parse(row.try_get(0)?);
+                let secret = second_factor.map(|second_factor| second_factor.totp_secret_sealed);
+                Ok(username.zip(secret))
+            };
+            client.rows_behind(sql, after, limit, secret).await
         })
         .await
     }
@@ -113,7 +117,7 @@ async fn reseal_registered(
     after: &[u8],
 ) -> Result<bool, Fault> {
     // What was planned on the registry before must not bring the old one back.
-    next_version(client, None).await?;
+    let last = turn(client).await?;
     let found = credentials::user(client, username).await?;
     let Some(user) = found.filter(|user| {
         user.totp_secret_sealed.is_some() && user.totp_secret_sealed.as_ref() == before
@@ -125,14 +129,16 @@ async fn reseal_registered(
         ..user
     };
     credentials::put(client, &changed).await?;
-    let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
+    let object = ObjectName::new(ObjectKind::User, username.as_str());
+    let key = object.key();
+    note_changes(client, last, &[object.into()]).await?;
     let sql = "SELECT body FROM remembered WHERE object = $1 FOR UPDATE";
-    if let (Some(row), Some(before)) = (client.query_opt(sql, &[&object]).await?, before) {
+    if let (Some(row), Some(before)) = (client.query_opt(sql, &[&key]).await?, before) {
         let mut remembered: Remembered = decode_json(row.try_get(0)?)?;
         if remembered.reseal(before, after) {
             let sql = "UPDATE remembered SET body = $2 WHERE object = $1";
             client
-                .execute(sql, &[&object, &encode_json(&remembered)?])
+                .execute(sql, &[&key, &encode_json(&remembered)?])
                 .await?;
         }
     }

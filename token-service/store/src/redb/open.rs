@@ -215,7 +215,9 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
             .meta
             .open()?
             .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
-        usernames::normalize(&mut tables)?;
+        if found.is_some_and(|found| found < 5) {
+            usernames::normalize(&mut tables)?;
+        }
         if found.is_some_and(|found| found < 3) {
             upgrade::forget_registered_hashes(&mut tables)?;
         }

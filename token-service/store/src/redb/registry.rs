@@ -1,34 +1,45 @@
 //! Clients and users, and what ends when they change.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::{ReadTransaction, ReadableTable as _};
+use redb::{ReadTransaction, ReadableTable, TableDefinition};
+use serde::de::DeserializeOwned;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{
-    CLIENTS, LEGACY_INSTANCES, META, REGISTRY_VERSION_KEY, REMEMBERED, Tables, USERS, all_json,
-    decode_json, encode_json,
+    CLIENTS, LEGACY_INSTANCES, META, REGISTRY_CHANGES, REGISTRY_VERSION_KEY, REMEMBERED, Tables,
+    USERS, all_json, decode_json, encode_json,
 };
 use super::{client_secrets, credentials, grants, second_factors, sessions};
 use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
+use domain::registry_change::CHANGES_KEPT;
+use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Extent, GrantId, IntegrationType, LegacyInstance, RegistryChange,
-    RegistryOutcome, Remembered, Revoked, User, Username,
+    Client, ClientId, Extent, GrantId, IntegrationType, LegacyInstance, ObjectName, Premises,
+    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
 impl RegistrationStore for RedbStore {
-    async fn registry(&self) -> Result<(Vec<Client>, Vec<User>), StoreError> {
-        self.read(|transaction| {
-            Ok((
-                readable_json("client", transaction, CLIENTS)?,
-                readable_json("user", transaction, USERS)?,
-            ))
-        })
+    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError> {
+        self.read(|transaction| registration(transaction, CLIENTS, client_id.as_str()))
+    }
+
+    async fn user(&self, username: Username) -> Result<Option<User>, StoreError> {
+        self.read(|transaction| registration(transaction, USERS, username.as_str()))
+    }
+
+    async fn clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
+        self.read(|transaction| registrations(transaction, CLIENTS, &after, limit))
+    }
+
+    async fn users(&self, after: String, limit: usize) -> Result<Vec<User>, StoreError> {
+        self.read(|transaction| registrations(transaction, USERS, &after, limit))
     }
 
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
@@ -42,16 +53,34 @@ impl RegistrationStore for RedbStore {
         })
     }
 
+    async fn registry_changes(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<RegistryChanges, StoreError> {
+        self.read(|transaction| {
+            let last = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
+            let last = last.map_or(0, |last| last.value());
+            let log = transaction.open_table(REGISTRY_CHANGES)?;
+            changes_behind(&log, after, limit, last)
+        })
+    }
+
     async fn change_registry(
         &self,
         change: RegistryChange,
         now: Timestamp,
     ) -> Result<RegistryOutcome, StoreError> {
         self.write(move |tables, access_token_lifetime| {
-            let found = next_version(tables, change.planned_on)?;
-            if found == RegistryOutcome::Overtaken {
-                return Ok(found);
+            if let Some(planned_on) = change.planned_on {
+                let last = last_change(tables)?;
+                let log = tables.registry_changes.open()?;
+                let changes = changes_behind(log, planned_on, usize::MAX, last)?;
+                if Premises::of(&change).are_overtaken_by(&changes) {
+                    return Ok(RegistryOutcome::Overtaken);
+                }
             }
+            note_changes(tables, &change.touches())?;
             let mut changing = Changing {
                 tables,
                 now,
@@ -111,7 +140,8 @@ impl RegistrationStore for RedbStore {
             if user.rehash(&hash, stronger) {
                 let row = encode_json(&user)?;
                 tables.users.open()?.insert(key, row.as_slice())?;
-                next_version(tables, None)?;
+                let user = ObjectName::new(ObjectKind::User, key);
+                note_changes(tables, &[user.into()])?;
             }
             Ok(())
         })
@@ -119,20 +149,75 @@ impl RegistrationStore for RedbStore {
     }
 }
 
-/// Moves the version on, unless it is not the one that the change was planned on.
-pub(super) fn next_version(
-    tables: &mut Tables<'_>,
-    planned_on: Option<u64>,
-) -> Result<RegistryOutcome, Fault> {
-    let meta = tables.meta.open()?;
-    let version = meta
-        .get(REGISTRY_VERSION_KEY)?
-        .map_or(0, |version| version.value());
-    if planned_on.is_some_and(|planned_on| planned_on != version) {
-        return Ok(RegistryOutcome::Overtaken);
+type Registrations = TableDefinition<'static, &'static str, &'static [u8]>;
+
+/// The registration with this name.
+fn registration<T: DeserializeOwned>(
+    transaction: &ReadTransaction,
+    table: Registrations,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    let row = transaction.open_table(table)?.get(name)?;
+    let registration = row.map(|row| readable("registration", decode_json(row.value())));
+    Ok(registration.transpose()?.flatten())
+}
+
+/// Registrations behind the name `after`, in the order of their names.
+fn registrations<T: DeserializeOwned>(
+    transaction: &ReadTransaction,
+    table: Registrations,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<T>, Fault> {
+    let table = transaction.open_table(table)?;
+    let rows = behind(&table, after)?.filter_map(|entry| match entry {
+        Ok((_, row)) => readable("registration", decode_json(row.value())).transpose(),
+        Err(error) => Some(Err(error.into())),
+    });
+    rows.take(limit).collect()
+}
+
+/// Rows behind a name; all, if it is empty.
+pub(super) fn behind<'t, V: redb::Value + 'static>(
+    table: &'t impl ReadableTable<&'static str, V>,
+    after: &str,
+) -> Result<redb::Range<'t, &'static str, V>, Fault> {
+    Ok(table.range::<&str>((Bound::Excluded(after), Bound::Unbounded))?)
+}
+
+fn last_change(tables: &mut Tables<'_>) -> Result<u64, Fault> {
+    let last = tables.meta.open()?.get(REGISTRY_VERSION_KEY)?;
+    Ok(last.map_or(0, |last| last.value()))
+}
+
+fn changes_behind(
+    log: &impl ReadableTable<u64, (&'static str, bool)>,
+    after: u64,
+    limit: usize,
+    last: u64,
+) -> Result<RegistryChanges, Fault> {
+    let rows = log.range(after.saturating_add(1)..)?.take(limit);
+    let rows = rows.map(|entry| {
+        let (position, row) = entry?;
+        let (key, is_legacy) = row.value();
+        let object = ObjectName::from_key(key)
+            .ok_or_else(|| Fault::Row("the name of an object that changed".into()))?;
+        Ok::<_, Fault>((position.value(), Touched { object, is_legacy }))
+    });
+    RegistryChanges::behind(after, last, rows)
+}
+
+/// Raises the position by one for each object, and forgets the oldest changes.
+pub(super) fn note_changes(tables: &mut Tables<'_>, touched: &[Touched]) -> Result<(), Fault> {
+    let mut last = last_change(tables)?;
+    let log = tables.registry_changes.open()?;
+    for Touched { object, is_legacy } in touched {
+        last += 1;
+        log.insert(last, (object.key().as_str(), *is_legacy))?;
+        log.remove(last.saturating_sub(CHANGES_KEPT))?;
     }
-    meta.insert(REGISTRY_VERSION_KEY, version + 1)?;
-    Ok(RegistryOutcome::Changed)
+    tables.meta.open()?.insert(REGISTRY_VERSION_KEY, last)?;
+    Ok(())
 }
 
 struct Changing<'a, 'txn> {
@@ -263,18 +348,4 @@ impl Changing<'_, '_> {
         announce(self.tables, revoked, extent)?;
         Ok(())
     }
-}
-
-/// All rows but those that cannot be read: who is not registered is refused, and the others go on.
-fn readable_json<T: serde::de::DeserializeOwned>(
-    what: &'static str,
-    transaction: &ReadTransaction,
-    definition: redb::TableDefinition<'_, &'static str, &'static [u8]>,
-) -> Result<Vec<T>, Fault> {
-    let table = transaction.open_table(definition)?;
-    let rows = table.iter()?.filter_map(|entry| match entry {
-        Ok((_, row)) => readable(what, decode_json(row.value())).transpose(),
-        Err(error) => Some(Err(error.into())),
-    });
-    rows.collect()
 }

@@ -5,7 +5,7 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::readable;
-use super::registry::next_version;
+use super::registry::{behind, note_changes};
 use super::tables::{ROOT_KEY, SEALED, SECOND_FACTORS, decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
@@ -20,19 +20,24 @@ impl SealedStore for RedbStore {
         })
     }
 
-    async fn own_totp_secrets(&self) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
+    async fn own_totp_secrets(
+        &self,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<(Username, Vec<u8>)>, StoreError> {
         self.read(|transaction| {
-            let mut secrets = Vec::new();
-            for entry in transaction.open_table(SECOND_FACTORS)?.iter()? {
-                let (username, row) = entry?;
-                let row = decode::<SecondFactor>(row.value());
-                let second_factor = readable("second factor", row)?;
-                let username = Username::parse(username.value());
-                if let (Some(username), Some(second_factor)) = (username, second_factor) {
-                    secrets.push((username, second_factor.totp_secret_sealed));
-                }
-            }
-            Ok(secrets)
+            let table = transaction.open_table(SECOND_FACTORS)?;
+            let rows = behind(&table, &after)?.filter_map(|entry| {
+                let (username, row) = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => return Some(Err(error.into())),
+                };
+                let username = Username::parse(username.value())?;
+                let row = readable("second factor", decode::<SecondFactor>(row.value()));
+                let secret = |row: Option<SecondFactor>| Some((username, row?.totp_secret_sealed));
+                row.map(secret).transpose()
+            });
+            rows.take(limit).collect()
         })
     }
 
@@ -80,17 +85,18 @@ impl SealedStore for RedbStore {
                     }
                     user.totp_secret_sealed = Some(after.clone());
                     table.insert(username.as_str(), encode_json(&user)?.as_slice())?;
-                    let object = ObjectName::new(ObjectKind::User, username.as_str()).key();
+                    let object = ObjectName::new(ObjectKind::User, username.as_str());
+                    let key = object.key();
                     let table = tables.remembered.open()?;
-                    let found = table.get(object.as_str())?;
+                    let found = table.get(key.as_str())?;
                     let found = found.map(|row| decode_json::<Remembered>(row.value()));
                     if let (Some(mut remembered), Some(before)) = (found.transpose()?, before)
                         && remembered.reseal(before, &after)
                     {
-                        table.insert(object.as_str(), encode_json(&remembered)?.as_slice())?;
+                        table.insert(key.as_str(), encode_json(&remembered)?.as_slice())?;
                     }
                     // What was planned on the registry before must not bring the old one back.
-                    next_version(tables, None)?;
+                    note_changes(tables, &[object.into()])?;
                 }
                 SealedValue::OwnTotpSecret(username) => {
                     let table = tables.second_factors.open()?;

@@ -11,10 +11,10 @@ use crate::row::{self, Row};
 use domain::clock::Timestamp;
 
 /// The version of this layout. A file with a higher one is refused.
-pub(super) const SCHEMA_VERSION: u64 = 4;
+pub(super) const SCHEMA_VERSION: u64 = 5;
 /// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations; version 3
 /// took weak hashes out of the rows of users, and gave versions to the layouts of rows; version 4 added [`LIVE_GRANTS`] and
-/// [`UNUSED_CODES`].
+/// [`UNUSED_CODES`]; version 5 added [`REGISTRY_CHANGES`].
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
@@ -40,7 +40,7 @@ pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
 /// The highest version that credentials of a user ever had.
 pub(super) const CREDENTIALS_KEY: &str = "credentials";
 
-/// How often the registry has changed.
+/// The position in the sequence of changes of the registry.
 pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 
 /// Client id to client, JSON.
@@ -52,6 +52,10 @@ pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
     TableDefinition::new("legacy_instances");
 /// Key of an object to what is remembered of the files that were applied to it, JSON.
 pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new("remembered");
+/// Position in the sequence of changes to the key of the object that changed, and whether the object is of the legacy flow
+/// now. The newest ones, without a gap.
+pub(super) const REGISTRY_CHANGES: TableDefinition<u64, (&str, bool)> =
+    TableDefinition::new("registry_changes");
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
@@ -220,6 +224,7 @@ tables! {
     users: USERS<&'static str, &'static [u8]>,
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
     remembered: REMEMBERED<&'static str, &'static [u8]>,
+    registry_changes: REGISTRY_CHANGES<u64, (&'static str, bool)>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,
     sealed: SEALED<&'static str, &'static [u8]>,
