@@ -1,0 +1,197 @@
+//! The checks of an assertion, one function each.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::token::ASSERTION_TYPE;
+use claims::{Algorithm, CompactJws, JoseHeader};
+use data_encoding::HEXLOWER_PERMISSIVE;
+use serde_json::{Map, Value};
+
+use super::claim::{Claim, date, present, required_text};
+use super::error::AssertionError;
+use crate::settings::Settings;
+use domain::clock::Timestamp;
+use domain::{Certificate, ClientId};
+
+/// The longest `jti`, in characters.
+const MAX_JTI_CHARACTERS: usize = 255;
+
+pub(super) fn parse(assertion: &str) -> Result<CompactJws<'_>, AssertionError> {
+    CompactJws::parse(assertion).map_err(AssertionError::Malformed)
+}
+
+pub(super) fn check_type(header: &JoseHeader) -> Result<(), AssertionError> {
+    match header.typ.as_deref() {
+        None => Err(AssertionError::TypMissing),
+        Some(ASSERTION_TYPE) => Ok(()),
+        Some(_) => Err(AssertionError::TypWrong),
+    }
+}
+
+pub(super) fn check_algorithm(header: &JoseHeader) -> Result<(), AssertionError> {
+    match header.alg.as_deref() {
+        Some(alg) if alg == Algorithm::Rs256.name() => Ok(()),
+        _ => Err(AssertionError::Algorithm),
+    }
+}
+
+pub(super) fn check_certificate(
+    certificate: &Certificate,
+    now: Timestamp,
+) -> Result<(), AssertionError> {
+    if certificate.is_valid_at(now) {
+        Ok(())
+    } else {
+        Err(AssertionError::CertificateNotValid)
+    }
+}
+
+/// The certificate that the header names; never "whichever fits" (protocol.md §2.3).
+pub(super) fn find_certificate<'a>(
+    header: &JoseHeader,
+    certificates: &'a [Certificate],
+) -> Result<&'a Certificate, AssertionError> {
+    let by_thumbprint = header
+        .x5t
+        .as_deref()
+        .map(|x5t| {
+            let thumbprint = URL_SAFE_NO_PAD
+                .decode(x5t.trim_end_matches('='))
+                .unwrap_or_default();
+            certificates
+                .iter()
+                .find(|certificate| certificate.sha1_thumbprint == thumbprint.as_slice())
+                .ok_or_else(|| unknown_thumbprint(x5t))
+        })
+        .transpose()?;
+    let by_alias = header
+        .kid
+        .as_deref()
+        .map(|kid| {
+            certificates
+                .iter()
+                .find(|certificate| certificate.alias == kid)
+                .ok_or(AssertionError::UnknownAlias)
+        })
+        .transpose()?;
+    match (by_thumbprint, by_alias) {
+        (Some(one), Some(other)) if one != other => Err(AssertionError::KeysDiffer),
+        (Some(certificate), _) | (None, Some(certificate)) => Ok(certificate),
+        (None, None) => Err(AssertionError::NoKeyNamed),
+    }
+}
+
+/// Tools such as `openssl x509 -fingerprint` print thumbprints in hexadecimal digits.
+fn unknown_thumbprint(x5t: &str) -> AssertionError {
+    let digits = x5t.replace(':', "");
+    match HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) {
+        Ok(thumbprint) if thumbprint.len() == 20 => {
+            AssertionError::ThumbprintInHex(URL_SAFE_NO_PAD.encode(thumbprint))
+        }
+        _ => AssertionError::UnknownThumbprint,
+    }
+}
+
+pub(super) fn check_issuer(
+    claims: &Map<String, Value>,
+    client_id: &ClientId,
+) -> Result<(), AssertionError> {
+    let issuer = required_text(claims, Claim::Issuer)?;
+    if issuer == client_id.as_str() {
+        Ok(())
+    } else {
+        Err(AssertionError::Issuer(issuer.to_owned()))
+    }
+}
+
+pub(super) fn check_expiry(
+    claims: &Map<String, Value>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Timestamp, AssertionError> {
+    let expires_at = date(claims, Claim::Expiry)?.ok_or(AssertionError::Missing(Claim::Expiry))?;
+    if expires_at <= now {
+        return Err(AssertionError::Expired {
+            at: expires_at,
+            now,
+        });
+    }
+    let most = settings.lifetimes.assertion_max;
+    if expires_at > now + most {
+        return Err(AssertionError::TooLong {
+            at: expires_at,
+            now,
+            most,
+        });
+    }
+    Ok(expires_at)
+}
+
+pub(super) fn check_issue_time(
+    claims: &Map<String, Value>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Timestamp, AssertionError> {
+    let issued_at =
+        date(claims, Claim::IssuedAt)?.ok_or(AssertionError::Missing(Claim::IssuedAt))?;
+    if issued_at > now + settings.lifetimes.clock_skew {
+        return Err(AssertionError::InFuture(Claim::IssuedAt, issued_at, now));
+    }
+    Ok(issued_at)
+}
+
+pub(super) fn check_not_before(
+    claims: &Map<String, Value>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<(), AssertionError> {
+    match date(claims, Claim::NotBefore)? {
+        Some(not_before) if not_before > now + settings.lifetimes.clock_skew => {
+            Err(AssertionError::InFuture(Claim::NotBefore, not_before, now))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn check_id(claims: &Map<String, Value>) -> Result<&str, AssertionError> {
+    let jti = required_text(claims, Claim::Id)?;
+    if jti.is_empty() || jti.chars().count() > MAX_JTI_CHARACTERS {
+        return Err(AssertionError::WrongType(Claim::Id));
+    }
+    Ok(jti)
+}
+
+/// One string, or a list of one string; compared byte for byte (D-10).
+pub(super) fn check_audience(
+    claims: &Map<String, Value>,
+    expected: &str,
+) -> Result<(), AssertionError> {
+    let audience =
+        match present(claims, Claim::Audience).ok_or(AssertionError::Missing(Claim::Audience))? {
+            Value::String(audience) => Some(audience),
+            Value::Array(audiences) => match audiences.as_slice() {
+                [Value::String(audience)] => Some(audience),
+                _ => None,
+            },
+            _ => None,
+        };
+    if audience.is_some_and(|audience| audience == expected) {
+        Ok(())
+    } else {
+        Err(AssertionError::Audience {
+            received: audience.cloned(),
+            expected: expected.to_owned(),
+        })
+    }
+}
+
+pub(super) fn check_signature(
+    jws: &CompactJws<'_>,
+    certificate: &Certificate,
+) -> Result<(), AssertionError> {
+    if certificate.verifies(jws.signing_input.as_bytes(), &jws.signature) {
+        Ok(())
+    } else {
+        Err(AssertionError::Signature)
+    }
+}

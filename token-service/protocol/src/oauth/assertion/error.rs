@@ -1,0 +1,180 @@
+//! Why an assertion is refused, one variant per reason.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use claims::JwsError;
+use claims::json::{JsonError, MAX_DEPTH};
+use claims::jws::MAX_TOKEN_BYTES;
+
+use super::claim::Claim;
+use crate::oauth::message::printable;
+use domain::clock::Timestamp;
+
+/// Why an assertion is refused. All are `invalid_grant`; the description is exact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AssertionError {
+    /// Not three parts of base64url joined by dots, a part that is not a strict JSON object, or a header that cannot be
+    /// read.
+    Malformed(JwsError),
+    /// `typ` is absent; some integrators send `type` instead (D-22).
+    TypMissing,
+    /// `typ` is not `JWT`.
+    TypWrong,
+    /// `alg` is not `RS256`.
+    Algorithm,
+    /// Neither `x5t` nor `kid`.
+    NoKeyNamed,
+    /// `x5t` names none of the client's certificates.
+    UnknownThumbprint,
+    /// `x5t` is in hexadecimal digits; this is the value that it should have.
+    ThumbprintInHex(String),
+    /// `kid` is the alias of none of the client's certificates.
+    UnknownAlias,
+    /// `x5t` and `kid` name two certificates.
+    KeysDiffer,
+    /// The certificate is not valid now.
+    CertificateNotValid,
+    /// A required claim is absent.
+    Missing(Claim),
+    /// A claim has the wrong type or form.
+    WrongType(Claim),
+    /// `iss` is not the client.
+    Issuer(String),
+    /// `aud` is not the identity service.
+    Audience {
+        /// `aud` as sent; `None` when it is neither a string nor a list of one string.
+        received: Option<String>,
+        /// The identity service.
+        expected: String,
+    },
+    /// `exp` has passed.
+    Expired {
+        /// `exp`.
+        at: Timestamp,
+        /// The time of the server.
+        now: Timestamp,
+    },
+    /// `exp` is too far ahead.
+    TooLong {
+        /// `exp`.
+        at: Timestamp,
+        /// The time of the server.
+        now: Timestamp,
+        /// How far ahead it may be.
+        most: Duration,
+    },
+    /// `iat` or `nbf`, which is named first, is further ahead than the tolerated skew of clocks.
+    InFuture(Claim, Timestamp, Timestamp),
+    /// The signature is not the certificate's.
+    Signature,
+    /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
+    Subject,
+    /// The `jti` was used before.
+    Replayed,
+}
+
+impl AssertionError {
+    /// What the integrator should change.
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Malformed(error) => return malformed(error),
+            Self::ThumbprintInHex(expected) => {
+                return format!(
+                    "x5t in the assertion header is in hexadecimal digits; it must be base64url, here {expected}"
+                )
+                .into();
+            }
+            Self::Issuer(received) => {
+                let received = printable(received);
+                return format!(
+                    "Issuer validation failed: iss must be the Client ID, but is {received}"
+                )
+                .into();
+            }
+            Self::Audience { received, expected } => {
+                let received = received
+                    .as_deref()
+                    .map_or_else(|| "not one string".to_owned(), printable);
+                let expected = printable(expected);
+                return format!(
+                    "Audience validation failed: aud is {received}; expected {expected}"
+                )
+                .into();
+            }
+            Self::Expired { at, now } => {
+                let (ago, at, now) = (now.since(*at).as_secs(), at.rfc3339(), now.rfc3339());
+                return format!(
+                    "The assertion has expired {ago} s ago: exp is {at}, the time of the server {now}"
+                )
+                .into();
+            }
+            Self::TooLong { at, now, most } => {
+                let (ahead, now, most) = (at.since(*now).as_secs(), now.rfc3339(), most.as_secs());
+                return format!(
+                    "exp of the assertion is {ahead} s ahead of the time of the server, {now}; at most {most} s are \
+                     allowed"
+                )
+                .into();
+            }
+            Self::InFuture(claim, at, now) => {
+                let (ahead, now) = (at.since(*now).as_secs(), now.rfc3339());
+                return format!(
+                    "{} of the assertion is {ahead} s ahead of the time of the server, {now}",
+                    claim.name()
+                )
+                .into();
+            }
+            Self::TypMissing => "The assertion header lacks typ; it must be JWT",
+            Self::TypWrong => "typ in the assertion header must be JWT",
+            Self::Algorithm => "alg in the assertion header must be RS256",
+            Self::NoKeyNamed => "The assertion header needs x5t or kid",
+            Self::UnknownThumbprint => "x5t names no certificate of this client",
+            Self::UnknownAlias => "kid is not the alias of a certificate of this client",
+            Self::KeysDiffer => "x5t and kid in the assertion header name different certificates",
+            Self::CertificateNotValid => {
+                "The certificate of the assertion has expired or is not valid yet"
+            }
+            Self::Missing(claim) => {
+                return format!("{} is missing in the assertion", claim.name()).into();
+            }
+            Self::WrongType(claim) => {
+                let (claim, form) = (claim.name(), claim.form());
+                return format!("{claim} in the assertion must be {form}").into();
+            }
+            Self::Signature => "Signature validation failed",
+            Self::Subject => "The user in sub is unknown or not available to this client",
+            Self::Replayed => "jti of the assertion was used before",
+        })
+    }
+}
+
+fn malformed(error: &JwsError) -> Cow<'static, str> {
+    match error {
+        JwsError::TooLong => format!("The assertion is longer than {MAX_TOKEN_BYTES} bytes").into(),
+        JwsError::Parts => {
+            "The assertion is not a JWT: three parts of base64url without padding, joined by dots"
+                .into()
+        }
+        JwsError::Base64(part) => {
+            format!("The {part} of the assertion is not base64url without padding").into()
+        }
+        JwsError::Json(part, JsonError::NotAnObject) => {
+            format!("The {part} of the assertion is not a JSON object").into()
+        }
+        JwsError::Json(part, JsonError::Duplicate(name)) => {
+            let name = printable(name);
+            format!("{name} occurs twice in the {part} of the assertion").into()
+        }
+        JwsError::Json(part, JsonError::TooDeep) => {
+            format!("The {part} of the assertion is nested deeper than {MAX_DEPTH} levels").into()
+        }
+        JwsError::HeaderType(name) => {
+            format!("{name} in the assertion header must be a string").into()
+        }
+        JwsError::Critical => {
+            "The assertion header has a crit extension that is not understood".into()
+        }
+    }
+}
