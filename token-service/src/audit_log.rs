@@ -1,19 +1,22 @@
 //! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in
 //! one transaction. A request does not wait for its entry; what it did is durable on its own.
 
+mod entry;
+mod print;
+mod quota;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::config::LogFormat;
-use crate::event_view::EventView;
-use crate::output;
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditEvent};
+pub use entry::{Entry, Origin};
+pub use print::StandardOutput;
+use print::print;
+use quota::Quota;
 use store::{Store, StoreError};
 
 /// Entries written in one transaction at most.
@@ -24,201 +27,6 @@ const MOST_WAITING: usize = 100_000;
 
 /// Entries of the audit log in the store, at most. Some 2 GB.
 pub const MOST_ENTRIES: u64 = 10_000_000;
-
-/// Entries of one kind of [refusal](AuditAction::is_refusal) that the store keeps, for as long as entries are kept:
-/// there are five kinds, so that no number of refused requests turns the log over. Of what is more, the number is told.
-const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;
-
-/// Refusals of one kind that are taken at once, when there were few before.
-const REFUSALS_AT_ONCE: u64 = 10_000;
-
-/// What is left of the entries of a kind.
-#[derive(Debug)]
-struct Quota {
-    /// What may be taken now, in entries times the seconds for which entries are kept.
-    credit: u64,
-    counted_at: Timestamp,
-    left_out: u64,
-    left_out_since: Timestamp,
-}
-
-impl Quota {
-    const fn full(keep_for: Duration, now: Timestamp) -> Self {
-        Self {
-            credit: Self::most(keep_for),
-            counted_at: now,
-            left_out: 0,
-            left_out_since: now,
-        }
-    }
-
-    const fn most(keep_for: Duration) -> u64 {
-        REFUSALS_AT_ONCE.saturating_mul(keep_for.as_secs())
-    }
-
-    /// Takes an entry, or counts it as left out.
-    fn take(&mut self, keep_for: Duration, now: Timestamp) -> bool {
-        let passed = now.since(self.counted_at).as_secs();
-        let earned = passed.saturating_mul(REFUSALS_OF_A_KIND);
-        self.credit = self.credit.saturating_add(earned).min(Self::most(keep_for));
-        self.counted_at = self.counted_at.max(now);
-        if let Some(credit) = self.credit.checked_sub(keep_for.as_secs()) {
-            self.credit = credit;
-            return true;
-        }
-        if self.left_out == 0 {
-            self.left_out_since = now;
-        }
-        self.left_out += 1;
-        false
-    }
-}
-
-/// Who asks, as far as the network tells.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The client's address.
-    pub address: Option<String>,
-    /// The request's id.
-    pub request_id: Option<String>,
-}
-
-/// The recorded parts of an event. None is secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub struct Entry {
-    action: AuditAction,
-    actor: Option<String>,
-    client_id: Option<String>,
-    username: Option<String>,
-    grant_id: Option<String>,
-    detail: Option<String>,
-}
-
-impl Entry {
-    /// Something happened.
-    pub const fn new(action: AuditAction) -> Self {
-        Self {
-            action,
-            actor: None,
-            client_id: None,
-            username: None,
-            grant_id: None,
-            detail: None,
-        }
-    }
-
-    /// The action.
-    pub const fn action(&self) -> AuditAction {
-        self.action
-    }
-
-    /// A client did it.
-    pub fn by_client(self, client_id: Option<&str>) -> Self {
-        Self {
-            actor: client_id.map(|client_id| format!("client:{client_id}")),
-            client_id: client_id.map(str::to_owned),
-            ..self
-        }
-    }
-
-    /// A user did it.
-    pub fn by_user(self, username: &str) -> Self {
-        Self {
-            actor: Some(username.to_owned()),
-            username: Some(username.to_owned()),
-            ..self
-        }
-    }
-
-    /// An administrator did it: the holder of the admin token with this name.
-    pub fn by_administrator(self, name: Option<&str>) -> Self {
-        Self {
-            actor: Some(name.map_or_else(
-                || "administrator".to_owned(),
-                |name| format!("administrator:{name}"),
-            )),
-            ..self
-        }
-    }
-
-    /// A registrations file did it, at a start.
-    pub fn by_file(self, path: &Path) -> Self {
-        Self {
-            actor: Some(format!("file:{}", path.display())),
-            ..self
-        }
-    }
-
-    /// The configuration did it, at a start.
-    pub fn by_configuration(self) -> Self {
-        Self {
-            actor: Some("configuration".to_owned()),
-            ..self
-        }
-    }
-
-    /// It concerns this client.
-    pub fn client(self, client_id: impl Into<String>) -> Self {
-        Self {
-            client_id: Some(client_id.into()),
-            ..self
-        }
-    }
-
-    /// It concerns this user.
-    pub fn user(self, username: impl Into<String>) -> Self {
-        Self {
-            username: Some(username.into()),
-            ..self
-        }
-    }
-
-    /// It concerns this grant.
-    pub fn grant(self, grant_id: impl ToString) -> Self {
-        Self {
-            grant_id: Some(grant_id.to_string()),
-            ..self
-        }
-    }
-
-    /// More in words.
-    pub fn detail(self, detail: impl Into<String>) -> Self {
-        Self {
-            detail: Some(detail.into()),
-            ..self
-        }
-    }
-}
-
-/// One line on standard output.
-#[derive(Serialize)]
-struct Line {
-    audit: EventView,
-}
-
-/// How entries are written to standard output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StandardOutput {
-    /// Not at all.
-    Nothing,
-    /// A JSON object on each line, for collectors.
-    Json,
-    /// A line of text, for a person who reads the log in text on the same terminal.
-    Text,
-}
-
-impl StandardOutput {
-    /// What the configuration asks for, on a terminal or not.
-    #[must_use]
-    pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
-        match (enabled, log_format, is_terminal) {
-            (false, _, _) => Self::Nothing,
-            (true, LogFormat::Text, true) => Self::Text,
-            (true, _, _) => Self::Json,
-        }
-    }
-}
 
 /// The log's entrance.
 #[derive(Debug)]
@@ -348,49 +156,11 @@ impl AuditLog {
     }
 }
 
-/// Prints an entry, and returns it: everything in it moves, nothing is copied.
-fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
-    let (at, expires_at) = (event.at, event.expires_at);
-    let line = Line {
-        audit: EventView::from(event),
-    };
-    let text = match format {
-        StandardOutput::Text => Ok(line.audit.to_string().into_bytes()),
-        StandardOutput::Json | StandardOutput::Nothing => serde_json::to_vec(&line),
-    };
-    if let Ok(mut text) = text {
-        text.push(b'\n');
-        // Nobody may listen; the store has the entry all the same.
-        output::standard_output().write(text);
-    }
-    let EventView {
-        at: _,
-        action,
-        actor,
-        client_id,
-        username,
-        grant_id,
-        detail,
-        address,
-        request_id,
-    } = line.audit;
-    AuditEvent {
-        at,
-        action,
-        actor,
-        client_id,
-        username,
-        grant_id,
-        detail,
-        address,
-        request_id,
-        expires_at,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::quota::{REFUSALS_AT_ONCE, REFUSALS_OF_A_KIND};
     use super::*;
+    use crate::config::LogFormat;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);

@@ -4,45 +4,29 @@
 //! A process reads the store once for all its readers: when it commits something to the feed itself, or, where several
 //! replicas write to one database, every [`POLL_EVERY`] while a request is held.
 
-use std::collections::{HashMap, VecDeque};
+mod entries;
+mod tail;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use claims::revocation::{
-    Entry, EntryKind, Feed, MAX_PAGE, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page, Revocation,
-    RevocationKind,
-};
+use claims::revocation::{Feed, MAX_PAGE, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use domain::{FeedState, Revoked};
+use domain::FeedState;
+use entries::{in_first_version, published};
 use store::{self, Store, StoreError};
+use tail::{TAIL_ENTRIES, Tail, changes, written};
 
 /// How often a process looks whether another one revoked something, while a request is held.
 const POLL_EVERY: Duration = Duration::from_millis(100);
-
-/// Least time between two wake-ups of held requests, for each request held: 50 ms for 1,000 of them and 0.5 s for 10,000. It
-/// bounds what the answers cost, however much is revoked. A revocation after a longer pause is told at once.
-const PAUSE_PER_HELD: Duration = Duration::from_micros(50);
-
-/// Newest entries kept in memory.
-const TAIL_ENTRIES: usize = MAX_PAGE_ENTRIES;
-
-/// Written pages kept in memory, at some 600 kB for a full one.
-const MAX_PAGES: usize = 32;
-
-/// How long a full page is kept: many gateways that start together read the same ones.
-const KEEP_FULL_PAGE_FOR: Duration = Duration::from_secs(10);
-
-/// How long the feed counts as read without another look at the store: an answer must not hide for longer that the store
-/// cannot be read.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the store is left alone after it failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -103,33 +87,6 @@ impl fmt::Debug for RevocationFeed {
             .debug_struct("RevocationFeed")
             .finish_non_exhaustive()
     }
-}
-
-/// The newest part of the feed.
-#[derive(Default)]
-struct Tail {
-    /// The feed when it was last read; `None` before the first time.
-    state: Option<FeedState>,
-    /// When the last look at the store began.
-    looked_at: Option<Instant>,
-    /// The changes of the store that the last look has seen.
-    changes: Option<u64>,
-    /// Every entry behind `start`.
-    entries: VecDeque<domain::Revocation>,
-    start: u64,
-    /// When the position last moved.
-    moved_at: Option<Instant>,
-    /// About how many requests are held between wake-ups: as many as at the last one, or an eighth less than thought then.
-    crowd: u32,
-    /// By the position behind which they start.
-    pages: HashMap<u64, WrittenPage>,
-}
-
-struct WrittenPage {
-    text: Bytes,
-    /// Whether it stays right when entries are added.
-    full: bool,
-    written_at: Instant,
 }
 
 /// What there is for a reader.
@@ -400,167 +357,6 @@ impl RevocationFeed {
             written(&page)
         }
     }
-}
-
-/// The number of changes of a store that is this process's alone.
-fn changes(store: &dyn Store) -> Option<u64> {
-    store.feed_changes().map(|changes| *changes.borrow())
-}
-
-impl Tail {
-    /// Whether nothing was committed since the last look at the store; a store that others write to is never known to be
-    /// unchanged.
-    fn has_seen(&self, store: &dyn Store) -> bool {
-        changes(store).is_some_and(|changes| self.changes == Some(changes))
-    }
-
-    /// From when on a look at the store for something new is due; `None` for at once.
-    fn due(&self, store: &dyn Store) -> Option<Instant> {
-        let pause_ends = self.moved_at.map(|at| at + PAUSE_PER_HELD * self.crowd);
-        let poll = match store.feed_changes() {
-            Some(_) => None,
-            None => self.looked_at.map(|at| at + POLL_EVERY),
-        };
-        pause_ends.max(poll)
-    }
-
-    /// Whether a request must look at the store before it is answered.
-    fn is_due(&self, store: &dyn Store, reader: &Reader, now: Instant) -> bool {
-        let (Some(state), Some(looked_at)) = (self.state, self.looked_at) else {
-            return true;
-        };
-        if looked_at + LOOK_EVERY <= now {
-            return true;
-        }
-        if self.has_seen(store) {
-            return false;
-        }
-        // Another replica may know a later position.
-        state.last < reader.since || self.due(store).is_none_or(|due| due <= now)
-    }
-
-    /// Takes up what a look at the store gave: `entries` behind those of `known`. Whether anything is new.
-    fn take(
-        &mut self,
-        known: Option<FeedState>,
-        mut state: FeedState,
-        entries: Vec<domain::Revocation>,
-        held: u32,
-    ) -> bool {
-        let complete = known.is_some() && entries.len() <= TAIL_ENTRIES;
-        if complete {
-            if let Some(entry) = entries.last() {
-                state.last = state.last.max(entry.sequence);
-            }
-            self.entries.extend(entries);
-            while self.entries.len() > TAIL_ENTRIES {
-                if let Some(entry) = self.entries.pop_front() {
-                    self.start = entry.sequence;
-                }
-            }
-        } else {
-            self.entries.clear();
-            self.start = state.last;
-        }
-        if self.state == Some(state) {
-            return false;
-        }
-        let same_feed = self.state.is_some_and(|before| before.feed == state.feed);
-        self.pages.retain(|_, page| same_feed && page.full);
-        self.state = Some(state);
-        // Some that were told last may still be on their way back.
-        self.crowd = held.max(self.crowd - self.crowd / 8);
-        self.moved_at = Some(Instant::now());
-        true
-    }
-
-    /// The page behind `since`, if it is written.
-    fn written(&self, since: u64) -> Option<Bytes> {
-        let page = self.pages.get(&since)?;
-        let fresh = !page.full || page.written_at.elapsed() < KEEP_FULL_PAGE_FOR;
-        fresh.then(|| page.text.clone())
-    }
-
-    /// Writes a page and keeps it, if there is room.
-    fn keep(&mut self, page: &Page) -> Result<Bytes, StoreError> {
-        let text = written(page)?;
-        self.pages
-            .retain(|_, page| !page.full || page.written_at.elapsed() < KEEP_FULL_PAGE_FOR);
-        if self.pages.len() < MAX_PAGES {
-            let kept = WrittenPage {
-                text: text.clone(),
-                full: page.more,
-                written_at: Instant::now(),
-            };
-            self.pages.insert(page.since, kept);
-        }
-        Ok(text)
-    }
-}
-
-fn written(page: &Page) -> Result<Bytes, StoreError> {
-    let text = serde_json::to_vec(page).map_err(|error| StoreError::Failed(error.to_string()))?;
-    Ok(text.into())
-}
-
-/// An entry as gateways read it; `issuer` is that of the tokens of the current flows.
-fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
-    let (mut iss, mut user_id, mut user_site) = (None, None, None);
-    let (kind, id) = match &entry.revoked {
-        Revoked::Grant(id) => (EntryKind::Grant, id.to_string()),
-        Revoked::Token(id) => (EntryKind::Token, id.to_string()),
-        Revoked::LegacyToken(id) => (EntryKind::Token, id.legacy()),
-        Revoked::Client(id) => (EntryKind::Client, id.to_string()),
-        Revoked::User(name) => {
-            iss = Some(issuer.to_owned());
-            (EntryKind::User, name.to_string())
-        }
-        Revoked::Account {
-            username,
-            user_id: id,
-            site,
-        } => {
-            iss = Some(issuer.to_owned());
-            user_id = Some(id.clone());
-            user_site = Some(site.clone());
-            (EntryKind::Account, username.to_string())
-        }
-        Revoked::Issuer(of) => {
-            iss = Some(of.clone());
-            (EntryKind::Issuer, of.clone())
-        }
-    };
-    Entry {
-        kind,
-        id,
-        iss,
-        user_id,
-        user_site,
-        at: entry.at.seconds(),
-        exp: entry.expires_at.seconds(),
-    }
-}
-
-/// An entry for readers of version 1. An account becomes its user, which ends more tokens; there is nothing for an
-/// issuer.
-fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
-    let (kind, id) = match entry.revoked {
-        Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),
-        Revoked::Token(id) => (RevocationKind::Token, id.to_string()),
-        Revoked::LegacyToken(id) => (RevocationKind::Token, id.legacy()),
-        Revoked::Client(id) => (RevocationKind::Client, id.to_string()),
-        Revoked::User(name) | Revoked::Account { username: name, .. } => {
-            (RevocationKind::User, name.to_string())
-        }
-        Revoked::Issuer(_) => return None,
-    };
-    Some(Revocation {
-        sequence: entry.sequence,
-        kind,
-        id,
-        at: entry.at.seconds(),
-        exp: entry.expires_at.seconds(),
-    })
 }
 
 #[cfg(test)]

@@ -3,15 +3,16 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
+use claims::revocation::{Entry, EntryKind, RevocationKind};
 use domain::clock::Timestamp;
 use domain::random::OsRandom;
-use domain::{ClientId, Extent, FeedId, GrantId, TokenId, Username};
+use domain::{ClientId, Extent, FeedId, GrantId, Revoked, TokenId, Username};
 use store::redb::RedbStore;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const ISSUER: &str = "https://lobby.example";
 
-struct Subject {
+struct Fixture {
     _folder: TempDir,
     store: Arc<dyn Store>,
     feed: Arc<RevocationFeed>,
@@ -29,7 +30,7 @@ fn store_in(folder: &Path) -> Arc<dyn Store> {
     Arc::new(RedbStore::open(&folder.join("store.redb"), HOUR).unwrap())
 }
 
-impl Subject {
+impl Fixture {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let store = store_in(folder.path());
@@ -92,7 +93,7 @@ fn ids(page: &Page) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_reader_gets_what_is_behind_its_position() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let empty = subject.page(None, 0, 0).await;
     assert_eq!((empty.since, empty.position), (0, 0));
     assert!(!empty.more && empty.holds && empty.revocations.is_empty());
@@ -110,7 +111,7 @@ async fn a_reader_gets_what_is_behind_its_position() {
 
 #[tokio::test]
 async fn a_reader_of_another_feed_or_of_a_position_that_never_was_starts_over_at_once() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let id = subject.revoke().await;
     let feed = subject.page(None, 0, 0).await.feed;
     for (named, since) in [(Some("another"), 1), (Some(feed.as_str()), 7), (None, 7)] {
@@ -119,14 +120,14 @@ async fn a_reader_of_another_feed_or_of_a_position_that_never_was_starts_over_at
         assert_eq!(ids(&page), [&id]);
     }
     // The same for an empty feed: nothing to tell but its identity.
-    let empty = Subject::new();
+    let empty = Fixture::new();
     let page = empty.page(Some("another"), 0, 20).await;
     assert_eq!((page.since, page.position), (0, 0));
 }
 
 #[tokio::test]
 async fn held_requests_are_answered_together_when_something_is_revoked() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let first = subject.revoke().await;
     let mut held = Vec::new();
     for _ in 0..50 {
@@ -146,7 +147,7 @@ async fn held_requests_are_answered_together_when_something_is_revoked() {
 
 #[tokio::test]
 async fn a_request_is_held_no_longer_than_it_waits() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     subject.revoke().await;
     let page = subject.page(None, 1, 1).await;
     assert_eq!((page.since, page.position, page.holds), (1, 1, true));
@@ -154,7 +155,7 @@ async fn a_request_is_held_no_longer_than_it_waits() {
 
 #[tokio::test]
 async fn a_service_that_stops_lets_readers_go() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     subject.revoke().await;
     let held = subject.held(1).await;
     subject.feed.end();
@@ -166,7 +167,7 @@ async fn a_service_that_stops_lets_readers_go() {
 
 #[tokio::test]
 async fn another_identity_of_the_feed_reaches_held_readers() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let id = subject.revoke().await;
     let before = subject.page(None, 0, 0).await.feed;
     let reader = Reader {
@@ -189,7 +190,7 @@ async fn another_identity_of_the_feed_reaches_held_readers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let number = MAX_PAGE_ENTRIES + 10;
     let mut announced = tokio::task::JoinSet::new();
     for entry in 0..number {
@@ -233,7 +234,7 @@ async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() 
 
 #[tokio::test]
 async fn every_kind_says_whose_tokens_it_ends() {
-    let subject = Subject::new();
+    let subject = Fixture::new();
     let username = Username::parse("ada").unwrap();
     let token = TokenId::generate(&OsRandom).unwrap();
     let account = Revoked::Account {

@@ -1,154 +1,23 @@
-//! `explain`: a token or an assertion, decoded, with every check that decides about it and its reason in words. The checks
-//! are the ones that really decide.
+//! Tokens that this service issued.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
+use claims::token::REFRESH_TOKEN_TYPE;
 use claims::{CompactJws, RefreshTokenClaims};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
-use super::Administration;
+use super::{CheckView, failed, judged, passed};
 use domain::clock::Timestamp;
 use domain::grant::RotationDecision;
-use domain::{Client, Grant, IntegrationType, RefreshRotation, Registry, RotationRefusal};
+use domain::{Grant, RefreshRotation, RotationRefusal};
 use protocol::Context;
 use protocol::flow::{Current, Flow, OpaqueRefreshToken};
 use protocol::flows;
-use protocol::oauth::account_selection;
-use protocol::oauth::assertion::{self, AssertionError};
-use protocol::oauth::grants::{jwt_bearer, refresh_token};
+use protocol::oauth::grants::refresh_token;
 use protocol::token::IssuedToken;
 use store::StoreError;
 
-/// What was found out about a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Explanation {
-    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion` or `unknown`.
-    pub kind: String,
-    /// The JOSE header, if the token has one that can be read.
-    #[schema(value_type = Object)]
-    pub header: Value,
-    /// The claims, if the token has some that can be read.
-    #[schema(value_type = Object)]
-    pub claims: Value,
-    /// Every check.
-    pub checks: Vec<CheckView>,
-    /// Whether it would be accepted now.
-    pub accepted: bool,
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CheckView {
-    /// What is looked at.
-    pub check: String,
-    /// Whether it is right.
-    pub passed: bool,
-    /// What was found, or what is wrong with it.
-    pub reason: String,
-}
-
-fn passed(check: &str, reason: impl Into<String>) -> CheckView {
-    CheckView {
-        check: check.to_owned(),
-        passed: true,
-        reason: reason.into(),
-    }
-}
-
-fn failed(check: &str, reason: impl Into<String>) -> CheckView {
-    CheckView {
-        passed: false,
-        ..passed(check, reason)
-    }
-}
-
-fn judged(check: &str, right: bool, found: &str, wrong: &str) -> CheckView {
-    if right {
-        passed(check, found)
-    } else {
-        failed(check, wrong)
-    }
-}
-
-impl Administration<'_> {
-    /// Explains an access token, a refresh token, one of the legacy flow or a user assertion. Nothing is used up: an assertion's `jti` stays free.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
-        let token = token.trim();
-        let token = match token.split_at_checked(7) {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
-            _ => token,
-        };
-        let moment = self.service.moment();
-        let context = self.service.context(&moment);
-        if let Some((flow, token)) = flows::opaque_refresh_token(&context, token) {
-            let checks = opaque_refresh_token(&context, flow, token).await?;
-            return Ok(Explanation {
-                kind: token.kind.to_owned(),
-                header: Value::Null,
-                claims: Value::Null,
-                accepted: checks.iter().all(|check| check.passed),
-                checks,
-            });
-        }
-        let jws = match CompactJws::parse(token) {
-            Ok(jws) => jws,
-            Err(error) => {
-                let reason = format!(
-                    "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
-                );
-                return Ok(Explanation {
-                    kind: "unknown".to_owned(),
-                    header: header_as_sent(token),
-                    claims: Value::Null,
-                    checks: vec![failed("structure", reason)],
-                    accepted: false,
-                });
-            }
-        };
-        let header = header_as_sent(token);
-        let typ = jws.header.typ.as_deref();
-        let kind = match typ {
-            Some(ACCESS_TOKEN_TYPE) => "access token",
-            Some(REFRESH_TOKEN_TYPE) => "refresh token",
-            _ => "user assertion",
-        };
-        let claims = match jws.claims() {
-            Ok(claims) => claims,
-            Err(error) => {
-                return Ok(Explanation {
-                    kind: kind.to_owned(),
-                    header,
-                    claims: Value::Null,
-                    checks: vec![failed("structure", error.to_string())],
-                    accepted: false,
-                });
-            }
-        };
-        let checks = match typ {
-            Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
-                issued(&context, token, &jws, &claims, typ).await?
-            }
-            _ => user_assertion(&context, token, &claims).await?,
-        };
-        Ok(Explanation {
-            kind: kind.to_owned(),
-            header,
-            claims: Value::Object(claims),
-            accepted: checks.iter().all(|check| check.passed),
-            checks,
-        })
-    }
-}
-
 /// The checks of a token that this service signs, in the order in which the gateway or the token endpoint makes them.
 /// What depends on a check that failed is left out: the failed check is the cause.
-async fn issued(
+pub(super) async fn issued(
     context: &Context<'_>,
     token: &str,
     jws: &CompactJws<'_>,
@@ -297,7 +166,7 @@ async fn refresh_token(
 }
 
 /// A refresh token that is no JWT: what the token endpoint of its flow would decide about its next use.
-async fn opaque_refresh_token(
+pub(super) async fn opaque_refresh_token(
     context: &Context<'_>,
     flow: &dyn Flow,
     token: OpaqueRefreshToken<'_>,
@@ -395,112 +264,4 @@ fn next_use(
             checks.push(passed("rotation", "is the grant's live refresh token"));
         }
     }
-}
-
-/// The header with every member that was sent: a misspelt one is what the person looks for.
-fn header_as_sent(token: &str) -> Value {
-    let header = token.split('.').next().unwrap_or_default();
-    let bytes = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
-}
-
-async fn user_assertion(
-    context: &Context<'_>,
-    token: &str,
-    claims: &Map<String, Value>,
-) -> Result<Vec<CheckView>, StoreError> {
-    let issuer = claims
-        .get("iss")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let Some(client) = context.registry.client(issuer) else {
-        return Ok(vec![failed(
-            "client",
-            format!("iss must be the Client ID of an enabled client; {issuer:?} is none"),
-        )]);
-    };
-    let IntegrationType::NonInteractive {
-        certificates,
-        organization,
-        ..
-    } = &client.integration
-    else {
-        return Ok(vec![failed(
-            "client",
-            format!(
-                "{issuer} is of type {}; assertions are for non_interactive",
-                client.integration.name()
-            ),
-        )]);
-    };
-    let mut checks = vec![passed("client", client.name.clone())];
-    let found = assertion::explain(
-        token,
-        &client.client_id,
-        certificates,
-        context.settings,
-        context.now,
-    );
-    checks.extend(found.into_iter().map(|check| match check.outcome {
-        Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(&error, client)),
-    }));
-    checks.extend(subject(context.registry, claims, organization.as_deref()));
-    if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
-        let (client_id, jti) = (client.client_id.clone(), jti.to_owned());
-        if context
-            .store
-            .is_jti_claimed(client_id, jti, context.now)
-            .await?
-        {
-            let reason = AssertionError::Replayed.description();
-            checks.push(failed("single use", reason));
-        }
-    }
-    Ok(checks)
-}
-
-/// The description that the client gets, and what the client cannot know.
-fn refusal(error: &AssertionError, client: &Client) -> String {
-    let description = error.description();
-    match error {
-        AssertionError::UnknownThumbprint | AssertionError::UnknownAlias => {
-            let certificates = client.certificates().iter();
-            let known: Vec<String> = certificates
-                .map(|certificate| format!("{} (x5t {})", certificate.alias, certificate.x5t()))
-                .collect();
-            format!("{description}; registered: {}", known.join(", "))
-        }
-        _ => description.into_owned(),
-    }
-}
-
-fn subject(
-    registry: &Registry,
-    claims: &Map<String, Value>,
-    organization: Option<&str>,
-) -> Vec<CheckView> {
-    let claim = |name: &str| claims.get(name).and_then(Value::as_str);
-    let username = claim("sub").unwrap_or_default();
-    let Some(user) = jwt_bearer::find_subject(registry, username, organization) else {
-        let reason = match registry.user(username) {
-            None => format!("there is no enabled user {username:?}"),
-            Some(_) => format!("{username} is not of the client's organization (D-19)"),
-        };
-        return vec![failed("user", reason)];
-    };
-    let named = account_selection::NamedAccount {
-        user_id: claim("user_id"),
-        user_site: claim("user_site"),
-    };
-    vec![
-        passed("user", "is enabled"),
-        match account_selection::select(&user.accounts, named) {
-            Ok(account) => passed(
-                "linked account",
-                format!("{} at {}", account.user_id, account.site),
-            ),
-            Err(error) => failed("linked account", error.description()),
-        },
-    ]
 }

@@ -1,0 +1,124 @@
+mod request;
+mod step;
+
+use super::*;
+use domain::clock::Timestamp;
+use domain::redirect_uri::RedirectUriUse;
+use domain::{
+    ClientId, CredentialsVersion, IntegrationType, LinkedAccount, RedirectUriPattern, Session,
+    SessionStage, User, Username,
+};
+
+const ISSUER: &str = "https://lobby.example.com";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const WEB: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
+const APP: &str = "client_id=app&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
+
+fn client(client_id: &str, integration: IntegrationType) -> Client {
+    Client {
+        client_id: ClientId::parse(client_id).unwrap(),
+        name: client_id.to_owned(),
+        integration,
+        scopes: Scope::parse("admin projects").unwrap(),
+        enabled: true,
+    }
+}
+
+fn user(username: &str, accounts: usize) -> User {
+    User {
+        username: Username::parse(username).unwrap(),
+        email: None,
+        password_hash: None,
+        registered_password_digest: None,
+        totp_secret_sealed: None,
+        organization: None,
+        single_sign_on: false,
+        accounts: (1..=accounts)
+            .map(|number| LinkedAccount {
+                user_id: number.to_string(),
+                username: format!("{username}{number}"),
+                site: format!("https://us{number}.example.com"),
+            })
+            .collect(),
+        enabled: true,
+        credentials_version: CredentialsVersion::default(),
+    }
+}
+
+fn registry() -> Registry {
+    let pattern = |text, use_| vec![RedirectUriPattern::parse(text, use_).unwrap()];
+    let disabled = Client {
+        enabled: false,
+        ..client(
+            "disabled",
+            IntegrationType::WebServer {
+                secrets: vec![],
+                redirect_uris: pattern("https://app.example.com/cb", RedirectUriUse::WebServer),
+            },
+        )
+    };
+    Registry::new(
+        [
+            client(
+                "web",
+                IntegrationType::WebServer {
+                    secrets: vec![],
+                    redirect_uris: pattern("https://app.example.com/cb", RedirectUriUse::WebServer),
+                },
+            ),
+            client(
+                "app",
+                IntegrationType::Installed {
+                    redirect_uris: pattern("http://127.0.0.1:*/cb", RedirectUriUse::Installed),
+                },
+            ),
+            client(
+                "machine",
+                IntegrationType::UserBound {
+                    secrets: vec![],
+                    bound_user: Username::parse("one").unwrap(),
+                },
+            ),
+            disabled,
+        ],
+        [
+            user("none", 0),
+            user("one", 1),
+            user("three", 3),
+            User {
+                enabled: false,
+                ..user("gone", 1)
+            },
+        ],
+    )
+}
+
+fn validate(query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
+    AuthorizationRequest::validate(query.as_bytes(), &registry())
+}
+
+fn refusal(query: &str) -> RedirectError {
+    match validate(query) {
+        Err(AuthorizeError::Redirect(_, error)) => error,
+        other => panic!("{query}: {other:?}"),
+    }
+}
+
+fn unsafe_request(query: &str) -> UnsafeRequest {
+    match validate(query) {
+        Err(AuthorizeError::Unsafe(reason)) => reason,
+        other => panic!("{query}: {other:?}"),
+    }
+}
+
+fn session(username: &str, stage: SessionStage) -> Option<Session> {
+    Some(Session {
+        username: Username::parse(username).unwrap(),
+        stage,
+        amr: vec!["USERNAME_PASSWORD".to_owned()],
+        authenticated_at: Timestamp::from_seconds(1),
+        expires_at: Timestamp::from_seconds(2),
+        ends_at: Timestamp::from_seconds(2),
+        credentials_version: CredentialsVersion::default(),
+    })
+}

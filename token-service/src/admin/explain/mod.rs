@@ -1,0 +1,150 @@
+//! `explain`: a token or an assertion, decoded, with every check that decides about it and its reason in words. The checks
+//! are the ones that really decide.
+
+mod assertion;
+mod issued;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::CompactJws;
+use claims::token::{ACCESS_TOKEN_TYPE, REFRESH_TOKEN_TYPE};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Administration;
+use assertion::user_assertion;
+use issued::{issued, opaque_refresh_token};
+use protocol::flows;
+use store::StoreError;
+
+/// What was found out about a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Explanation {
+    /// `access token`, `refresh token`, `legacy refresh token`, `user assertion` or `unknown`.
+    pub kind: String,
+    /// The JOSE header, if the token has one that can be read.
+    #[schema(value_type = Object)]
+    pub header: Value,
+    /// The claims, if the token has some that can be read.
+    #[schema(value_type = Object)]
+    pub claims: Value,
+    /// Every check.
+    pub checks: Vec<CheckView>,
+    /// Whether it would be accepted now.
+    pub accepted: bool,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckView {
+    /// What is looked at.
+    pub check: String,
+    /// Whether it is right.
+    pub passed: bool,
+    /// What was found, or what is wrong with it.
+    pub reason: String,
+}
+
+fn passed(check: &str, reason: impl Into<String>) -> CheckView {
+    CheckView {
+        check: check.to_owned(),
+        passed: true,
+        reason: reason.into(),
+    }
+}
+
+fn failed(check: &str, reason: impl Into<String>) -> CheckView {
+    CheckView {
+        passed: false,
+        ..passed(check, reason)
+    }
+}
+
+fn judged(check: &str, right: bool, found: &str, wrong: &str) -> CheckView {
+    if right {
+        passed(check, found)
+    } else {
+        failed(check, wrong)
+    }
+}
+
+impl Administration<'_> {
+    /// Explains an access token, a refresh token, one of the legacy flow or a user assertion. Nothing is used up: an assertion's `jti` stays free.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
+        let token = token.trim();
+        let token = match token.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("Bearer ") => rest.trim_start(),
+            _ => token,
+        };
+        let moment = self.service.moment();
+        let context = self.service.context(&moment);
+        if let Some((flow, token)) = flows::opaque_refresh_token(&context, token) {
+            let checks = opaque_refresh_token(&context, flow, token).await?;
+            return Ok(Explanation {
+                kind: token.kind.to_owned(),
+                header: Value::Null,
+                claims: Value::Null,
+                accepted: checks.iter().all(|check| check.passed),
+                checks,
+            });
+        }
+        let jws = match CompactJws::parse(token) {
+            Ok(jws) => jws,
+            Err(error) => {
+                let reason = format!(
+                    "{error}; a JWT has three parts of base64url without padding, joined by dots, with a strict JSON header"
+                );
+                return Ok(Explanation {
+                    kind: "unknown".to_owned(),
+                    header: header_as_sent(token),
+                    claims: Value::Null,
+                    checks: vec![failed("structure", reason)],
+                    accepted: false,
+                });
+            }
+        };
+        let header = header_as_sent(token);
+        let typ = jws.header.typ.as_deref();
+        let kind = match typ {
+            Some(ACCESS_TOKEN_TYPE) => "access token",
+            Some(REFRESH_TOKEN_TYPE) => "refresh token",
+            _ => "user assertion",
+        };
+        let claims = match jws.claims() {
+            Ok(claims) => claims,
+            Err(error) => {
+                return Ok(Explanation {
+                    kind: kind.to_owned(),
+                    header,
+                    claims: Value::Null,
+                    checks: vec![failed("structure", error.to_string())],
+                    accepted: false,
+                });
+            }
+        };
+        let checks = match typ {
+            Some(typ @ (ACCESS_TOKEN_TYPE | REFRESH_TOKEN_TYPE)) => {
+                issued(&context, token, &jws, &claims, typ).await?
+            }
+            _ => user_assertion(&context, token, &claims).await?,
+        };
+        Ok(Explanation {
+            kind: kind.to_owned(),
+            header,
+            claims: Value::Object(claims),
+            accepted: checks.iter().all(|check| check.passed),
+            checks,
+        })
+    }
+}
+
+/// The header with every member that was sent: a misspelt one is what the person looks for.
+fn header_as_sent(token: &str) -> Value {
+    let header = token.split('.').next().unwrap_or_default();
+    let bytes = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
+}

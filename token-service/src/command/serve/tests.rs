@@ -1,0 +1,202 @@
+use std::ffi::OsString;
+use std::path::Path;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tempfile::TempDir;
+
+use super::*;
+use crate::command::assertion::tests::of_the_demo;
+use crate::encryption_key::EncryptionKeyError;
+use crate::key_file;
+use crate::key_file::KeyFileError;
+use domain::User;
+use domain::clock::{ManualClock, Timestamp};
+use protocol::oauth::assertion::AssertionError;
+use protocol::oauth::endpoint_request::EndpointRequest;
+use protocol::oauth::error::TokenError;
+use protocol::oauth::grants::GrantType;
+use protocol::oauth::token_endpoint::{self, Trace};
+use protocol::token::KeyRing;
+use protocol::token::rotation::Policy;
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
+
+/// The demo with its state in `folder`.
+pub(super) fn demo(folder: &TempDir) -> Config {
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let environment = [
+        ("STORE__URL", format!("redb:{}", path("store.redb"))),
+        ("ENCRYPTION_KEY_FILE", path("encryption-key")),
+        ("ADMIN_TOKEN_FILE", path("admin-token")),
+    ];
+    let environment = environment.map(|(name, value)| {
+        let name = format!("TOKEN_SERVICE__{name}");
+        (OsString::from(name), OsString::from(value))
+    });
+    Config::load(Some(Path::new(DEMO)), environment).unwrap()
+}
+
+fn users(service: &Service) -> Vec<User> {
+    let registry = service.registry();
+    let mut users: Vec<User> = registry.users().map(|user| (**user).clone()).collect();
+    users.sort_by(|a, b| a.username.cmp(&b.username));
+    users
+}
+
+/// Passwords, TOTP secrets and keys as the first start made them: nobody is signed out by a second one.
+#[tokio::test]
+async fn a_second_start_finds_everything_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let first = prepare(demo(&folder)).await.unwrap();
+    let (users_before, keys_before) = (users(&first), first.keys().published().to_owned());
+    assert_eq!(users_before.len(), 4);
+    assert!(first.registry().client("web-demo").is_some());
+    drop(first);
+    let second = prepare(demo(&folder)).await.unwrap();
+    assert_eq!(users(&second), users_before);
+    assert_eq!(second.keys().published(), keys_before);
+}
+
+/// Runs the service, which `break_it` breaks once it serves; why it ended.
+fn ended(
+    folder: &TempDir,
+    clock: Arc<dyn Clock>,
+    break_it: impl AsyncFnOnce(&RedbStore),
+) -> String {
+    let mut config = demo(folder);
+    config.listen = "127.0.0.1:0".parse().unwrap();
+    config.internal_listen = config.listen;
+    let outcome = actix_web::rt::System::new().block_on(async {
+        let path = folder.path().join("store.redb");
+        let store =
+            Arc::new(RedbStore::open(&path, config.protocol.lifetimes.access_token).unwrap());
+        let service = prepare_on(config, Arc::clone(&store) as _, clock).await;
+        let application = Application::bind(Arc::new(service.unwrap())).unwrap();
+        tokio::join!(application.run(), break_it(&store)).0
+    });
+    outcome.unwrap_err().to_string()
+}
+
+/// Otherwise it would answer `/healthz` with 200 for ever, and everything else with errors.
+#[test]
+fn a_panic_of_the_writer_ends_the_service() {
+    let folder = TempDir::new().unwrap();
+    let reason = ended(&folder, Arc::new(SystemClock), async |store| {
+        store.panic_in_writer().await;
+    });
+    assert_eq!(reason, "the store's writer has stopped after a panic");
+}
+
+#[test]
+fn a_panic_of_upkeep_ends_the_service() {
+    /// A clock that breaks once.
+    #[derive(Debug, Default)]
+    struct Broken(std::sync::atomic::AtomicBool);
+
+    impl Clock for Broken {
+        fn now(&self) -> domain::clock::Timestamp {
+            let broken = self.0.swap(false, std::sync::atomic::Ordering::SeqCst);
+            assert!(!broken, "on purpose");
+            SystemClock.now()
+        }
+    }
+
+    let folder = TempDir::new().unwrap();
+    let clock = Arc::new(Broken::default());
+    let reason = ended(&folder, Arc::clone(&clock) as _, async |_| {
+        clock.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert!(reason.starts_with("upkeep has stopped"), "{reason}");
+}
+
+/// Replicas whose clocks differ sweep and accept by their own.
+#[tokio::test]
+async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
+    let lifetime = Duration::from_secs(300);
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let skew = config.protocol.lifetimes.clock_skew;
+    let store = RedbStore::open(&folder.path().join("store.redb"), lifetime).unwrap();
+    let issued_at = SystemClock.now();
+    let clock = Arc::new(ManualClock::new(issued_at));
+    let service = prepare_on(config, Arc::new(store), Arc::clone(&clock) as _).await;
+    let service = service.unwrap();
+    let assertion = of_the_demo(issued_at, lifetime);
+    let exchange = async || {
+        let moment = service.issuing_moment().unwrap();
+        let secret = "demo-secret-of-non-interactive-demo-not-for-real-use";
+        let basic = STANDARD.encode(format!("non-interactive-demo:{secret}"));
+        let authorization = format!("Basic {basic}");
+        let grant_type = GrantType::JwtBearer.name();
+        let body = format!("grant_type={grant_type}&assertion={assertion}");
+        let request = EndpointRequest {
+            authorization: vec![authorization.as_bytes()],
+            content_type: Some(b"application/x-www-form-urlencoded"),
+            query: "",
+            body: body.as_bytes(),
+        };
+        let context = service.context(&moment);
+        let mut trace = Trace::default();
+        let answer = token_endpoint::answer(&context, &request, &mut trace).await;
+        answer.map(drop)
+    };
+    let last_second = Timestamp::from_seconds((issued_at + lifetime).seconds() - 1);
+    clock.set(last_second);
+    assert!(exchange().await.is_ok());
+    let ahead = last_second + skew;
+    while service.store.sweep(ahead, 100).await.unwrap().more {}
+    let replayed = exchange().await.unwrap_err();
+    let expected = TokenError::Assertion(AssertionError::Replayed);
+    assert_eq!(replayed.description(), expected.description());
+    clock.set(ahead + Duration::from_secs(2));
+    while service.store.sweep(clock.now(), 100).await.unwrap().removed > 0 {}
+    clock.set(last_second);
+    assert!(exchange().await.is_ok(), "it is not remembered for ever");
+}
+
+/// A store that the first version made has no root, and values that name no key.
+#[tokio::test]
+async fn a_store_of_the_first_version_keeps_its_tags() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
+    let key = EncryptionKey::new(&bytes).unwrap();
+    {
+        let store = open_store(&config).await.unwrap();
+        let policy = Policy::of(&config.protocol, &Registry::default());
+        let now = SystemClock.now();
+        KeyRing::open(&*store, &key, &policy, now).await.unwrap();
+    }
+    let service = prepare(config.clone()).await.unwrap();
+    let parts: &[&[u8]] = &[b"recovery code", b"joan"];
+    assert_eq!(service.encryption_key.tag(parts), key.tag(parts));
+    drop(service);
+    // A new store's root is its own: the tags tell nothing of the key.
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let service = prepare(config.clone()).await.unwrap();
+    let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
+    let alone = EncryptionKey::new(&bytes).unwrap();
+    assert_ne!(service.encryption_key.tag(parts), alone.tag(parts));
+}
+
+#[tokio::test]
+async fn a_lost_encryption_key_is_not_replaced() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let key_file = config.encryption_key_file.clone();
+    drop(prepare(config.clone()).await.unwrap());
+    std::fs::remove_file(&key_file).unwrap();
+    let error = prepare(config).await.unwrap_err();
+    assert!(
+        matches!(
+            error.downcast_ref(),
+            Some(EncryptionKeyError::File(KeyFileError::Missing { .. }))
+        ),
+        "{error}"
+    );
+    assert!(!key_file.exists());
+}

@@ -1,0 +1,65 @@
+//! Entries as gateways read them.
+
+use claims::revocation::{Entry, EntryKind, Revocation, RevocationKind};
+
+use domain::Revoked;
+
+/// An entry as gateways read it; `issuer` is that of the tokens of the current flows.
+pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
+    let (mut iss, mut user_id, mut user_site) = (None, None, None);
+    let (kind, id) = match &entry.revoked {
+        Revoked::Grant(id) => (EntryKind::Grant, id.to_string()),
+        Revoked::Token(id) => (EntryKind::Token, id.to_string()),
+        Revoked::LegacyToken(id) => (EntryKind::Token, id.legacy()),
+        Revoked::Client(id) => (EntryKind::Client, id.to_string()),
+        Revoked::User(name) => {
+            iss = Some(issuer.to_owned());
+            (EntryKind::User, name.to_string())
+        }
+        Revoked::Account {
+            username,
+            user_id: id,
+            site,
+        } => {
+            iss = Some(issuer.to_owned());
+            user_id = Some(id.clone());
+            user_site = Some(site.clone());
+            (EntryKind::Account, username.to_string())
+        }
+        Revoked::Issuer(of) => {
+            iss = Some(of.clone());
+            (EntryKind::Issuer, of.clone())
+        }
+    };
+    Entry {
+        kind,
+        id,
+        iss,
+        user_id,
+        user_site,
+        at: entry.at.seconds(),
+        exp: entry.expires_at.seconds(),
+    }
+}
+
+/// An entry for readers of version 1. An account becomes its user, which ends more tokens; there is nothing for an
+/// issuer.
+pub(super) fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
+    let (kind, id) = match entry.revoked {
+        Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),
+        Revoked::Token(id) => (RevocationKind::Token, id.to_string()),
+        Revoked::LegacyToken(id) => (RevocationKind::Token, id.legacy()),
+        Revoked::Client(id) => (RevocationKind::Client, id.to_string()),
+        Revoked::User(name) | Revoked::Account { username: name, .. } => {
+            (RevocationKind::User, name.to_string())
+        }
+        Revoked::Issuer(_) => return None,
+    };
+    Some(Revocation {
+        sequence: entry.sequence,
+        kind,
+        id,
+        at: entry.at.seconds(),
+        exp: entry.expires_at.seconds(),
+    })
+}
