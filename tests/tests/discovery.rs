@@ -46,7 +46,7 @@ fn rfc8414_s3_3_metadata_names_the_issuer_it_was_fetched_from() {
         &format!("{}/.well-known/oauth-authorization-server/x", lobby()),
         &[],
     );
-    elsewhere.assert_error(404, "invalid_request");
+    elsewhere.assert_error(404, "not_found");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn health_is_internal() {
         "/admin/clients",
     ] {
         let public = get(&format!("{}{path}", lobby()), &[]);
-        public.assert_error(404, "invalid_request");
+        public.assert_error(404, "not_found");
     }
 }
 
@@ -209,7 +209,7 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
         ),
     ] {
         let reply = request(method, &format!("{}{path}", lobby()));
-        assert_eq!(reply.assert_error(405, "invalid_request"), description);
+        assert_eq!(reply.assert_error(405, "method_not_allowed"), description);
         assert_eq!(reply.header("allow"), Some(allow));
     }
     for (path, meant) in [
@@ -220,7 +220,7 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
         ("/.well-known/jwks.json", "GET /auth/jwks"),
     ] {
         let reply = get(&format!("{}{path}", lobby()), &[]);
-        let description = reply.assert_error(404, "invalid_request");
+        let description = reply.assert_error(404, "not_found");
         assert!(
             description.ends_with(&format!("perhaps you mean {meant}")),
             "{path}: {description}"

@@ -137,7 +137,7 @@ fn protocol_s4_4_the_status_of_an_instance() {
         json!({"uri": "sso-us2.legacy.example", "enabled": false})
     );
     for unknown in ["us3.legacy.example", SSO, "127.0.0.1"] {
-        get(unknown, "/OAuthStatus").assert_error(404, "invalid_request");
+        get(unknown, "/OAuthStatus").assert_error(404, "not_found");
     }
 }
 
@@ -288,23 +288,23 @@ fn protocol_s7_2_unsafe_logons_are_answered_with_400() {
         ],
         client,
     );
-    logon("us3.legacy.example", &[]).assert_error(404, "invalid_request");
+    logon("us3.legacy.example", &[]).assert_error(404, "not_found");
 }
 
 /// A request to the wrong one of an instance's two hosts gets the name of the right host.
 #[test]
 fn a_wrong_host_names_the_right_one() {
-    let description = get(SSO, "/OAuthStatus").assert_error(404, "invalid_request");
+    let description = get(SSO, "/OAuthStatus").assert_error(404, "not_found");
     assert_eq!(
         description,
         format!("This host does not serve /OAuthStatus; {US1} does")
     );
-    let description = logon(SSO, &[]).assert_error(404, "invalid_request");
+    let description = logon(SSO, &[]).assert_error(404, "not_found");
     assert_eq!(
         description,
         format!("This host does not serve /Logon; {US1} does")
     );
-    let description = token(US1, &OPEN, "", &[]).assert_error(404, "invalid_request");
+    let description = token(US1, &OPEN, "", &[]).assert_error(404, "not_found");
     assert_eq!(
         description,
         format!("This host does not serve /as/token.oauth2; {SSO} does")
@@ -312,7 +312,7 @@ fn a_wrong_host_names_the_right_one() {
     let stranger = get("us3.legacy.example", "/OAuthStatus");
     assert!(
         stranger
-            .assert_error(404, "invalid_request")
+            .assert_error(404, "not_found")
             .contains("this host is no legacy host")
     );
 }

@@ -139,15 +139,15 @@ fn d_18_large_headers_are_refused() {
 
 #[test]
 fn unknown_paths_and_methods_have_the_error_body() {
-    get(&format!("{}/nowhere", lobby()), &[]).assert_error(404, "invalid_request");
-    get(&format!("{}/auth/nowhere", lobby()), &[]).assert_error(404, "invalid_request");
+    get(&format!("{}/nowhere", lobby()), &[]).assert_error(404, "not_found");
+    get(&format!("{}/auth/nowhere", lobby()), &[]).assert_error(404, "not_found");
     for method in ["PUT", "DELETE", "PATCH"] {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}/auth/token", lobby()))
             .body(())
             .unwrap();
-        send(&agent(), request).assert_error(405, "invalid_request");
+        send(&agent(), request).assert_error(405, "method_not_allowed");
     }
     let query = format!("{}/revocations?since=x", pair().internal_url());
     get(&query, &[]).assert_error(400, "invalid_request");

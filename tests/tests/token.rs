@@ -539,7 +539,7 @@ fn protocol_s7_1_invalid_request() {
     )
     .assert_error(400, "invalid_request");
     let reply = get(&format!("{}/auth/token", lobby()), &[]);
-    reply.assert_error(405, "invalid_request");
+    reply.assert_error(405, "method_not_allowed");
     assert_eq!(reply.header("allow"), Some("POST, OPTIONS"));
 }
 

@@ -180,7 +180,7 @@ fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
             response.body(answer.body)
         }
         None => refuse(
-            &own_answer(404, "invalid_request", "There is nothing at this path"),
+            &own_answer(404, "not_found", "There is nothing at this path"),
             Form::Plain,
         ),
     }

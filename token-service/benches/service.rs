@@ -106,7 +106,7 @@ impl Grant {
 }
 
 /// A service that is measured, and what its clients know.
-struct Subject<'a> {
+struct Fixture<'a> {
     name: &'static str,
     postgres: Option<&'a Postgres>,
     server: Server,
@@ -116,7 +116,7 @@ struct Subject<'a> {
     _demo: Demo,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> Fixture<'a> {
     async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
         // The first start hashes the demo's passwords, which takes memory that no later one takes.
         demo.serve().stop();
@@ -211,10 +211,10 @@ async fn measure() {
 }
 
 async fn costs_and_rates(postgres: Option<&Postgres>) {
-    let mut subjects = vec![Subject::start("redb", Demo::on_redb(), None).await];
+    let mut subjects = vec![Fixture::start("redb", Demo::on_redb(), None).await];
     if let Some(postgres) = postgres {
         let demo = Demo::on_postgres(postgres.database("demo").await);
-        subjects.push(Subject::start("PostgreSQL", demo, Some(postgres)).await);
+        subjects.push(Fixture::start("PostgreSQL", demo, Some(postgres)).await);
     }
     costs(&mut subjects).await;
     for subject in &mut subjects {
@@ -229,7 +229,7 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
 
 /// What it costs to tell gateways, whose requests are held, of a revocation, and how long it takes to tell the last
 /// one.
-async fn held(subject: &Subject<'_>, gateways: usize) {
+async fn held(subject: &Fixture<'_>, gateways: usize) {
     let mut client = Connection::open(subject.server.address).await;
     let mut revocations = Vec::new();
     for _ in 0..WAKE_UPS {
@@ -288,7 +288,7 @@ async fn held(subject: &Subject<'_>, gateways: usize) {
 }
 
 /// CPU per answer of each grant type, against the floor.
-async fn costs(subjects: &mut [Subject<'_>]) {
+async fn costs(subjects: &mut [Fixture<'_>]) {
     let port = free_port();
     let mut command = Command::new(std::env::current_exe().unwrap());
     let floor = Server::start(command.env("BENCH_FLOOR", port.to_string()), port);
@@ -337,7 +337,7 @@ async fn costs(subjects: &mut [Subject<'_>]) {
 }
 
 /// Answers per second and latencies.
-async fn rates(subject: &mut Subject<'_>) {
+async fn rates(subject: &mut Fixture<'_>) {
     for connections in [1, 16, 256] {
         for grant_type in Grant::ALL {
             let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);

@@ -18,6 +18,9 @@ pub enum AdminError {
     /// A body that is larger than any registration is.
     #[error("the body is larger than 64 MiB")]
     TooLarge,
+    /// A body that took too long.
+    #[error("the body did not arrive within 60 seconds")]
+    TooSlow,
     /// Legacy access tokens would not have their length (protocol.md §2.5); each line has its arithmetic.
     #[error("{}", .0.join("\n"))]
     DoesNotFit(Vec<String>),

@@ -81,11 +81,7 @@ pub(super) async fn not_found() -> HttpResponse {
 
 /// No such path, with what may help to find the right one.
 pub(super) fn no_such_path(description: &str) -> HttpResponse {
-    json(
-        StatusCode::NOT_FOUND,
-        ErrorCode::InvalidRequest.as_str(),
-        description,
-    )
+    json(StatusCode::NOT_FOUND, "not_found", description)
 }
 
 /// The route of a resource for all methods but those that `allow` lists.
@@ -105,7 +101,7 @@ fn method_not_allowed(request: &HttpRequest, allow: &'static str) -> HttpRespons
     );
     let mut response = json(
         StatusCode::METHOD_NOT_ALLOWED,
-        ErrorCode::InvalidRequest.as_str(),
+        "method_not_allowed",
         &description,
     );
     response

@@ -25,7 +25,7 @@ const SIGNATURE_LENGTH: usize = 86;
 
 /// Whom a token speaks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct Names<'a> {
     /// {hostname} of the instance: the issuer is `https://{hostname}`.
     pub(super) hostname: &'a str,
     /// The resource server.
@@ -88,7 +88,7 @@ struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     fn new(
-        subject: Subject<'a>,
+        subject: Names<'a>,
         grant_id: GrantId,
         id: TokenId,
         issued_at: Timestamp,
@@ -129,7 +129,7 @@ const HEADER_LENGTH: usize = 55;
 ///
 /// # Errors
 /// [`DoesNotFit`] with the arithmetic.
-pub(super) fn check(subject: Subject<'_>) -> Result<(), DoesNotFit> {
+pub(super) fn check(subject: Names<'_>) -> Result<(), DoesNotFit> {
     // Dates have ten digits until the year 2286.
     let date = Timestamp::from_seconds(9_999_999_999);
     let claims = Claims::new(
@@ -172,7 +172,7 @@ pub(super) fn misfits<'a>(
         .iter()
         .filter(|instance| serves(client, &instance.hostname));
     serving.filter_map(move |instance| {
-        let subject = Subject {
+        let subject = Names {
             hostname: &instance.hostname,
             audience,
             client_id: client.client_id.as_str(),
@@ -234,7 +234,7 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
 /// [`KeyError`] when signing fails or the names do not fit, which registration refuses.
 pub(super) fn mint(
     key: &SigningKey,
-    subject: Subject<'_>,
+    subject: Names<'_>,
     grant_id: GrantId,
     id: TokenId,
     issued_at: Timestamp,
@@ -267,7 +267,7 @@ mod tests {
         })
     }
 
-    fn minted(subject: Subject<'_>, now: u64) -> Result<String, KeyError> {
+    fn minted(subject: Names<'_>, now: u64) -> Result<String, KeyError> {
         let at = Timestamp::from_seconds;
         mint(
             key(),
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_refusal_shows_the_arithmetic() {
-        let subject = Subject {
+        let subject = Names {
             hostname: "a-very-long-hostname.of-an-instance.example.com",
             audience: "https://api.example.com",
             client_id: "a-client-id-of-some-length",
@@ -317,7 +317,7 @@ mod tests {
             user_id in "[ -~]{1,60}",
             now in 1_700_000_000_u64..9_999_990_000,
         ) {
-            let subject = Subject { hostname: &hostname, audience: "http://127.0.0.1:8080", client_id: &client_id, user_id: &user_id };
+            let subject = Names { hostname: &hostname, audience: "http://127.0.0.1:8080", client_id: &client_id, user_id: &user_id };
             match (check(subject), minted(subject, now)) {
                 (Ok(()), Ok(token)) => prop_assert_eq!(token.len(), LENGTH),
                 (Err(_), Err(KeyError)) => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::access_token::{self, Subject};
+use super::access_token::{self, Names};
 use super::error::LegacyTokenError;
 use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
@@ -217,7 +217,7 @@ impl Endpoint<'_> {
         let context = self.context;
         let lifetime = context.settings.lifetimes.legacy_access_token;
         let key = context.keys.ed25519().ok_or(TokenError::Signing)?;
-        let subject = Subject {
+        let subject = Names {
             hostname: &self.instance.hostname,
             audience: &context.settings.api_audience,
             client_id: grant.client_id.as_str(),

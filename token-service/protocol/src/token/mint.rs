@@ -13,7 +13,7 @@ use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenI
 
 /// Whom a token speaks for, and through which client.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct GrantedTo<'a> {
     /// The client.
     pub client_id: &'a ClientId,
     /// The user.
@@ -26,7 +26,7 @@ pub struct Subject<'a> {
     pub grant_id: GrantId,
 }
 
-impl<'a> From<&'a Grant> for Subject<'a> {
+impl<'a> From<&'a Grant> for GrantedTo<'a> {
     fn from(grant: &'a Grant) -> Self {
         Self {
             client_id: &grant.client_id,
@@ -79,7 +79,7 @@ impl<'a> Mint<'a> {
     /// [`KeyError`] when signing fails.
     pub fn access_token(
         &self,
-        subject: Subject<'_>,
+        subject: GrantedTo<'_>,
         token: AccessToken<'_>,
     ) -> Result<String, KeyError> {
         let identity = identity_token(
@@ -99,7 +99,7 @@ impl<'a> Mint<'a> {
     /// [`KeyError`] when signing fails.
     pub fn access_token_around(
         &self,
-        subject: Subject<'_>,
+        subject: GrantedTo<'_>,
         token: AccessToken<'_>,
         identity: &str,
     ) -> Result<String, KeyError> {

@@ -13,4 +13,4 @@ pub use issued::{IssuedToken, TokenUse};
 pub use jwt::{header, sign};
 pub use key::{KeyError, SigningKey};
 pub use key_ring::{KeyRing, KeyRingError, carry_out, signing_key_context};
-pub use mint::{AccessToken, Mint, Subject};
+pub use mint::{AccessToken, GrantedTo, Mint};

@@ -49,14 +49,14 @@ impl Reader {
 
 /// Why somebody may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum Refused {
     /// The admin token is absent or wrong.
     Unknown,
     /// The admin token is for looking only.
     ReadOnly,
 }
 
-impl Denied {
+impl Refused {
     /// `error` and its description (RFC 6750 §3.1).
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
@@ -72,13 +72,13 @@ impl Denied {
     }
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.texts().1)
     }
 }
 
-impl ResponseError for Denied {
+impl ResponseError for Refused {
     fn status_code(&self) -> StatusCode {
         match self {
             Self::Unknown => StatusCode::UNAUTHORIZED,
@@ -102,7 +102,7 @@ impl ResponseError for Denied {
 }
 
 impl FromRequest for Administrator {
-    type Error = Denied;
+    type Error = Refused;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
@@ -111,7 +111,7 @@ impl FromRequest for Administrator {
 }
 
 impl FromRequest for Reader {
-    type Error = Denied;
+    type Error = Refused;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
@@ -119,9 +119,9 @@ impl FromRequest for Reader {
     }
 }
 
-fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Reader, Denied> {
+fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Reader, Refused> {
     let service = request.app_data::<Data<Service>>().cloned();
-    let service = service.ok_or(Denied::Unknown)?;
+    let service = service.ok_or(Refused::Unknown)?;
     let origin = origin::of(request);
     let presented = request
         .headers()
@@ -142,11 +142,11 @@ fn admitted(request: &HttpRequest, may: impl FnOnce(Role) -> bool) -> Result<Rea
         Some(holder) => {
             let entry = entry.by_administrator(holder.name.as_deref());
             service.record(&origin, entry);
-            Err(Denied::ReadOnly)
+            Err(Refused::ReadOnly)
         }
         None => {
             service.record(&origin, entry);
-            Err(Denied::Unknown)
+            Err(Refused::Unknown)
         }
     }
 }

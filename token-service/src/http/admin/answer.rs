@@ -57,6 +57,7 @@ fn kind(error: &AdminError) -> (StatusCode, &'static str) {
         AdminError::Invalid(_) | AdminError::Malformed(_) | AdminError::DoesNotFit(_) => {
             (StatusCode::BAD_REQUEST, "invalid_request")
         }
+        AdminError::TooSlow => (StatusCode::REQUEST_TIMEOUT, "invalid_request"),
         AdminError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request"),
         AdminError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         AdminError::Conflict(_) | AdminError::Overtaken => (StatusCode::CONFLICT, "conflict"),

@@ -37,9 +37,8 @@ impl From<PageQuery> for PageRequest {
 
 /// The body's bytes.
 pub(super) async fn bytes(payload: Payload) -> Result<Bytes, AdminError> {
-    let late = || AdminError::Malformed("the body did not arrive within 60 seconds".to_owned());
     let read = tokio::time::timeout(DEADLINE, collect(payload)).await;
-    read.unwrap_or_else(|_| Err(late()))
+    read.unwrap_or(Err(AdminError::TooSlow))
 }
 
 async fn collect(mut payload: Payload) -> Result<Bytes, AdminError> {

@@ -12,7 +12,7 @@ use super::parameter::Parameter;
 use super::parameters::Parameters;
 use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
-use crate::token::{AccessToken, Subject};
+use crate::token::{AccessToken, GrantedTo};
 use domain::digest::Digest;
 use domain::{
     Client, Grant, GrantId, LinkedAccount, PresentedCode, Redemption, RefreshRotation, RefreshStep,
@@ -155,7 +155,7 @@ fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenRespon
     } = issued;
     let mint = context.mint();
     Ok(TokenResponse::new(
-        mint.access_token(Subject::from(grant), AccessToken::from(step))?,
+        mint.access_token(GrantedTo::from(grant), AccessToken::from(step))?,
         context.settings.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
         Authorization::of(grant, *issuance),
@@ -172,7 +172,7 @@ fn answer_without_refresh(
     scope: &Scope,
 ) -> Result<TokenResponse, TokenError> {
     let grant_id = GrantId::generate(context.random, context.now)?;
-    let subject = Subject {
+    let subject = GrantedTo {
         client_id: &client.client_id,
         username: &user.username,
         account,
