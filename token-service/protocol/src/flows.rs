@@ -6,12 +6,12 @@ use crate::settings::Settings;
 use domain::{Client, LegacyInstance, Registry, User};
 
 /// Every flow; the first has the authorization endpoint.
-pub static FLOWS: [&dyn Flow; 2] = [&Current, &crate::legacy::Legacy];
+pub const FLOWS: &[&dyn Flow] = &[&Current, &crate::legacy::Legacy];
 
 /// The flow that a request for this path belongs to. A path that is none of theirs belongs to the first.
 #[must_use]
 pub fn begun_at(path: &str) -> &'static dyn Flow {
-    let mut all = FLOWS.into_iter();
+    let mut all = FLOWS.iter().copied();
     all.find(|flow| flow.begins_at() == path)
         .unwrap_or(&Current)
 }
@@ -19,7 +19,7 @@ pub fn begun_at(path: &str) -> &'static dyn Flow {
 /// What access tokens of this service have as `iss`.
 #[must_use]
 pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
-    let all = FLOWS.into_iter();
+    let all = FLOWS.iter().copied();
     all.flat_map(|flow| flow.issuers(settings, registry))
         .collect()
 }
@@ -27,7 +27,7 @@ pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
 /// The flow whose access tokens have this `iss`.
 #[must_use]
 pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flow> {
-    FLOWS.into_iter().find(|flow| {
+    FLOWS.iter().copied().find(|flow| {
         let issuers = flow.issuers(context.settings, context.registry);
         issuers.iter().any(|own| own == issuer)
     })
@@ -40,7 +40,8 @@ pub fn opaque_refresh_token<'a>(
     token: &str,
 ) -> Option<(&'static dyn Flow, OpaqueRefreshToken<'a>)> {
     FLOWS
-        .into_iter()
+        .iter()
+        .copied()
         .find_map(|flow| Some((flow, flow.opaque_refresh_token(context, token)?)))
 }
 
@@ -60,7 +61,7 @@ pub fn misfits<'a>(
         .max_by_key(|user_id| json_length(user_id))
         .unwrap_or_default();
     let of = |client| {
-        let all = FLOWS.into_iter();
+        let all = FLOWS.iter().copied();
         all.flat_map(|flow| flow.misfits(client, &instances, api_audience, longest))
             .collect::<Vec<_>>()
     };

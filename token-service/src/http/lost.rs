@@ -41,7 +41,7 @@ pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
 
 fn meant(path: &str) -> Option<(&'static str, &'static str)> {
     let path = path.trim_end_matches('/').to_ascii_lowercase();
-    let of_flows = FLOWS.into_iter().flat_map(|flow| flow.endpoints());
+    let of_flows = FLOWS.iter().flat_map(|flow| flow.endpoints());
     let named = of_flows.copied().find(|(_, endpoint)| {
         let end = endpoint.rsplit('/').next().unwrap_or_default();
         let asked = path.rsplit('/').next().unwrap_or_default();
