@@ -5,8 +5,12 @@ use crate::flow::{Current, Flow, Misfit, OpaqueRefreshToken, json_length};
 use crate::settings::Settings;
 use domain::{Client, LegacyInstance, Registry, User};
 
-/// Every flow; the first has the authorization endpoint.
-pub const FLOWS: &[&dyn Flow] = &[&Current, &crate::legacy::Legacy];
+/// Every flow.
+pub const FLOWS: &[&dyn Flow] = &[
+    // Requests that name no flow belong to the first.
+    &Current,
+    &crate::legacy::Legacy,
+];
 
 /// The flow that a request for this path belongs to. A path that is none of theirs belongs to the first.
 #[must_use]

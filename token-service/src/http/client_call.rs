@@ -8,7 +8,7 @@ use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{Error, FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::{body, host, origin};
+use super::{body, origin};
 use crate::audit_log::Origin;
 use crate::service::{Moment, Service};
 use protocol::Context;
@@ -62,11 +62,6 @@ impl ClientCall {
     /// Where the request comes from.
     pub(super) fn origin(&self) -> Origin {
         origin::of(&self.http)
-    }
-
-    /// The host that the request is for.
-    pub(super) fn host(&self) -> &str {
-        host::of(&self.http)
     }
 
     /// The answer of an endpoint that issues no tokens.

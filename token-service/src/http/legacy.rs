@@ -37,14 +37,15 @@ async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     }
 }
 
-async fn token(call: ClientCall) -> HttpResponse {
+async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
+    let host = host::of(&http);
     let registry = call.service.registry();
-    let Some(first) = registry.legacy_auth_servers(call.host()).next() else {
-        return wrong_host(legacy::TOKEN, call.host(), &registry);
+    let Some(first) = registry.legacy_auth_servers(host).next() else {
+        return wrong_host(legacy::TOKEN, host, &registry);
     };
     let answer = call
         .issue(async |context, request| {
-            let instances = context.registry.legacy_auth_servers(call.host());
+            let instances = context.registry.legacy_auth_servers(host);
             token_endpoint::answer(context, instances, request).await
         })
         .await
