@@ -16,10 +16,10 @@ help: ## list the commands
 up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
 	@echo '== 1 of 2: the token service and the program that runs the pair'
-	cargo build --profile demo --locked --no-default-features --package token-service --package tests \
+	cargo build --profile demo --locked --no-default-features --package token-service --package gatepass-tests \
 		--bin token-service --bin up
 	@echo '== 2 of 2: the filter'
-	cargo build --profile demo --locked --package filter --target wasm32-wasip1
+	cargo build --profile demo --locked --package gatepass-filter --target wasm32-wasip1
 	@exec $(TARGET)/demo/up
 
 .PHONY: time-first-minute
@@ -59,7 +59,7 @@ test-compose: build ## docker-compose.yml with replicas, the tour against both p
 
 .PHONY: bench-filter
 bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
-	cargo run --package tests --bin bench-filter --locked
+	cargo run --package gatepass-tests --bin bench-filter --locked
 
 .PHONY: bench-gateways
 bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
@@ -117,7 +117,7 @@ test-reproducible: build ## build the filter in another folder, and compare the 
 lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy --package filter --release --target wasm32-wasip1 --locked -- --deny warnings
+	cargo clippy --package gatepass-filter --release --target wasm32-wasip1 --locked -- --deny warnings
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
