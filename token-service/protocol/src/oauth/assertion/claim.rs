@@ -58,22 +58,22 @@ impl Claim {
     }
 }
 
-pub(super) fn required_text<'a>(
-    claims: &'a Map<String, Value>,
+pub(super) fn required_text(
+    claims: &Map<String, Value>,
     claim: Claim,
-) -> Result<&'a str, AssertionError> {
+) -> Result<&str, AssertionError> {
     text(claims, claim)?.ok_or(AssertionError::Missing(claim))
 }
 
 /// A claim's value. Some libraries write a claim that is not set as `null`: it counts as absent.
-pub(super) fn present<'a>(claims: &'a Map<String, Value>, claim: Claim) -> Option<&'a Value> {
+pub(super) fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
     claims.get(claim.name()).filter(|value| !value.is_null())
 }
 
-pub(super) fn text<'a>(
-    claims: &'a Map<String, Value>,
+pub(super) fn text(
+    claims: &Map<String, Value>,
     claim: Claim,
-) -> Result<Option<&'a str>, AssertionError> {
+) -> Result<Option<&str>, AssertionError> {
     match present(claims, claim) {
         None => Ok(None),
         Some(Value::String(value)) => Ok(Some(value)),
