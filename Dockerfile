@@ -9,18 +9,18 @@ RUN rustup target add wasm32-wasip1
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY claims/Cargo.toml claims/
+COPY claims/document/Cargo.toml claims/document/
 COPY filter/Cargo.toml filter/build.sh filter/linker.sh filter/
 COPY guard/Cargo.toml guard/
 COPY token-guard/Cargo.toml token-guard/
 COPY token-service/Cargo.toml token-service/
-COPY token-service/document/Cargo.toml token-service/document/
 COPY token-service/domain/Cargo.toml token-service/domain/
 COPY token-service/protocol/Cargo.toml token-service/protocol/
 COPY token-service/registration/Cargo.toml token-service/registration/
 COPY token-service/store/Cargo.toml token-service/store/
 COPY tests/Cargo.toml tests/
 # Empty crates stand in for the sources, so that cargo builds what they depend on.
-RUN for library in claims filter guard tests token-service token-service/document token-service/domain \
+RUN for library in claims claims/document filter guard tests token-service token-service/domain \
         token-service/protocol token-service/registration token-service/store; do \
         mkdir -p $library/src && touch $library/src/lib.rs; done \
  && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \

@@ -20,9 +20,6 @@ pub enum Document {
 }
 
 impl Document {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::AuthorizationServer, Self::OpenIdConfiguration];
-
     /// The name in the configuration, and in the address.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -13,11 +13,11 @@ type Module = Vec<String>;
 
 const CRATES: [&str; 10] = [
     "claims",
+    "claims/document",
     "filter",
     "guard",
     "token-guard",
     "token-service",
-    "token-service/document",
     "token-service/domain",
     "token-service/protocol",
     "token-service/registration",

@@ -95,7 +95,7 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     let log = String::from_utf8_lossy(&output.stderr);
     for problem in [
         ".path_prefix: must start with a slash",
-        "realms: is not known; did you mean realm?",
+        "realms: unknown key; did you mean realm?",
     ] {
         assert!(log.contains(problem), "{problem} is not in {log}");
     }

@@ -625,7 +625,7 @@ fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
 fn a_bad_configuration_is_refused_with_every_problem() {
     let mut host = WasmHost::load(NOW);
     assert!(!host.configure(r#"{"issuers": [], "rules": [], "realms": "api"}"#));
-    for problem in ["issuers: ", "rules: ", "realms: is not known"] {
+    for problem in ["issuers: ", "rules: ", "realms: unknown key"] {
         assert!(host.log().contains(problem), "{}", host.log());
     }
 }

@@ -1,14 +1,17 @@
-//! Whose tokens are accepted, and how they are told from other tokens.
+//! `issuers`: whose tokens the guard accepts, and what marks their access tokens.
 
 use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use claims::Algorithm;
+use document::Section;
 use serde_json::Value;
 
-use super::reader::Object;
-use super::{Endpoint, IssuerConfig, KeySource, RevocationSource, WhenStale};
+use super::{
+    Endpoint, IssuerConfig, KeySource, RevocationSource, WhenStale, flag, number, one_of,
+    required_text, text,
+};
 use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
 use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
@@ -24,19 +27,17 @@ const DEFAULT_CACHE_SECONDS: u64 = 30;
 const DEFAULT_CONCURRENT: u64 = 16;
 const DAY: u64 = 24 * 60 * 60;
 
-/// The member `issuers`.
-pub(super) fn read(root: &mut Object<'_>) -> Vec<IssuerConfig> {
+pub(super) fn read(root: &mut Section<'_>) -> Vec<IssuerConfig> {
     let mut seen = BTreeSet::new();
     let mut issuers = Vec::new();
-    root.require("issuers");
-    let is_empty = root.objects("issuers", |mut object| {
-        let issuer = object.required_text("issuer");
+    for mut object in root.required_sections("issuers", "needs at least one issuer") {
+        let issuer = required_text(&mut object, "issuer");
         if let Some(issuer) = &issuer
             && !seen.insert(issuer.clone())
         {
             object.problem("issuer", "is there twice");
         }
-        let audiences = object.texts("audiences");
+        let audiences = object.values("audiences");
         let no_audience = audiences.as_ref().is_none_or(Vec::is_empty);
         if no_audience || audiences.iter().flatten().any(String::is_empty) {
             object.problem(
@@ -46,34 +47,33 @@ pub(super) fn read(root: &mut Object<'_>) -> Vec<IssuerConfig> {
         }
         let algorithms = algorithms(&mut object);
         let keys = key_source(&mut object, issuer.as_deref(), &algorithms);
-        let revocations = object.object("revocations", revocations).flatten();
-        let introspection = object.object("introspection", introspection).flatten();
+        let revocations = object.optional("revocations", revocations);
+        let introspection = object.optional("introspection", introspection);
         if revocations.is_some() && introspection.is_some() {
             object.problem("introspection", "means nothing beside revocations");
         }
         let profile = profile(&mut object, revocations.is_some());
-        let authorization_server = object.flag("authorization_server").unwrap_or(true);
+        let authorization_server = flag(&mut object, "authorization_server", true);
         object.finish();
-        issuers.extend(issuer.zip(keys).map(|(issuer, keys)| IssuerConfig {
-            issuer,
-            audiences: audiences.unwrap_or_default(),
-            keys,
-            revocations,
-            introspection,
-            profile,
-            algorithms,
-            authorization_server,
-        }));
-    });
-    if is_empty {
-        root.problem("issuers", "needs at least one issuer");
+        if let (Some(issuer), Some(keys)) = (issuer, keys) {
+            issuers.push(IssuerConfig {
+                issuer,
+                audiences: audiences.unwrap_or_default(),
+                keys,
+                revocations,
+                introspection,
+                profile,
+                algorithms,
+                authorization_server,
+            });
+        }
     }
     issuers
 }
 
-/// The issuer's profile: a named one, and what the configuration changes of it.
-fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
-    let name = object.text("profile");
+/// The named profile, with the changes that the configuration makes to it.
+fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
+    let name = text(object, "profile");
     let named = Profile::named(name.as_deref().unwrap_or(Profile::NAMES[0]));
     let mut profile = named.unwrap_or_else(|| {
         let known = Profile::NAMES.join(", ");
@@ -81,7 +81,7 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
         Profile::default()
     });
     if let Some(types) = object.take("types") {
-        match token_types(&types) {
+        match token_types(&types.value) {
             Some(types) => profile.types = types,
             None => object.problem(
                 "types",
@@ -89,10 +89,10 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
             ),
         }
     }
-    if let Some(claim) = object.text("client_id_claim") {
+    if let Some(claim) = text(object, "client_id_claim") {
         profile.client_id_claim = claim;
     }
-    if let Some(names) = object.texts("optional_claims") {
+    if let Some(names) = object.values("optional_claims") {
         profile.optional_claims.clear();
         for name in &names {
             let known = OptionalClaim::ALL
@@ -104,12 +104,12 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
             }
         }
     }
-    object.object("access_token_claims", |claims| {
+    object.optional("access_token_claims", |claims| {
         profile.access_token_claims.clear();
-        for name in claims.keys() {
-            let expected = match claims.take(&name) {
-                Some(Value::Bool(true)) => Expected::Present,
-                Some(Value::String(text)) if !text.is_empty() => Expected::Text(text),
+        while let Some((name, value)) = claims.take_any() {
+            let expected = match value {
+                Value::Bool(true) => Expected::Present,
+                Value::String(text) if !text.is_empty() => Expected::Text(text),
                 _ => {
                     claims.problem(&name, "must be true, if any value will do, or a string");
                     continue;
@@ -117,6 +117,7 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
             };
             profile.access_token_claims.push((name, expected));
         }
+        Some(())
     });
     if !profile.is_marked() && profile.access_token_claims.is_empty() {
         object.problem(
@@ -124,7 +125,7 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
             "is needed where types accepts more than at+jwt: name a claim that ID tokens of this issuer do not have",
         );
     }
-    // What the feed cannot name, it cannot revoke.
+    // The feed names tokens by these claims, so a token without them could not be revoked.
     if has_revocations && !profile.optional_claims.is_empty() {
         object.problem(
             "optional_claims",
@@ -135,21 +136,22 @@ fn profile(object: &mut Object<'_>, has_revocations: bool) -> Profile {
 }
 
 fn token_types(list: &Value) -> Option<Vec<Option<String>>> {
-    let is_type =
-        |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    let types: Option<Vec<_>> = list
-        .as_array()?
-        .iter()
-        .map(|value| match value {
-            Value::Null => Some(None),
-            value => Some(Some(short_type(value.as_str().filter(is_type)?).to_owned())),
-        })
-        .collect();
-    types.filter(|types| !types.is_empty())
+    let mut types = Vec::new();
+    for value in list.as_array()? {
+        let text = value.as_str().unwrap_or_default();
+        types.push(match value {
+            Value::Null => None,
+            _ if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                return None;
+            }
+            _ => Some(short_type(text).to_owned()),
+        });
+    }
+    Some(types).filter(|types| !types.is_empty())
 }
 
-fn algorithms(object: &mut Object<'_>) -> BTreeSet<Algorithm> {
-    let Some(names) = object.texts("algorithms") else {
+fn algorithms(object: &mut Section<'_>) -> BTreeSet<Algorithm> {
+    let Some(names) = object.values("algorithms") else {
         return Algorithm::ALL.into();
     };
     let mut algorithms = BTreeSet::new();
@@ -167,52 +169,43 @@ fn algorithms(object: &mut Object<'_>) -> BTreeSet<Algorithm> {
 
 /// `jwks` or `discovery`.
 fn key_source(
-    object: &mut Object<'_>,
+    object: &mut Section<'_>,
     issuer: Option<&str>,
     algorithms: &BTreeSet<Algorithm>,
 ) -> Option<KeySource> {
     match (object.has("jwks"), object.has("discovery")) {
         (true, false) => keys(object, algorithms),
         (false, true) => object
-            .object("discovery", |object| discovery(object, issuer?))
-            .flatten()
+            .optional("discovery", |object| discovery(object, issuer?))
             .map(KeySource::Discovered),
-        (false, false) => {
-            object.problem(
-                "jwks",
-                "is missing, and discovery, which can take its place",
-            );
-            None
-        }
-        (true, true) => {
-            object.problem("discovery", "cannot stand beside jwks");
-            object.take("jwks");
-            object.take("discovery");
+        (is_both, _) => {
+            if is_both {
+                object.problem("discovery", "cannot stand beside jwks");
+            } else {
+                object.problem(
+                    "jwks",
+                    "is missing, and discovery, which can take its place",
+                );
+            }
+            object.skip("jwks");
+            object.skip("discovery");
             None
         }
     }
 }
 
-fn discovery(object: &mut Object<'_>, issuer: &str) -> Option<Discovery> {
-    let name = object.text("document");
-    let document = match &name {
-        None => Some(Document::OpenIdConfiguration),
-        Some(name) => Document::ALL
-            .into_iter()
-            .find(|document| document.name() == name),
-    };
-    if document.is_none() {
-        let known = Document::ALL.map(Document::name).join(" or ");
-        object.problem("document", &format!("is {known}"));
-    }
-    let place = document.map(|document| discovery::document_of(issuer, document));
-    if let Some(Err(why)) = &place {
+fn discovery(object: &mut Section<'_>, issuer: &str) -> Option<Discovery> {
+    let documents = [Document::OpenIdConfiguration, Document::AuthorizationServer];
+    let documents = documents.map(|document| (document.name(), document));
+    let document = one_of(object, "document", documents, Document::OpenIdConfiguration);
+    let place = discovery::document_of(issuer, document);
+    if let Err(why) = &place {
         object.problem("document", why);
     }
     let refresh_seconds = refresh_seconds(object);
     let mut jwks_hosts = Vec::new();
-    object.objects("jwks_hosts", |mut host| {
-        let authority = host.required_text("authority");
+    for mut host in object.sections("jwks_hosts") {
+        let authority = required_text(&mut host, "authority");
         if let Some(authority) = &authority
             && !is_authority(authority)
         {
@@ -221,17 +214,15 @@ fn discovery(object: &mut Object<'_>, issuer: &str) -> Option<Discovery> {
                 "must be a host, with a port if the address has one",
             );
         }
-        let cluster = host.required_text("cluster");
+        let cluster = required_text(&mut host, "cluster");
         host.finish();
-        jwks_hosts.extend(
-            authority
-                .zip(cluster)
-                .map(|(authority, cluster)| KeyHost { authority, cluster }),
-        );
-    });
-    let authority = object.text("authority");
-    let cluster = object.required_text("cluster");
-    let (path, own) = place?.ok()?;
+        if let (Some(authority), Some(cluster)) = (authority, cluster) {
+            jwks_hosts.push(KeyHost { authority, cluster });
+        }
+    }
+    let authority = text(object, "authority");
+    let cluster = required_text(object, "cluster");
+    let (path, own) = place.ok()?;
     Some(Discovery {
         endpoint: Endpoint {
             cluster: cluster?,
@@ -248,22 +239,16 @@ fn is_authority(text: &str) -> bool {
     HttpUrl::parse(&url).is_some_and(|url| url.target.is_empty())
 }
 
-fn refresh_seconds(object: &mut Object<'_>) -> u64 {
-    object
-        .number("refresh_seconds", 1..=DAY)
-        .unwrap_or(DEFAULT_REFRESH_SECONDS)
+fn refresh_seconds(object: &mut Section<'_>) -> u64 {
+    number(object, "refresh_seconds", 1..=DAY, DEFAULT_REFRESH_SECONDS)
 }
 
-fn introspection(object: &mut Object<'_>) -> Option<IntrospectionSource> {
-    let cache_seconds = object
-        .number("cache_seconds", 1..=3600)
-        .unwrap_or(DEFAULT_CACHE_SECONDS);
-    let max_concurrent = object
-        .number("max_concurrent", 1..=256)
-        .unwrap_or(DEFAULT_CONCURRENT) as usize;
+fn introspection(object: &mut Section<'_>) -> Option<IntrospectionSource> {
+    let cache_seconds = number(object, "cache_seconds", 1..=3600, DEFAULT_CACHE_SECONDS);
+    let max_concurrent = number(object, "max_concurrent", 1..=256, DEFAULT_CONCURRENT) as usize;
     let when_unavailable = deny_or_allow(object, "when_unavailable");
-    let (id, secret) = (object.text("client_id"), object.text("client_secret"));
-    let authorization = match (id, secret, object.text("bearer")) {
+    let (id, secret) = (text(object, "client_id"), text(object, "client_secret"));
+    let authorization = match (id, secret, text(object, "bearer")) {
         (Some(id), Some(secret), None) => Some(basic(&id, &secret)),
         (None, None, Some(bearer)) if bearer.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Some(format!("Bearer {bearer}"))
@@ -289,7 +274,7 @@ fn introspection(object: &mut Object<'_>) -> Option<IntrospectionSource> {
     })
 }
 
-/// RFC 6749 §2.3.1: both are encoded as in a form, so that a colon in the id does not end it.
+/// Basic credentials (RFC 6749 §2.3.1). Id and secret are form-encoded, so a colon in the id does not end the id.
 fn basic(id: &str, secret: &str) -> String {
     let mut credentials = String::new();
     for (part, end) in [(id, ":"), (secret, "")] {
@@ -305,44 +290,35 @@ fn basic(id: &str, secret: &str) -> String {
     format!("Basic {}", STANDARD.encode(credentials))
 }
 
-fn deny_or_allow(object: &mut Object<'_>, key: &str) -> WhenStale {
-    match object.text(key).as_deref() {
-        None | Some("deny") => WhenStale::Deny,
-        Some("allow") => WhenStale::Allow,
-        Some(_) => {
-            object.problem(key, "is deny or allow");
-            WhenStale::Deny
-        }
-    }
+fn deny_or_allow(object: &mut Section<'_>, key: &'static str) -> WhenStale {
+    let names = [("deny", WhenStale::Deny), ("allow", WhenStale::Allow)];
+    one_of(object, key, names, WhenStale::Deny)
 }
 
-fn keys(object: &mut Object<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<KeySource> {
-    object
-        .object("jwks", |jwks| {
-            if jwks.has("keys") {
-                let list = jwks.take("keys")?;
-                let (keys, skipped) = KeySet::of_values(&list, algorithms, &KeySet::default());
-                if skipped.count > 0 {
-                    jwks.problem("keys", &skipped.line());
-                }
-                if keys.is_empty() {
-                    jwks.problem("keys", "holds no usable key");
-                }
-                return Some(KeySource::Inline(keys));
+fn keys(object: &mut Section<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<KeySource> {
+    object.optional("jwks", |jwks| {
+        if let Some(list) = jwks.take("keys") {
+            let (keys, skipped) = KeySet::of_values(&list.value, algorithms, &KeySet::default());
+            if skipped.count > 0 {
+                jwks.problem("keys", &skipped.line());
             }
-            let refresh_seconds = refresh_seconds(jwks);
-            endpoint(jwks).map(|endpoint| KeySource::Fetched {
-                endpoint,
-                refresh_seconds,
-            })
+            if keys.is_empty() {
+                jwks.problem("keys", "holds no usable key");
+            }
+            return Some(KeySource::Inline(keys));
+        }
+        let refresh_seconds = refresh_seconds(jwks);
+        endpoint(jwks).map(|endpoint| KeySource::Fetched {
+            endpoint,
+            refresh_seconds,
         })
-        .flatten()
+    })
 }
 
-fn endpoint(object: &mut Object<'_>) -> Option<Endpoint> {
-    let cluster = object.required_text("cluster");
-    let authority = object.text("authority");
-    let path = object.required_text("path");
+fn endpoint(object: &mut Section<'_>) -> Option<Endpoint> {
+    let cluster = required_text(object, "cluster");
+    let authority = text(object, "authority");
+    let path = required_text(object, "path");
     let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
     if let Some(path) = &path {
         if !path.starts_with('/') {
@@ -362,17 +338,21 @@ fn endpoint(object: &mut Object<'_>) -> Option<Endpoint> {
     })
 }
 
-fn revocations(object: &mut Object<'_>) -> Option<RevocationSource> {
-    let poll_seconds = object
-        .number("poll_seconds", 1..=DAY)
-        .unwrap_or(DEFAULT_POLL_SECONDS);
-    let max_staleness_seconds = object
-        .number("max_staleness_seconds", 1..=DAY)
-        .unwrap_or(DEFAULT_STALENESS_SECONDS);
+fn revocations(object: &mut Section<'_>) -> Option<RevocationSource> {
+    let poll_seconds = number(object, "poll_seconds", 1..=DAY, DEFAULT_POLL_SECONDS);
+    let max_staleness_seconds = number(
+        object,
+        "max_staleness_seconds",
+        1..=DAY,
+        DEFAULT_STALENESS_SECONDS,
+    );
     let when_stale = deny_or_allow(object, "when_stale");
-    let max_entries = object
-        .number("max_entries", REVOCATION_ENTRIES)
-        .unwrap_or(DEFAULT_REVOCATION_ENTRIES) as usize;
+    let max_entries = number(
+        object,
+        "max_entries",
+        REVOCATION_ENTRIES,
+        DEFAULT_REVOCATION_ENTRIES,
+    ) as usize;
     if max_staleness_seconds < poll_seconds {
         object.problem("max_staleness_seconds", "must not be below poll_seconds");
     }

@@ -1,12 +1,13 @@
-//! The plugin's configuration: JSON, read strictly, every problem named with its path.
+//! The guard's configuration: a JSON object. Every problem is reported with its path.
 
 mod issuers;
-mod reader;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use claims::Algorithm;
 use claims::json::JsonError;
+use document::{Problems, Section, Table};
 use serde_json::Value;
 
 use crate::authorization::is_token_byte;
@@ -17,94 +18,93 @@ use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{Access, PathPattern, Rule};
 pub use crate::source::{Endpoint, WhenStale};
-use reader::Object;
 
 /// Everything that is configured.
 #[derive(Debug)]
 pub struct Config {
-    /// Whose tokens are accepted.
+    /// Issuers whose tokens the guard accepts.
     pub issuers: Vec<IssuerConfig>,
-    /// What each path needs; a path without a rule is denied (D-23).
+    /// What a request needs, by path and method. The guard denies a path without a rule (D-23).
     pub rules: Vec<Rule>,
     /// Headers that carry claims to the resource server.
     pub forward: Vec<ForwardedHeader>,
-    /// The header that carries the whole payload to the resource server, as base64url.
+    /// Header that carries the whole payload to the resource server, as base64url.
     pub forward_payload: Option<String>,
-    /// Whether the resource server sees the token itself.
+    /// Whether the resource server receives the token itself.
     pub forward_authorization: bool,
-    /// Tolerated difference between the clocks, in seconds, for `exp`, `nbf` and `iat`.
+    /// Tolerated difference between the clocks for `exp`, `nbf` and `iat`, in seconds.
     pub clock_skew_seconds: u64,
-    /// Verified tokens that are remembered at most, in each VM.
+    /// Most verified tokens that each VM remembers.
     pub token_cache_entries: usize,
-    /// Bytes that they take at most, in each VM.
+    /// Most bytes that the remembered tokens take in each VM.
     pub token_cache_bytes: usize,
     /// `realm` of the challenges.
     pub realm: String,
-    /// Protected resource metadata (RFC 9728), answered by the filter itself.
+    /// Protected resource metadata (RFC 9728), which the guard answers itself.
     pub protected_resource: Option<ProtectedResource>,
-    /// Whether the gateway's access log may read who a request was from, and what became of it.
+    /// Whether the gateway's access log receives subject, client and decision of each request.
     pub access_log_state: bool,
-    /// Lets every request through, and counts and logs what it would have refused.
+    /// Lets every request pass, and counts and logs the requests that the guard would have refused.
     pub report_only: bool,
 }
 
-/// One issuer.
+/// An issuer whose tokens the guard accepts.
 #[derive(Debug)]
 pub struct IssuerConfig {
     /// `iss`, compared exactly.
     pub issuer: String,
-    /// Audiences: a token for any of them is accepted.
+    /// Audiences of which a token needs one.
     pub audiences: Vec<String>,
-    /// Where its keys come from.
+    /// Source of the issuer's keys.
     pub keys: KeySource,
-    /// Where its revocations come from; without it and introspection, tokens are good until they expire.
+    /// Source of the issuer's revocations. Without revocations and introspection, tokens are valid until they expire.
     pub revocations: Option<RevocationSource>,
-    /// How it is asked about each token instead (RFC 7662).
+    /// Endpoint that the guard asks about each token (RFC 7662), in place of revocations.
     pub introspection: Option<IntrospectionSource>,
-    /// What its access tokens look like.
+    /// What the issuer's access tokens look like.
     pub profile: Profile,
-    /// Algorithms that its tokens may use.
+    /// Algorithms that the issuer's tokens may use.
     pub algorithms: BTreeSet<Algorithm>,
-    /// Whether clients find its metadata at its name (RFC 8414), so that the metadata of the resource may name it.
+    /// Whether the metadata of the resource names this issuer: true if clients find the issuer's metadata at its name
+    /// (RFC 8414).
     pub authorization_server: bool,
 }
 
-/// Where keys come from.
+/// Source of an issuer's keys.
 #[derive(Debug)]
 pub enum KeySource {
-    /// They are in the configuration.
+    /// The configuration holds the keys.
     Inline(KeySet),
-    /// They are fetched.
+    /// The guard fetches the keys from a configured address.
     Fetched {
-        /// From where.
+        /// Address of the JWK set.
         endpoint: Endpoint,
-        /// How often, in seconds.
+        /// Time between two fetches, in seconds.
         refresh_seconds: u64,
     },
-    /// They are fetched from where the issuer's metadata says.
+    /// The guard fetches the keys from the address in the issuer's metadata.
     Discovered(Discovery),
 }
 
-/// Where revocations come from.
+/// Source of an issuer's revocations.
 #[derive(Debug)]
 pub struct RevocationSource {
-    /// From where.
+    /// Address of the revocation feed.
     pub endpoint: Endpoint,
-    /// How often, in seconds, where the service does not hold requests.
+    /// Time between two fetches, in seconds, if the service does not hold requests until there is news.
     pub poll_seconds: u64,
-    /// Age beyond which the list is stale, in seconds.
+    /// Age beyond which the revocations are stale, in seconds.
     pub max_staleness_seconds: u64,
-    /// What happens then.
+    /// What the guard does while the revocations are stale.
     pub when_stale: WhenStale,
-    /// Entries that each VM holds at most.
+    /// Most entries that each VM holds.
     pub max_entries: usize,
 }
 
-/// What RFC 9728 has clients learn about the resource server.
+/// Metadata of the resource server (RFC 9728).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedResource {
-    /// The resource identifier: a URL of origin and path. The path is one that a request can have, so that the metadata can
-    /// be reached.
+    /// The resource identifier: a URL of origin and path. A request can have this path, so clients can reach the metadata.
     pub resource: String,
     /// Scopes that clients may need.
     pub scopes_supported: Vec<String>,
@@ -118,7 +118,7 @@ const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 
 impl Config {
-    /// The gateway's names for the upstreams that are fetched from.
+    /// Names of the gateway's clusters that the guard sends requests to.
     #[must_use]
     pub fn clusters(&self) -> BTreeSet<&str> {
         let mut clusters = BTreeSet::new();
@@ -145,44 +145,54 @@ impl Config {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// Every problem, as `path: what is wrong`.
+    /// All problems, each as `path: message`.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<String>> {
         let object = claims::json::parse_object(text)
             .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
-        let mut problems = Vec::new();
-        let mut root = Object::root(object, &mut problems);
+        let problems = Problems::default();
+        let mut root = Section::root(Table::from_strict_json(object), &problems);
         let config = Self {
             issuers: issuers::read(&mut root),
             rules: rules(&mut root),
             forward: forward(&mut root),
             forward_payload: header_name(&mut root, "forward_payload"),
-            forward_authorization: root.flag("forward_authorization").unwrap_or(true),
-            clock_skew_seconds: root
-                .number("clock_skew_seconds", 0..=300)
-                .unwrap_or(DEFAULT_SKEW_SECONDS),
-            token_cache_entries: root
-                .number("token_cache_entries", 0..=MAX_CACHE_ENTRIES)
-                .unwrap_or(DEFAULT_CACHE_ENTRIES) as usize,
-            token_cache_bytes: root
-                .number("token_cache_bytes", 0..=MAX_CACHE_BYTES)
-                .unwrap_or(DEFAULT_CACHE_BYTES) as usize,
+            forward_authorization: flag(&mut root, "forward_authorization", true),
+            clock_skew_seconds: number(
+                &mut root,
+                "clock_skew_seconds",
+                0..=300,
+                DEFAULT_SKEW_SECONDS,
+            ),
+            token_cache_entries: number(
+                &mut root,
+                "token_cache_entries",
+                0..=MAX_CACHE_ENTRIES,
+                DEFAULT_CACHE_ENTRIES,
+            ) as usize,
+            token_cache_bytes: number(
+                &mut root,
+                "token_cache_bytes",
+                0..=MAX_CACHE_BYTES,
+                DEFAULT_CACHE_BYTES,
+            ) as usize,
             realm: realm(&mut root),
             protected_resource: protected_resource(&mut root),
-            access_log_state: root.flag("access_log_state").unwrap_or(false),
-            report_only: root.flag("report_only").unwrap_or(false),
+            access_log_state: flag(&mut root, "access_log_state", false),
+            report_only: flag(&mut root, "report_only", false),
         };
-        check_headers(&mut root, &config);
+        check_headers(&root, &config);
         root.finish();
+        let problems = problems.into_found();
         if problems.is_empty() {
             Ok(config)
         } else {
-            Err(problems)
+            Err(problems.iter().map(ToString::to_string).collect())
         }
     }
 }
 
-/// What is wrong with a text that is not a strict JSON object, with line and column where JSON has them. It quotes nothing
-/// of the text but the name of a member.
+/// Why `text` is not a strict JSON object, with line and column for a syntax error. The message repeats no value of the
+/// configuration, which may be a secret.
 fn slip(text: &[u8], error: JsonError) -> String {
     if error != JsonError::NotAnObject {
         return error.to_string();
@@ -201,11 +211,57 @@ fn slip(text: &[u8], error: JsonError) -> String {
     }
 }
 
-fn rules(root: &mut Object<'_>) -> Vec<Rule> {
+fn text(object: &mut Section<'_>, key: &'static str) -> Option<String> {
+    object.text(key).map(|text| text.value)
+}
+
+fn required_text(object: &mut Section<'_>, key: &'static str) -> Option<String> {
+    object.required(key);
+    text(object, key)
+}
+
+/// What the text at `key` stands for, one of `names`; `default` if the text is absent or wrong.
+fn one_of<T: Copy, const N: usize>(
+    object: &mut Section<'_>,
+    key: &'static str,
+    names: [(&str, T); N],
+    default: T,
+) -> T {
+    let index = index_of(object, key, &names.map(|(name, _)| name));
+    let named = index.and_then(|index| names.get(index));
+    named.map_or(default, |(_, value)| *value)
+}
+
+/// The index of the text at `key` in `names`.
+fn index_of(object: &mut Section<'_>, key: &'static str, names: &[&str]) -> Option<usize> {
+    let text = text(object, key)?;
+    let index = names.iter().position(|name| *name == text);
+    if index.is_none() {
+        object.problem(key, &format!("must be {}", names.join(" or ")));
+    }
+    index
+}
+
+fn flag(object: &mut Section<'_>, key: &'static str, default: bool) -> bool {
+    object.flag(key).map_or(default, |flag| flag.value)
+}
+
+fn number(
+    object: &mut Section<'_>,
+    key: &'static str,
+    range: RangeInclusive<u64>,
+    default: u64,
+) -> u64 {
+    object
+        .number(key, range)
+        .map_or(default, |number| number.value)
+}
+
+fn rules(root: &mut Section<'_>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
-    root.require("rules");
-    let is_empty = root.objects("rules", |mut object| {
-        let pattern = match (object.text("path"), object.text("path_prefix")) {
+    let none = "needs at least one rule: without one, all is denied";
+    for mut object in root.required_sections("rules", none) {
+        let pattern = match (text(&mut object, "path"), text(&mut object, "path_prefix")) {
             (Some(path), None) => Some(PathPattern::Exact(path)),
             (None, Some(prefix)) => Some(PathPattern::Prefix(prefix)),
             _ => {
@@ -218,7 +274,7 @@ fn rules(root: &mut Object<'_>) -> Vec<Rule> {
         {
             object.problem(pattern.key(), why);
         }
-        let methods = object.texts("methods");
+        let methods = object.values("methods");
         if methods.as_ref().is_some_and(Vec::is_empty) {
             object.problem("methods", "needs at least one method, or leave it out");
         }
@@ -227,22 +283,18 @@ fn rules(root: &mut Object<'_>) -> Vec<Rule> {
                 object.problem("methods", &why);
             }
         }
-        let scopes = object.texts("scopes").unwrap_or_default();
+        let scopes = object.values("scopes").unwrap_or_default();
         if !scopes.iter().all(|scope| is_scope(scope)) {
             object.problem("scopes", "has something that is no scope token");
         }
-        let access = match object.text("access").as_deref() {
-            None | Some("token") => Access::Token { scopes },
-            Some("anonymous") => {
-                if !scopes.is_empty() {
-                    object.problem("scopes", "means nothing on an anonymous path");
-                }
-                Access::Anonymous
+        let is_anonymous = [("token", false), ("anonymous", true)];
+        let access = if one_of(&mut object, "access", is_anonymous, false) {
+            if !scopes.is_empty() {
+                object.problem("scopes", "means nothing on an anonymous path");
             }
-            Some(_) => {
-                object.problem("access", "is token or anonymous");
-                Access::Token { scopes }
-            }
+            Access::Anonymous
+        } else {
+            Access::Token { scopes }
         };
         if let Some(pattern) = pattern {
             let rule = Rule {
@@ -256,18 +308,12 @@ fn rules(root: &mut Object<'_>) -> Vec<Rule> {
             rules.push(rule);
         }
         object.finish();
-    });
-    if is_empty {
-        root.problem(
-            "rules",
-            "needs at least one rule: without one, all is denied",
-        );
     }
     rules
 }
 
-/// Methods are compared byte for byte (RFC 9110 §9.1), and a rule whose method no request has leaves those requests to
-/// another rule: a typing error must not open a path.
+/// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was
+/// meant for fall to another rule, so a typing error could open a path.
 fn check_method(method: &str) -> Result<(), String> {
     if method.is_empty() || !method.bytes().all(is_token_byte) {
         let trimmed = method.trim().to_ascii_uppercase();
@@ -286,75 +332,76 @@ fn check_method(method: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn forward(root: &mut Object<'_>) -> Vec<ForwardedHeader> {
+fn forward(root: &mut Section<'_>) -> Vec<ForwardedHeader> {
     let mut headers = Vec::new();
-    root.object("forward", |object| {
-        for name in object.keys() {
+    root.optional("forward", |forward| {
+        while let Some((name, value)) = forward.take_any() {
             if let Err(why) = check_header_name(&name) {
-                object.problem(&name, why);
+                forward.problem(&name, why);
             }
-            let form = match object.take(&name) {
-                Some(value @ (Value::String(_) | Value::Array(_))) => {
-                    claim_names(object, &name, value).map(|claims| (claims, ListForm::Comma))
+            let form = match value {
+                value @ (Value::String(_) | Value::Array(_)) => {
+                    claim_names(forward, &name, &value).map(|claims| (claims, ListForm::Comma))
                 }
-                Some(Value::Object(members)) => object.within(&name, members, |object| {
-                    object.require("claim");
+                Value::Object(members) => {
+                    let mut object = forward.within(&name, members);
+                    object.required("claim");
                     let claims = object
                         .take("claim")
-                        .and_then(|value| claim_names(object, "claim", value));
-                    let form = match object.text("lists").as_deref() {
-                        None | Some("comma") => ListForm::Comma,
-                        Some("json") => ListForm::Json,
-                        Some(_) => {
-                            object.problem("lists", "is comma or json");
-                            ListForm::Comma
-                        }
-                    };
-                    claims.map(|claims| (claims, form))
-                }),
+                        .and_then(|claim| claim_names(&object, "claim", &claim.value));
+                    let forms = [("comma", ListForm::Comma), ("json", ListForm::Json)];
+                    let lists = one_of(&mut object, "lists", forms, ListForm::Comma);
+                    object.finish();
+                    claims.map(|claims| (claims, lists))
+                }
                 _ => {
-                    object.problem(
+                    forward.problem(
                         &name,
-                        "is the name of a claim, a list of names, or an object with claim and lists",
+                        "must be the name of a claim, a list of names, or an object with claim and lists",
                     );
                     None
                 }
             };
-            headers.extend(form.map(|(claims, lists)| ForwardedHeader {
-                name,
-                claims,
-                lists,
-            }));
+            if let Some((claims, lists)) = form {
+                headers.push(ForwardedHeader {
+                    name,
+                    claims,
+                    lists,
+                });
+            }
         }
+        Some(())
     });
     headers
 }
 
-/// The name of one claim, or a list of names of which the first present claim counts.
-fn claim_names(object: &mut Object<'_>, key: &str, value: Value) -> Option<Vec<String>> {
+/// The name of a claim, or a list of names: the guard forwards the first claim that the token has.
+fn claim_names(object: &Section<'_>, key: &str, value: &Value) -> Option<Vec<String>> {
     let names = match value {
-        Value::Array(names) => names,
-        name => vec![name],
+        Value::Array(names) => names.as_slice(),
+        name => std::slice::from_ref(name),
     };
-    let names: Option<Vec<String>> = names
-        .into_iter()
-        .map(|name| {
-            name.as_str()
-                .filter(|name| !name.is_empty())
-                .map(ToOwned::to_owned)
-        })
-        .collect();
-    let names = names.filter(|names| !names.is_empty());
+    let names = texts_of(names);
     if names.is_none() {
         object.problem(
             key,
-            "is the name of a claim, or a list of at least one name",
+            "must be the name of a claim, or a list of at least one name",
         );
     }
     names
 }
 
-/// Headers that a claim must never replace: the gateway or the filter itself gives them meaning.
+/// `values` if they are texts: at least one, and none that is empty.
+fn texts_of(values: &[Value]) -> Option<Vec<String>> {
+    let mut texts = Vec::new();
+    for value in values {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        texts.push(text.to_owned());
+    }
+    Some(texts).filter(|texts| !texts.is_empty())
+}
+
+/// Headers that no claim may replace, because the gateway or the guard gives them a meaning.
 const RESERVED_HEADERS: [&str; 12] = [
     "authorization",
     "connection",
@@ -381,16 +428,16 @@ fn check_header_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn header_name(root: &mut Object<'_>, key: &str) -> Option<String> {
-    let name = root.text(key)?;
+fn header_name(root: &mut Section<'_>, key: &'static str) -> Option<String> {
+    let name = text(root, key)?;
     if let Err(why) = check_header_name(&name) {
         root.problem(key, why);
     }
     Some(name)
 }
 
-fn realm(root: &mut Object<'_>) -> String {
-    let realm = root.text("realm").unwrap_or_else(|| "api".to_owned());
+fn realm(root: &mut Section<'_>) -> String {
+    let realm = text(root, "realm").unwrap_or_else(|| "api".to_owned());
     let quotable = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\';
     if !realm.bytes().all(quotable) {
         root.problem(
@@ -401,13 +448,13 @@ fn realm(root: &mut Object<'_>) -> String {
     realm
 }
 
-fn protected_resource(root: &mut Object<'_>) -> Option<ProtectedResource> {
-    root.object("protected_resource", |object| {
-        let resource = object.required_text("resource")?;
+fn protected_resource(root: &mut Section<'_>) -> Option<ProtectedResource> {
+    root.optional("protected_resource", |object| {
+        let resource = required_text(object, "resource")?;
         if let Err(why) = check_resource(&resource) {
             object.problem("resource", why);
         }
-        let scopes_supported = object.texts("scopes_supported").unwrap_or_default();
+        let scopes_supported = object.values("scopes_supported").unwrap_or_default();
         if !scopes_supported.iter().all(|scope| is_scope(scope)) {
             object.problem("scopes_supported", "has something that is no scope token");
         }
@@ -416,11 +463,10 @@ fn protected_resource(root: &mut Object<'_>) -> Option<ProtectedResource> {
             scopes_supported,
         })
     })
-    .flatten()
 }
 
-/// RFC 9728 §3.1 derives the address of the metadata from the identifier: a request can only have that address if the
-/// identifier's path is one that a rule could name.
+/// RFC 9728 §3.1 derives the address of the metadata from the identifier. Clients can reach that address only if a rule
+/// could name the identifier's path.
 fn check_resource(resource: &str) -> Result<(), &'static str> {
     let rest = resource
         .strip_prefix("https://")
@@ -441,8 +487,8 @@ fn check_resource(resource: &str) -> Result<(), &'static str> {
     path.map_or(Ok(()), |path| PathPattern::Exact(path).check())
 }
 
-/// Two headers that differ only in `-` and `_` are one to many servers, and the same is stripped for both.
-fn check_headers(root: &mut Object<'_>, config: &Config) {
+/// Reports a header that would carry both a claim and the whole payload.
+fn check_headers(root: &Section<'_>, config: &Config) {
     if let Some(payload) = &config.forward_payload
         && config.forward.iter().any(|header| header.name == *payload)
     {
@@ -450,7 +496,7 @@ fn check_headers(root: &mut Object<'_>, config: &Config) {
     }
 }
 
-/// RFC 6749 §3.3, `scope-token`.
+/// `scope-token` of RFC 6749 §3.3.
 fn is_scope(text: &str) -> bool {
     let legal = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.bytes().all(legal)

@@ -84,10 +84,10 @@ fn a_misspelt_key_is_answered_with_the_key_that_was_meant() {
     config["rules"][1]["method"] = json!(["POST"]);
     config["colour"] = json!("red");
     let expected = [
-        "issuers[0].jwks.refesh_seconds: is not known; did you mean refresh_seconds?",
-        "rules[1].method: is not known; did you mean methods?",
-        "colour: is not known",
-        "forward_authorisation: is not known; did you mean forward_authorization?",
+        "issuers[0].jwks.refesh_seconds: unknown key; did you mean refresh_seconds?",
+        "rules[1].method: unknown key; did you mean methods?",
+        "colour: unknown key",
+        "forward_authorisation: unknown key; did you mean forward_authorization?",
     ];
     assert_eq!(problems(&config), expected);
 }
@@ -195,7 +195,11 @@ fn what_can_have_no_effect_is_refused() {
     for audiences in [json!([""]), json!(["https://api.example.com", ""])] {
         assert_refused("/issuers/0/audiences", audiences, "none that is empty");
     }
-    assert_refused("/forward/x-user-id", json!(""), "is the name of a claim");
+    assert_refused(
+        "/forward/x-user-id",
+        json!(""),
+        "must be the name of a claim",
+    );
     for path in [
         "/api/*",
         "/api/{id}",
@@ -435,7 +439,7 @@ fn discovery_and_introspection_are_read_strictly() {
         ),
         (
             json!({"discovery": {"cluster": "c", "document": "oidc"}}),
-            "issuers[0].discovery.document: is oauth",
+            "issuers[0].discovery.document: must be openid-configuration or oauth",
         ),
         (
             json!({"discovery": discovery, "issuer": "sso"}),
@@ -443,7 +447,7 @@ fn discovery_and_introspection_are_read_strictly() {
         ),
         (
             json!({"discovery": {"cluster": "c", "path": "/x"}}),
-            "issuers[0].discovery.path: is not known",
+            "issuers[0].discovery.path: unknown key",
         ),
         (
             json!({"discovery": {"cluster": "c", "jwks_hosts": [{"authority": "https://a", "cluster": "c"}]}}),

@@ -434,7 +434,7 @@ fn a_bad_configuration_is_named() {
     let failure = TokenGuard::start(bad, &[], &[]).unwrap_err().to_string();
     for problem in [
         "jwks.path: must start with a slash",
-        "rule: is not known; did you mean rules?",
+        "rule: unknown key; did you mean rules?",
     ] {
         assert!(failure.contains(problem), "{failure}");
     }

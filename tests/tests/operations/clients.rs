@@ -208,10 +208,10 @@ fn every_problem_of_a_registration_is_told_and_nothing_changes() {
     let problems = reply.json()["problems"].to_string();
     for problem in [
         "client_id: must have",
-        "redirect_uris.0",
-        "redirect_uris.1",
+        "redirect_uris[0]: http://shop.example.com/cb: ",
+        "redirect_uris[1]: https://shop.example.com/*: ",
         "bound_user: not for a client of type web_server",
-        "unknown key colour",
+        "colour: unknown key",
     ] {
         assert!(problems.contains(problem), "{problem} in {problems}");
     }
@@ -323,8 +323,8 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     let checked = pair.operate(&["check", "--config", &config], "");
     assert_eq!(checked.code, 1, "{}", checked.errors);
     for line in [
-        "config.toml:2: unknown key lisen",
-        "wrong.toml:5: unknown key scope",
+        "config.toml:2: lisen: unknown key; did you mean listen?",
+        "wrong.toml:5: scope: unknown key; did you mean scopes?",
         "wrong.toml:12: file: absent.pem cannot be read",
     ] {
         assert!(
@@ -338,20 +338,44 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
         applied.contains("wrong.toml:12: file: absent.pem cannot be read"),
         "{applied}"
     );
+    // Problems that only the service can find come back with the lines of the file.
+    write("bad.pem", "no certificate");
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let parameters = rcgen::CertificateParams::new(vec!["sync".to_owned()]).unwrap();
+    let certificate = parameters.self_signed(&key).unwrap();
+    std::fs::write(pair.state().join("good.der"), certificate.der()).unwrap();
+    let secret = "s".repeat(32);
     let wrong = write(
         "wrong.toml",
-        "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\",\n\
-         \"nonsense\"]\nscope = []\n\n[[clients]]\nclient_id = \"sap\"\n",
+        &format!(
+            "[[clients]]\nclient_id = \"spa\"\ntype = \"installed\"\nredirect_uris = [\"https://spa.example.com/cb\",\n\
+             \"nonsense\"]\nscope = []\n\n[[clients]]\nclient_id = \"spa\"\n\n\
+             [[clients]]\nclient_id = \"sync\"\ntype = \"non_interactive\"\nclient_secret = \"{secret}\"\n\
+             [[clients.certificates]]\nalias = \"a\"\nfile = \"bad.pem\"\n\
+             [[clients.certificates]]\nalias = \"a\"\nfile = \"good.der\"\n\n\
+             [[clients]]\nclient_id = \"backup\"\ntype = \"user_bound\"\nclient_secret = \"{secret}\"\n\
+             bound_user = \"nobody@example.com\"\nenabled = \"yes\"\n\n[[users]]\nemail = \"a\"\n[other]\n"
+        ),
     );
     let applied = pair.operate(&["apply", &wrong], "").failed(1);
     let checked = pair.operate(&["check", "--config", &config], "").output;
-    for line in checked.lines().filter(|line| line.contains("wrong.toml")) {
-        assert!(
-            applied.lines().any(|found| found == line),
-            "{line} in {applied}"
-        );
-    }
-    assert_eq!(applied.lines().count(), 3, "{applied}");
+    let checked: Vec<&str> = checked
+        .lines()
+        .filter(|line| line.contains("wrong.toml"))
+        .collect();
+    assert_eq!(applied.lines().collect::<Vec<_>>(), checked);
+    assert_eq!(checked.len(), 11, "{checked:#?}");
+    assert!(applied.contains("wrong.toml:9: client_id: spa is already at "));
+
+    // The service's warnings have lines too.
+    let unwise = write(
+        "unwise.toml",
+        "[[clients]]\nclient_id = \"app\"\ntype = \"installed\"\nredirect_uris = [\"app:/cb\"]\n",
+    );
+    let applied = pair.operate(&["apply", &unwise, "--dry-run"], "").done();
+    let warning = format!("warning: {unwise}:4: redirect_uris: another app may claim app: too");
+    assert!(applied.contains(&warning), "{applied}");
+
     let syntax = write("syntax.toml", "[[clients]]\nclient_id = \n");
     let applied = pair.operate(&["apply", &syntax], "").failed(1);
     assert!(applied.contains("syntax.toml:2: "), "{applied}");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use std::fmt;
 
-use document::Place;
+use document::{Place, Problem};
 use zeroize::Zeroizing;
 
 use crate::registrations::{PasswordRegistration, Registrations, UserRegistration};
@@ -134,7 +134,7 @@ pub struct Plan {
 #[must_use]
 pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
     match places.get(&misfit.client_id) {
-        Some(place) => format!("{place}: client_id: {misfit}"),
+        Some(place) => Problem::new(place, format!("client_id: {misfit}")).to_string(),
         None => misfit.to_string(),
     }
 }

@@ -213,7 +213,7 @@ impl Administration<'_> {
         self.changing(async |registry| {
             let mut client = stored(&registry, client_id)?.as_ref().clone();
             let certificate = Certificate::read(alias, bytes).map_err(|error| {
-                let place = Place::Body(String::new());
+                let place = Place::Json(String::new());
                 AdminError::Invalid(InvalidDocument {
                     problems: vec![Problem {
                         place,

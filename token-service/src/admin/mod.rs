@@ -98,9 +98,9 @@ fn read_entry(
     let document = Object::from_iter([(list.to_owned(), entries)]);
     Registrations::from_json(document, registry, Completeness::Partial, now).map_err(
         |mut document| {
-            let prefix = format!("{list}.0");
+            let prefix = format!("{list}[0]");
             for problem in &mut document.problems {
-                if let Place::Body(path) = &mut problem.place
+                if let Place::Json(path) = &mut problem.place
                     && let Some(rest) = path.strip_prefix(&prefix)
                 {
                     *path = rest.trim_start_matches('.').to_owned();

@@ -349,7 +349,7 @@ fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
     if !section.has("file") && !section.has("pem") {
         section.report(section.place(), "file or pem is missing");
     }
-    if matches!(section.place(), Place::Body(_)) {
+    if matches!(section.place(), Place::Json(_)) {
         section.refuse(
             "file",
             "the administration reads no files; send the text of the certificate in pem",

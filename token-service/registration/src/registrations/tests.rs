@@ -259,7 +259,7 @@ certificates = []
         [
             "r.toml:3: password: must have 8 to 1024 bytes",
             "r.toml:4: totp_secret: is not BASE32 (RFC 4648 §6)",
-            "r.toml:5: unknown key colour",
+            "r.toml:5: colour: unknown key",
             "r.toml:7: username: ada@example.com is already at r.toml:2",
             "r.toml:9: password_hash: password is there too; keep one of the two",
             "r.toml:10: totp_secret: must have 128 to 512 bits (RFC 4226 §4)",
@@ -302,7 +302,7 @@ certificates = []
             "r.toml:82: redirect_uris: http://localhost/#: must be printable ASCII without spaces and fragment",
             "r.toml:82: redirect_uris: http://localhost/cb is already at r.toml:82",
             "r.toml:83: certificates: at least one is needed",
-            "r.toml:88: unknown key client; did you mean clients?",
+            "r.toml:88: client: unknown key; did you mean clients?",
         ]
     );
 }

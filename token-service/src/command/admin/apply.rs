@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use ureq::http::Method;
 
@@ -12,7 +13,7 @@ use super::Connected;
 use super::connection::{Refused, query};
 use crate::admin::views::Applied;
 use crate::visible::visible_lines;
-use document::{BODY, Problems, Table};
+use document::{Problem, Problems, Table};
 
 /// What `--exit-code` exits with if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;
@@ -49,12 +50,10 @@ pub(in crate::command) struct Arguments {
 pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> {
     let (own, administration) = arguments.open()?;
     let problems = Problems::default();
-    let text =
-        std::fs::read_to_string(&own.file).with_context(|| own.file.display().to_string())?;
-    let table = Table::parse(&own.file, &text, &problems);
-    let document = read(&own.file, &text, &table, &problems);
-    let document = match problems.none_or(document) {
-        Ok(document) => document,
+    let mut file = Table::read(&own.file, &problems);
+    inline_certificates(&own.file, &mut file, &problems);
+    let file = match problems.none_or(file) {
+        Ok(file) => file,
         Err(problems) => return Ok(refused(problems)),
     };
     let flag = |flag: bool| flag.then(|| "true".to_owned());
@@ -64,19 +63,13 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
         ("overwrite", flag(own.overwrite)),
     ]);
     let path = format!("/registrations{query}");
-    let answer = match administration.send::<Applied>(Method::PUT, &path, &document) {
+    let answer = match administration.send::<Applied>(Method::PUT, &path, file.members()) {
         Ok(answer) => answer,
-        Err(error) => {
-            let lines = error.downcast::<Refused>()?.0.into_iter();
-            let lines: Vec<String> = lines.map(|line| located(&line, &table)).collect();
-            return Ok(refused(lines.join("\n")));
-        }
+        Err(error) => return Ok(refused(located(&error.downcast::<Refused>()?.0, &file))),
     };
     answer.print(|applied| {
-        let warnings = applied
-            .warnings
-            .iter()
-            .map(|text| format!("warning: {text}"));
+        let warnings = located(&applied.warnings, &file);
+        let warnings = warnings.lines().map(|text| format!("warning: {text}"));
         let mut lines: Vec<String> = warnings.collect();
         lines.extend(applied.differences.iter().cloned());
         lines.extend(applied.kept.iter().cloned());
@@ -105,54 +98,75 @@ fn refused(problems: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A problem that the service found, with the file and line in place of the path within the body.
-fn located(line: &str, table: &Table) -> String {
-    match line.split_once(": ") {
-        Some((path, message))
-            if path == BODY || path.starts_with("clients") || path.starts_with("users") =>
-        {
-            format!("{}: {message}", table.place_of(path))
+/// Problems that the service found, with lines of the file in place of paths, in the order of the file. Problems that have
+/// no place in the file come last.
+fn located(lines: &[String], file: &Table) -> String {
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    for line in lines {
+        match file.located(line) {
+            Some(problem) => problems.push(problem),
+            None => others.push(line),
         }
-        _ => line.to_owned(),
     }
+    problems.sort();
+    let problems = problems.iter().map(ToString::to_string);
+    let lines: Vec<String> = problems
+        .chain(others.into_iter().map(str::to_owned))
+        .collect();
+    lines.join("\n")
 }
 
-/// The file as JSON, with the certificate files that it names inside: the service may run on another machine. A file that
-/// cannot be read is a problem.
-fn read(path: &Path, text: &str, table: &Table, problems: &Problems) -> Map<String, Value> {
-    let mut document: Map<String, Value> = match toml::from_str(text) {
-        Ok(document) => document,
-        Err(_) if !problems.is_empty() => return Map::new(),
-        Err(error) => {
-            problems.report(table.place_of(""), error.message());
-            return Map::new();
-        }
-    };
+/// Puts the certificates in the place of the names of their files, as `pem`: the service may run on another machine. A file
+/// that cannot be read is a problem.
+fn inline_certificates(path: &Path, file: &mut Table, problems: &Problems) {
     let folder = path.parent().unwrap_or(Path::new(""));
-    for (client_index, client) in tables(document.get_mut("clients")).enumerate() {
-        for (index, certificate) in tables(client.get_mut("certificates")).enumerate() {
-            let Some(file) = certificate.get("file").and_then(Value::as_str) else {
+    let mut read = Vec::new();
+    for (client_index, client) in tables(file.members_mut().get_mut("clients")) {
+        for (index, certificate) in tables(client.get_mut("certificates")) {
+            let Some(name) = certificate.get("file").and_then(Value::as_str) else {
                 continue;
             };
-            match std::fs::read_to_string(folder.join(file)) {
-                Ok(pem) => {
-                    certificate.remove("file");
-                    certificate.insert("pem".to_owned(), Value::String(pem));
+            let certificate_path = format!("clients[{client_index}].certificates[{index}]");
+            let pem = match std::fs::read(folder.join(name)) {
+                _ if certificate.contains_key("pem") => {
+                    Err(("pem", "file is there too; keep one of the two".to_owned()))
                 }
-                Err(error) => {
-                    let place = format!("clients.{client_index}.certificates.{index}.file");
-                    let message = format!("file: {file} cannot be read: {error}");
-                    problems.report(table.place_of(&place), message);
-                }
+                Ok(bytes) => Ok(pem(bytes)),
+                Err(error) => Err(("file", format!("{name} cannot be read: {error}"))),
+            };
+            let pem = pem.map(|pem| {
+                certificate.remove("file");
+                certificate.insert("pem".to_owned(), Value::String(pem));
+            });
+            read.push((certificate_path, pem));
+        }
+    }
+    for (certificate, read) in read {
+        match read {
+            Ok(()) => file.moved(
+                &format!("{certificate}.file"),
+                &format!("{certificate}.pem"),
+            ),
+            Err((key, problem)) => {
+                let place = file.place_of(&format!("{certificate}.{key}"));
+                problems.report(&place, format!("{key}: {problem}"));
             }
         }
     }
-    document
 }
 
-fn tables(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
-    list.and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
+/// The content of a certificate file as text: DER becomes PEM (RFC 7468 §5).
+fn pem(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|der| {
+        let text = STANDARD.encode(der.as_bytes());
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    })
+}
+
+/// The tables of `list`, each with its index in the list.
+fn tables(list: Option<&mut Value>) -> impl Iterator<Item = (usize, &mut Map<String, Value>)> {
+    let values = list.and_then(Value::as_array_mut).into_iter().flatten();
+    let tables = values.map(Value::as_object_mut).enumerate();
+    tables.filter_map(|(index, table)| Some((index, table?)))
 }

@@ -5,6 +5,8 @@
 #[expect(dead_code, reason = "only the tests of the store break the server")]
 mod postgres_server;
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::tests::demo;
@@ -12,6 +14,7 @@ use super::*;
 use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::views::{Applied, AuditView};
 use crate::admin::{Administration, Object};
+use document::{Problems, Table};
 use domain::{AuditAction, Client, ClientId, CredentialsVersion, User, Username};
 use store::postgres::{PostgresSettings, PostgresUrl};
 use tempfile::TempDir;
@@ -118,7 +121,9 @@ async fn operate<T>(
 }
 
 async fn apply(service: &Arc<Service>, text: &str, conflicts: Conflicts) -> Applied {
-    let document: Object = toml::from_str(text).unwrap();
+    let problems = Problems::default();
+    let document = Table::parse(Path::new("registrations.toml"), text, &problems);
+    let document = problems.none_or(document.members().clone()).unwrap();
     operate(service, async |administration| {
         administration
             .apply(document, Unlisted::Keep, conflicts, Run::Real)

@@ -1,0 +1,406 @@
+//! Reading a table key by key.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::key_path;
+use crate::place::{Located, Place};
+use crate::problem::{Problem, Problems};
+use crate::table::{Places, Table};
+#[cfg(feature = "toml")]
+use crate::variables::renamed;
+
+/// Reads one table key by key and remembers which keys it was asked for.
+pub struct Section<'p> {
+    members: Map<String, Value>,
+    /// The keys and indices that lead here.
+    path: String,
+    /// Number of keys and indices in the path.
+    depth: usize,
+    place: Place,
+    places: Places,
+    known: Vec<&'static str>,
+    problems: &'p Problems,
+}
+
+impl<'p> Section<'p> {
+    /// Reads `table`, the whole document.
+    #[must_use]
+    pub fn root(table: Table, problems: &'p Problems) -> Self {
+        Self {
+            members: table.members,
+            path: String::new(),
+            depth: 0,
+            place: table.places.of(""),
+            places: table.places,
+            known: Vec::new(),
+            problems,
+        }
+    }
+
+    /// Where the table was written.
+    #[must_use]
+    pub const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Reports what is wrong at `place`. A message about one value starts with its key and a colon.
+    pub fn report(&self, place: &Place, message: impl Into<String>) {
+        self.problems.report(place, message);
+    }
+
+    /// Reports what is wrong with the value at `key`, whether it was taken or not.
+    pub fn problem(&self, key: &str, what: &str) {
+        self.wrong(&self.place_of(key), key, what);
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        self.places.of(&key_path::member(&self.path, key))
+    }
+
+    /// Reports the value at `place`, under `key`.
+    fn wrong(&self, place: &Place, key: &str, what: &str) {
+        let message = if place.is_json() || place.names(key) {
+            what.to_owned()
+        } else {
+            format!("{key}: {what}")
+        };
+        self.add(place.clone(), message);
+    }
+
+    fn add(&self, place: Place, message: String) {
+        self.problems.add(Problem { place, message });
+    }
+
+    fn wrong_type(&self, place: &Place, key: &str, expected: &str, found: &Value) {
+        let found = type_name(found, place);
+        self.wrong(place, key, &format!("expected {expected}, found {found}"));
+    }
+
+    /// The value at `key`, of any type.
+    pub fn take(&mut self, key: &'static str) -> Option<Located<Value>> {
+        self.known.push(key);
+        let value = self.members.remove(key)?;
+        let place = self.place_of(key);
+        Some(Located { value, place })
+    }
+
+    /// One of the values that are left, with its key: for a table whose keys are names of the writer's choice.
+    pub fn take_any(&mut self) -> Option<(String, Value)> {
+        let key = self.members.keys().next()?.clone();
+        let value = self.members.remove(&key)?;
+        Some((key, value))
+    }
+
+    /// The text at `key`. An empty text is a problem, because it is a forgotten value.
+    pub fn text(&mut self, key: &'static str) -> Option<Located<String>> {
+        let Located { value, place } = self.take(key)?;
+        match value {
+            Value::String(text) if text.is_empty() => {
+                self.wrong(&place, key, "is empty");
+                None
+            }
+            Value::String(value) => Some(Located { value, place }),
+            other => {
+                self.wrong_type(&place, key, "a string", &other);
+                None
+            }
+        }
+    }
+
+    /// Reports `key` as missing unless it is there.
+    pub fn required(&self, key: &str) {
+        if self.has(key) {
+            return;
+        }
+        if self.place.is_json() {
+            self.problem(key, "is missing");
+        } else {
+            self.add(self.place.clone(), format!("{key} is missing"));
+        }
+    }
+
+    /// The text at `key`, which must be there.
+    pub fn required_text(&mut self, key: &'static str) -> Option<Located<String>> {
+        self.required(key);
+        self.text(key)
+    }
+
+    /// The text at `key`, read by `parse`, whose error is reported.
+    pub fn parsed<T, E: fmt::Display>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<Located<T>> {
+        let Located { value, place } = self.text(key)?;
+        match parse(&value) {
+            Ok(value) => Some(Located { value, place }),
+            Err(error) => {
+                self.wrong(&place, key, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The path at `key`, resolved by [`Place::resolve`].
+    #[cfg(feature = "toml")]
+    pub fn path(&mut self, key: &'static str) -> Option<std::path::PathBuf> {
+        self.text(key).map(|text| text.place.resolve(&text.value))
+    }
+
+    /// The boolean at `key`; `true` or `false` in a variable.
+    pub fn flag(&mut self, key: &'static str) -> Option<Located<bool>> {
+        let Located { value, place } = self.take(key)?;
+        let flag = match &value {
+            Value::Bool(flag) => Some(*flag),
+            Value::String(text) if place.is_variable() => text.parse().ok(),
+            _ => None,
+        };
+        if flag.is_none() {
+            self.wrong_type(&place, key, "true or false", &value);
+        }
+        flag.map(|value| Located { value, place })
+    }
+
+    /// The whole number at `key`, within `range`. Hosts that build JSON from protobuf write every number as a float.
+    pub fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Option<Located<u64>> {
+        let Located { value, place } = self.take(key)?;
+        let number = match &value {
+            Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
+            Value::String(text) if place.is_variable() => text.parse().ok(),
+            other => {
+                self.wrong_type(&place, key, "an integer", other);
+                return None;
+            }
+        };
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let (least, most) = (range.start(), range.end());
+            let what = format!("must be a whole number from {least} to {most}");
+            self.wrong(&place, key, &what);
+        }
+        number.map(|value| Located { value, place })
+    }
+
+    /// The whole number at `key`, 1 to 4294967295.
+    pub fn positive(&mut self, key: &'static str) -> Option<Located<NonZeroU32>> {
+        let Located { value, place } = self.number(key, 1..=u32::MAX.into())?;
+        let value = NonZeroU32::new(u32::try_from(value).ok()?)?;
+        Some(Located { value, place })
+    }
+
+    /// The list of texts at `key`; separated by commas in a variable.
+    pub fn texts(&mut self, key: &'static str) -> Option<Vec<Located<String>>> {
+        self.list(key, |text| text)
+    }
+
+    /// The list of texts at `key`, for readers that need no places.
+    pub fn values(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.list(key, |text| text.value)
+    }
+
+    fn list<T>(
+        &mut self,
+        key: &'static str,
+        element: impl Fn(Located<String>) -> T,
+    ) -> Option<Vec<T>> {
+        let Located { value, place } = self.take(key)?;
+        let mut texts = Vec::new();
+        match value {
+            Value::Array(values) => {
+                let path = key_path::member(&self.path, key);
+                for (index, value) in values.into_iter().enumerate() {
+                    let place = self.places.of(&key_path::element(&path, index));
+                    match value {
+                        Value::String(value) => texts.push(element(Located { value, place })),
+                        other => self.wrong_type(&place, key, "strings in the list", &other),
+                    }
+                }
+            }
+            Value::String(text) if place.is_variable() => {
+                let items = text.split(',').map(str::trim);
+                for item in items.filter(|item| !item.is_empty()) {
+                    let (value, place) = (item.to_owned(), place.clone());
+                    texts.push(element(Located { value, place }));
+                }
+            }
+            other => {
+                self.wrong_type(&place, key, "a list of strings", &other);
+                return None;
+            }
+        }
+        Some(texts)
+    }
+
+    /// The table at `key`; an empty one when it is absent.
+    pub fn section(&mut self, key: &'static str) -> Self {
+        self.open(key)
+            .unwrap_or_else(|| self.within(key, Map::new()))
+    }
+
+    /// The table at `key`, read by `read` to its last key.
+    pub fn optional<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let mut section = self.open(key)?;
+        let value = read(&mut section);
+        section.finish();
+        value
+    }
+
+    /// `members` as the table at `key`.
+    #[must_use]
+    pub fn within(&self, key: &str, members: Map<String, Value>) -> Self {
+        let path = key_path::member(&self.path, key);
+        self.child(members, path, self.depth + 1)
+    }
+
+    fn open(&mut self, key: &'static str) -> Option<Self> {
+        let Located { value, place } = self.take(key)?;
+        match value {
+            Value::Object(members) => Some(self.within(key, members)),
+            other => {
+                self.wrong_type(&place, key, nouns(&place).0, &other);
+                None
+            }
+        }
+    }
+
+    /// The tables of the list at `key`; none when it is absent.
+    pub fn sections(&mut self, key: &'static str) -> Vec<Self> {
+        let value = self.take(key);
+        value.map_or_else(Vec::new, |value| self.tables(key, value))
+    }
+
+    /// The tables of the list at `key`, which must be there; `empty` is reported of a list without any.
+    pub fn required_sections(&mut self, key: &'static str, empty: &str) -> Vec<Self> {
+        self.required(key);
+        let Some(value) = self.take(key) else {
+            return Vec::new();
+        };
+        if value.value.as_array().is_some_and(Vec::is_empty) {
+            self.wrong(&value.place, key, empty);
+        }
+        self.tables(key, value)
+    }
+
+    fn tables(&self, key: &str, list: Located<Value>) -> Vec<Self> {
+        let Located { value, place } = list;
+        let Value::Array(values) = value else {
+            self.wrong_type(&place, key, nouns(&place).1, &value);
+            return Vec::new();
+        };
+        let list = key_path::member(&self.path, key);
+        let mut sections = Vec::new();
+        for (index, value) in values.into_iter().enumerate() {
+            let path = key_path::element(&list, index);
+            match value {
+                Value::Object(members) => sections.push(self.child(members, path, self.depth + 2)),
+                other => {
+                    let place = self.places.of(&path);
+                    self.wrong_type(&place, key, nouns(&place).2, &other);
+                }
+            }
+        }
+        sections
+    }
+
+    fn child(&self, members: Map<String, Value>, path: String, depth: usize) -> Self {
+        Self {
+            members,
+            place: self.places.of(&path),
+            path,
+            depth,
+            places: self.places.clone(),
+            known: Vec::new(),
+            problems: self.problems,
+        }
+    }
+
+    /// Whether `key` is there and was not taken yet.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.members.contains_key(key)
+    }
+
+    /// Reports `key`, if it is there, as out of place here for the reason `why`.
+    pub fn refuse(&mut self, key: &'static str, why: &str) {
+        if let Some(Located { place, .. }) = self.take(key) {
+            self.wrong(&place, key, why);
+        }
+    }
+
+    /// Passes over `key`, known but of no use here.
+    pub fn skip(&mut self, key: &'static str) {
+        self.take(key);
+    }
+
+    /// Reports every key that was not asked for. Call it when all known keys have been.
+    pub fn finish(self) {
+        for key in self.members.keys() {
+            let place = self.place_of(key);
+            let known = closest(key, &self.known);
+            #[cfg(feature = "toml")]
+            if let Place::Variable(name) = &place {
+                // The prefix is one segment, then come those that lead here.
+                let known = known.map(|known| renamed(name, self.depth + 1, known));
+                self.report(&place, unknown("setting", known.as_deref()));
+                continue;
+            }
+            self.wrong(&place, key, &unknown("key", known));
+        }
+    }
+}
+
+fn unknown(noun: &str, known: Option<&str>) -> String {
+    match known {
+        Some(known) => format!("unknown {noun}; did you mean {known}?"),
+        None => format!("unknown {noun}"),
+    }
+}
+
+fn type_name(value: &Value, place: &Place) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a number",
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => nouns(place).0,
+    }
+}
+
+/// What the language of the document calls a table, a list of tables, and the elements of such a list.
+const fn nouns(place: &Place) -> (&'static str, &'static str, &'static str) {
+    if place.is_json() {
+        ("an object", "a list of objects", "objects in the list")
+    } else {
+        ("a table", "a list of tables", "tables in the list")
+    }
+}
+
+/// The known key that `key` is a likely misspelling of: at most one edit, and one more per four characters.
+fn closest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|known| (strsim::osa_distance(key, known), *known))
+        .filter(|(distance, _)| *distance <= 1 + key.chars().count() / 4)
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn whole(number: f64) -> Option<u64> {
+    // Up to 2^53 every whole number is exact.
+    let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
+    whole.then_some(number as u64)
+}

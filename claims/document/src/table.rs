@@ -1,0 +1,63 @@
+//! The tree of values.
+
+use serde_json::{Map, Value};
+
+#[cfg(feature = "toml")]
+use crate::lines::Lines;
+use crate::place::Place;
+
+/// The values of a document, and where each of them was written. They may be secrets, so it has no `Debug`.
+pub struct Table {
+    pub(crate) members: Map<String, Value>,
+    pub(crate) places: Places,
+}
+
+/// Where the values of a document were written.
+#[derive(Clone, Default)]
+pub(crate) struct Places {
+    /// What comes from a file or a variable.
+    #[cfg(feature = "toml")]
+    pub(crate) lines: std::rc::Rc<Lines>,
+}
+
+impl Places {
+    /// The place of the value at `path`, or else of the innermost table or list around it that is there.
+    pub(crate) fn of(&self, path: &str) -> Place {
+        #[cfg(feature = "toml")]
+        if let Some(place) = self.lines.around(path) {
+            return place.clone();
+        }
+        Place::Json(path.to_owned())
+    }
+}
+
+impl Table {
+    /// Takes a JSON object as it is: `null` is a value of the wrong type for every key.
+    #[must_use]
+    pub fn from_strict_json(members: Map<String, Value>) -> Self {
+        Self {
+            members,
+            places: Places::default(),
+        }
+    }
+
+    /// Takes a JSON object in which a member that is `null` counts as absent.
+    #[must_use]
+    pub fn from_json(mut members: Map<String, Value>) -> Self {
+        remove_nulls(&mut members);
+        Self::from_strict_json(members)
+    }
+}
+
+fn remove_nulls(members: &mut Map<String, Value>) {
+    members.retain(|_, value| !value.is_null());
+    members.values_mut().for_each(remove_nulls_below);
+}
+
+fn remove_nulls_below(value: &mut Value) {
+    match value {
+        Value::Object(members) => remove_nulls(members),
+        Value::Array(values) => values.iter_mut().for_each(remove_nulls_below),
+        _ => {}
+    }
+}

@@ -1,0 +1,126 @@
+//! TOML files.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use toml_span::value::ValueInner;
+
+use crate::key_path;
+use crate::lines::Lines;
+use crate::place::Place;
+use crate::problem::Problems;
+use crate::table::{Places, Table};
+
+impl Table {
+    /// A table without values.
+    #[must_use]
+    pub fn empty(place: Place) -> Self {
+        Self::with_lines(Map::new(), Lines::of(place))
+    }
+
+    /// Reads a TOML document. The parser stops at its first syntax error, which is reported with its line.
+    #[must_use]
+    pub fn parse(path: &Path, text: &str, problems: &Problems) -> Self {
+        let mut file = File::new(path, text, problems);
+        let members = match toml_span::parse(text).map(|mut document| document.take()) {
+            Ok(ValueInner::Table(table)) => file.members(table, ""),
+            Ok(_) => Map::new(),
+            Err(error) => {
+                problems.report(&file.place(error.span.start), error.to_string());
+                Map::new()
+            }
+        };
+        Self::with_lines(members, file.lines)
+    }
+
+    /// Reads the TOML file at `path`; a file that cannot be read is a problem.
+    #[must_use]
+    pub fn read(path: &Path, problems: &Problems) -> Self {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text, problems),
+            Err(error) => {
+                problems.report(&Place::file(path), format!("cannot be read: {error}"));
+                Self::empty(Place::file(path))
+            }
+        }
+    }
+
+    fn with_lines(members: Map<String, Value>, lines: Lines) -> Self {
+        let lines = Rc::new(lines);
+        Self {
+            members,
+            places: Places { lines },
+        }
+    }
+}
+
+/// A file whose values become members while their lines are kept.
+struct File<'a> {
+    path: Arc<Path>,
+    /// Byte offset of every line but the first.
+    line_starts: Vec<usize>,
+    lines: Lines,
+    problems: &'a Problems,
+}
+
+impl<'a> File<'a> {
+    fn new(path: &Path, text: &str, problems: &'a Problems) -> Self {
+        Self {
+            path: path.into(),
+            line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
+            lines: Lines::of(Place::file(path)),
+            problems,
+        }
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let line = 1 + self.line_starts.partition_point(|start| *start <= offset);
+        Place::File {
+            path: Arc::clone(&self.path),
+            line: Some(line),
+        }
+    }
+
+    /// The members of the table at `path`, each placed at its key.
+    fn members(&mut self, table: toml_span::value::Table<'_>, path: &str) -> Map<String, Value> {
+        let mut members = Map::new();
+        for (key, value) in table {
+            let at = key_path::member(path, &key.name);
+            let value = self.value(value, at, key.span.start);
+            members.insert(key.name.into_owned(), value);
+        }
+        members
+    }
+
+    /// The value at `path`, which starts at the byte `offset`.
+    fn value(&mut self, mut value: toml_span::Value<'_>, path: String, offset: usize) -> Value {
+        let place = self.place(offset);
+        let value = match value.take() {
+            ValueInner::String(text) => Value::String(text.into_owned()),
+            ValueInner::Boolean(flag) => Value::Bool(flag),
+            ValueInner::Integer(number) => Value::from(number),
+            // JSON has neither infinity nor "not a number", and no key takes them.
+            ValueInner::Float(number) => {
+                if !number.is_finite() {
+                    let key = key_path::last_key(&path);
+                    let message = format!("{key}: must be a finite number");
+                    self.problems.report(&place, message);
+                }
+                Value::from(number)
+            }
+            ValueInner::Table(table) => Value::Object(self.members(table, &path)),
+            ValueInner::Array(list) => {
+                let values = list.into_iter().enumerate();
+                let values = values.map(|(index, value)| {
+                    let start = value.span.start;
+                    self.value(value, key_path::element(&path, index), start)
+                });
+                Value::Array(values.collect())
+            }
+        };
+        self.lines.places.insert(path, place);
+        value
+    }
+}
