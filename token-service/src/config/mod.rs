@@ -1,30 +1,45 @@
-//! The configuration.
+//! The configuration. Every table of keys, and every key that has rules of its own, has a file of its name. The other keys are
+//! in `load.rs`.
 
-mod host;
+mod audit;
+mod duration;
+mod internal_hosts;
+mod issuer;
+mod legacy_instances;
+mod lifetimes;
+mod limits;
+mod listen;
 mod load;
+mod log_format;
+mod name;
+mod otlp_endpoint;
+mod service_documentation;
+mod signing;
+mod store;
+#[cfg(test)]
+mod tests;
+mod trusted_proxies;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
-
 use std::time::Duration;
-use store::postgres::PostgresSettings;
 
-use ipnet::IpNet;
-use protocol::settings::{Lifetimes, Settings, Signing};
-
-pub use self::host::{HostPattern, is_internal_host};
-use crate::key_file::exposed_mode;
 use domain::LegacyInstance;
+use ipnet::IpNet;
+use protocol::settings::Settings;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub use self::audit::Audit;
+pub use self::internal_hosts::{HostPattern, is_internal_host};
+pub use self::limits::Limits;
+pub use self::log_format::LogFormat;
+pub use self::store::StoreUrl;
+use crate::key_file::exposed_mode;
+use duration::DAY;
 
-/// Everything that is configured.
+/// The configuration of the token service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// What the protocol needs: issuer, audiences, signing, lifetimes.
+    /// Settings of the protocol: name, issuer, audiences, signing, lifetimes.
     pub protocol: Settings,
     /// Address of the documentation for integrators; part of the metadata (RFC 8414 §2).
     pub service_documentation: Option<String>,
@@ -32,80 +47,36 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address of the internal listener: health, metrics, revocations, administration.
     pub internal_listen: SocketAddr,
-    /// Names under which the internal listener is asked for, beside addresses and private names.
+    /// Host names under which callers reach the internal listener, beside addresses and private names.
     pub internal_hosts: Vec<HostPattern>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Addresses of the gateways, whose `X-Forwarded-For` the service believes.
     pub trusted_proxies: Vec<IpNet>,
-    /// Allows an http issuer, and development defaults, on addresses other than loopback.
+    /// Whether an http issuer, and the development defaults, may listen on addresses other than loopback.
     pub allow_insecure_http: bool,
-    /// Registrations that are applied at start.
+    /// Registrations file that the service applies at each start.
     pub registrations: Option<PathBuf>,
-    /// Holds the bearer token of the admin API; created with mode 0600 on first start.
+    /// File with the bearer tokens of the administration. The first start creates the file with mode 0600.
     pub admin_token_file: PathBuf,
-    /// Holds the key that seals signing keys and TOTP secrets; created with mode 0600 on first start.
+    /// File with the keys that seal signing keys and TOTP secrets. The first start creates the file with mode 0600.
     pub encryption_key_file: PathBuf,
-    /// Where state lives.
+    /// The store of all state.
     pub store: StoreUrl,
-    /// Instances of the legacy flow that are registered at start.
+    /// Instances of the legacy flow that the service registers at each start.
     pub legacy_instances: Vec<LegacyInstance>,
-    /// How often clients may do what is expensive.
+    /// Rate limits for each client.
     pub limits: Limits,
-    /// The audit log.
+    /// Retention and output of the audit log.
     pub audit: Audit,
-    /// How long the service goes on serving after it was told to stop.
+    /// Time between SIGTERM and shutdown, in which the service still answers.
     pub drain_for: Duration,
-    /// An OpenTelemetry collector that gets traces by OTLP over HTTP, such as `http://127.0.0.1:4318`.
+    /// OpenTelemetry collector that receives traces by OTLP over HTTP, such as `http://127.0.0.1:4318`.
     pub otlp_endpoint: Option<String>,
-    /// How the log is written.
+    /// Format of the log on standard error.
     pub log_format: LogFormat,
 }
 
-/// `[limits]`: for each client and replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Revocations per second at `/auth/revoke`, in the long run.
-    pub revocations_per_second: NonZeroU32,
-    /// Revocations at once, after a time without.
-    pub revocations_burst: NonZeroU32,
-}
-
-impl Limits {
-    /// As many as a person signs out, and a burst for an integrator that signs all its users out.
-    pub(super) const DEFAULT: Self = Self {
-        revocations_per_second: NonZeroU32::MIN.saturating_add(19),
-        revocations_burst: NonZeroU32::MIN.saturating_add(999),
-    };
-}
-
-/// `[audit]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Audit {
-    /// How long entries are kept.
-    pub keep_for: Duration,
-    /// Whether each entry is also a line of JSON on standard output.
-    pub standard_output: bool,
-}
-
-/// `log_format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people: one line of text per event, in colour on a terminal.
-    Text,
-    /// For log collectors: one JSON object per line.
-    Json,
-}
-
-/// `store.url`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// `redb:PATH`.
-    Redb(PathBuf),
-    /// `postgres://...`.
-    Postgres(Box<PostgresSettings>),
-}
-
 impl Config {
-    /// What is allowed but unwise, for the operator.
+    /// Settings that are allowed but unwise, each as a text for the operator.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -113,8 +84,8 @@ impl Config {
             && settings.url.is_plain_to_another_machine()
         {
             warnings.push(format!(
-                "store.url does not insist on TLS (sslmode), and {} is another machine: who reads this network reads everything \
-                 that the service stores, and may change it. Remove sslmode, or set sslmode=verify-full",
+                "store.url does not insist on TLS (sslmode), and {} is another machine: whoever can read this network can read \
+                 and change everything that the service stores. Remove sslmode, or set sslmode=verify-full",
                 settings.url.place()
             ));
         }
@@ -142,7 +113,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// What is in force where nothing else is configured: everything on loopback, state under `data/` in the working folder.
+    /// The defaults: every listener on loopback, and all state under `data/` in the working folder.
     fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {

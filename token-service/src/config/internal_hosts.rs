@@ -1,19 +1,21 @@
-//! Names under which the internal listener may be asked for, against DNS rebinding: a web page in an operator's browser
-//! cannot read an answer unless the page's own name leads to the listener, and such a name is none of these.
+//! `internal_hosts`: host names of the internal listener, against DNS rebinding. A web page in an operator's browser can read
+//! an answer only if the page's own host name leads to the listener, and the listener refuses such a name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+use document::{Located, Section};
 
 /// A name of `internal_hosts`, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
-    /// This name.
+    /// One name.
     Name(String),
-    /// Every name that ends with this; it starts with a dot.
+    /// All names with this ending, which starts with a dot.
     Under(String),
 }
 
-/// Ends of names that nobody can register: RFC 6761 §6.3, `.internal` (reserved by ICANN for private use), and what
-/// Kubernetes calls its services.
+/// Endings of names that nobody can register: `.localhost` (RFC 6761 §6.3), `.internal` (reserved by ICANN for private use),
+/// and those of Kubernetes services.
 const PRIVATE: [&str; 4] = [".localhost", ".internal", ".svc", ".svc.cluster.local"];
 
 impl HostPattern {
@@ -40,8 +42,25 @@ impl HostPattern {
     }
 }
 
-/// Whether a request with the `Host` header `host` (RFC 9110 §7.2) may be answered: it names an address, a name without a dot
-/// such as `localhost` or that of a container, a name of a private network, or one of `configured`.
+pub(super) fn read(root: &mut Section<'_>) -> Option<Vec<HostPattern>> {
+    let mut patterns = Vec::new();
+    for Located { value, place } in root.texts("internal_hosts")? {
+        match HostPattern::parse(&value) {
+            Some(pattern) => patterns.push(pattern),
+            None => {
+                let message = format!(
+                    "internal_hosts: {value} is neither a host name nor *. and the end of host names; give it without \
+                     scheme and port"
+                );
+                root.report(&place, message);
+            }
+        }
+    }
+    Some(patterns)
+}
+
+/// Whether the internal listener answers a request with the `Host` header `host` (RFC 9110 §7.2): the header holds an address,
+/// a name without a dot such as `localhost` or that of a container, a name of a private network, or one of `configured`.
 #[must_use]
 pub fn is_internal_host(host: &str, configured: &[HostPattern]) -> bool {
     let host = host.to_ascii_lowercase();

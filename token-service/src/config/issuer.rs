@@ -1,0 +1,107 @@
+//! `issuer`, `api_audience` and `identity_audience`: the addresses that tokens name.
+
+use document::{Located, Section};
+use url::Url;
+
+/// Reads an issuer: a URL without query and fragment (RFC 8414 §2). Clients compare issuers as text, so the URL must be in its
+/// normal form.
+pub(super) fn parse(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "https" | "http") || url.host().is_none() {
+        return Err("must be an https URL, or an http one for development".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have neither query nor fragment (RFC 8414 §2)".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must have neither user name nor password".to_owned());
+    }
+    if text.ends_with('/') {
+        return Err("must not end with a slash".to_owned());
+    }
+    let normal = url.as_str().trim_end_matches('/');
+    if normal != text {
+        return Err(format!("must be in its normal form: {normal}"));
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn parse_audience(text: &str) -> Result<String, &'static str> {
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be printable ASCII without spaces")
+    }
+}
+
+/// Reports equal audiences. Access, refresh and identity tokens have different audiences, so that even a verifier that ignores
+/// `typ` takes none of them for another.
+pub(super) fn check_audiences(
+    root: &Section<'_>,
+    issuer: &Located<String>,
+    api: &Located<String>,
+    identity: &Located<String>,
+) {
+    let all = [
+        ("issuer", issuer),
+        ("api_audience", api),
+        ("identity_audience", identity),
+    ];
+    for (index, (key, audience)) in all.iter().enumerate() {
+        for (other, earlier) in all.iter().take(index) {
+            if audience.value == earlier.value {
+                root.report(&audience.place, format!("{key}: must differ from {other}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use crate::config::tests::load;
+
+    /// RFC 8414 §2; clients compare the issuer as text.
+    #[test]
+    fn an_issuer_has_one_form() {
+        for text in [
+            "https://lobby.example.com",
+            "https://lobby.example.com:8443",
+            "https://example.com/tenant/a",
+            "http://127.0.0.1:8081",
+            "http://[::1]:8081",
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "https://lobby.example.com/",
+            "https://lobby.example.com/a/",
+            "https://lobby.example.com?x",
+            "https://lobby.example.com#x",
+            "https://user@lobby.example.com",
+            "https://LOBBY.example.com",
+            "https://lobby.example.com:443",
+            "https://lobby.example.com/a/../b",
+            "ftp://lobby.example.com",
+            "lobby.example.com",
+            "https://",
+            " https://lobby.example.com",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn audiences_differ() {
+        let text = "issuer = 'https://a.example'\napi_audience = 'https://a.example'\n\
+                    identity_audience = 'https://a.example'\n";
+        assert_eq!(
+            load(text, &[]).unwrap_err(),
+            [
+                "config.toml:2: api_audience: must differ from issuer",
+                "config.toml:3: identity_audience: must differ from api_audience",
+                "config.toml:3: identity_audience: must differ from issuer",
+            ]
+        );
+    }
+}

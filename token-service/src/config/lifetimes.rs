@@ -1,0 +1,42 @@
+//! `[lifetimes]`.
+
+use std::time::Duration;
+
+use document::Section;
+use protocol::settings::Lifetimes;
+
+use super::duration::{DAY, MINUTE, SECOND, duration};
+
+pub(super) fn read(mut section: Section<'_>, default: Lifetimes) -> Lifetimes {
+    let mut read = |key, default, range| duration(&mut section, key, default, range);
+    let lifetimes = Lifetimes {
+        access_token: read("access_token", default.access_token, SECOND..=DAY),
+        refresh_token: read("refresh_token", default.refresh_token, SECOND..=365 * DAY),
+        // RFC 6749 §4.1.2 recommends ten minutes at most.
+        authorization_code: read(
+            "authorization_code",
+            default.authorization_code,
+            SECOND..=10 * MINUTE,
+        ),
+        legacy_access_token: read(
+            "legacy_access_token",
+            default.legacy_access_token,
+            SECOND..=DAY,
+        ),
+        refresh_reuse_grace: read(
+            "refresh_reuse_grace",
+            default.refresh_reuse_grace,
+            Duration::ZERO..=5 * MINUTE,
+        ),
+        session: read("session", default.session, SECOND..=90 * DAY),
+        session_idle: read("session_idle", default.session_idle, SECOND..=90 * DAY),
+        assertion_max: read("assertion_max", default.assertion_max, SECOND..=30 * DAY),
+        clock_skew: read(
+            "clock_skew",
+            default.clock_skew,
+            Duration::ZERO..=5 * MINUTE,
+        ),
+    };
+    section.finish();
+    lifetimes
+}

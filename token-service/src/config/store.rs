@@ -1,0 +1,107 @@
+//! `[store]`.
+
+use std::path::PathBuf;
+
+use document::{Located, Place, Section};
+use store::postgres::{PostgresSettings, PostgresUrl};
+
+/// The store that `store.url` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A redb file: `redb:PATH`.
+    Redb(PathBuf),
+    /// A PostgreSQL database: `postgres://USER:PASSWORD@HOST/DATABASE`.
+    Postgres(Box<PostgresSettings>),
+}
+
+pub(super) fn read(mut section: Section<'_>) -> Option<StoreUrl> {
+    let mut url = section.text("url");
+    let mut url_file = section.text("url_file");
+    // A variable replaces both keys of the file.
+    let is_variable = |text: &Option<Located<String>>| {
+        text.as_ref()
+            .is_some_and(|text| matches!(text.place, Place::Variable(_)))
+    };
+    match (is_variable(&url), is_variable(&url_file)) {
+        (true, false) => url_file = None,
+        (false, true) => url = None,
+        _ => {}
+    }
+    let ca_file = section.path("ca_file");
+    let store = match (url, url_file) {
+        (Some(url), Some(_)) => Err((url.place, "url: give either url or url_file".to_owned())),
+        (Some(url), None) => store_url(&url.value, &url.place, ca_file)
+            .map(Some)
+            .map_err(|problem| (url.place, format!("url: {problem}"))),
+        (None, Some(file)) => std::fs::read_to_string(file.place.resolve(&file.value))
+            .map_err(|error| error.to_string())
+            .and_then(|text| store_url(text.trim(), &Place::Default, ca_file))
+            .map(Some)
+            .map_err(|problem| (file.place, format!("url_file: {}: {problem}", file.value))),
+        (None, None) => Ok(None),
+    };
+    let store = store.unwrap_or_else(|(place, problem)| {
+        section.report(&place, problem);
+        None
+    });
+    section.finish();
+    store
+}
+
+/// A PostgreSQL URL may hold a password, so no problem repeats the value.
+fn store_url(url: &str, place: &Place, ca_file: Option<PathBuf>) -> Result<StoreUrl, String> {
+    if let Some(path) = url.strip_prefix("redb:").filter(|path| !path.is_empty()) {
+        return Ok(StoreUrl::Redb(place.resolve(path)));
+    }
+    let schemes = ["postgres://", "postgresql://"];
+    if !schemes.iter().any(|scheme| url.starts_with(scheme)) {
+        return Err("expected redb:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned());
+    }
+    let url = PostgresUrl::parse(url)?;
+    Ok(StoreUrl::Postgres(Box::new(PostgresSettings {
+        url,
+        ca_file,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::load_from;
+
+    #[test]
+    fn the_store_is_a_file_or_a_database_whose_url_may_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.toml");
+        let url = "postgres://service:secret@db.example.com/tokens";
+        std::fs::write(folder.path().join("url"), format!("{url}\n")).unwrap();
+        let load = |store: &str| {
+            std::fs::write(&config, format!("[store]\n{store}\n")).unwrap();
+            load_from(Some(&config), &[])
+        };
+        let expected = StoreUrl::Postgres(Box::new(PostgresSettings {
+            url: PostgresUrl::parse(url).unwrap(),
+            ca_file: Some(folder.path().join("ca.pem")),
+        }));
+        for store in [&format!("url = \"{url}\""), "url_file = \"url\""] {
+            let config = load(&format!("{store}\nca_file = \"ca.pem\"")).unwrap();
+            assert_eq!(config.store, expected);
+        }
+        let problems = load("url = \"redb:x\"\nurl_file = \"url\"")
+            .unwrap_err()
+            .join("\n");
+        assert!(problems.contains("either url or url_file"), "{problems}");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "[store]\nurl = \"redb:x\"").unwrap();
+        let file = folder.path().join("url").display().to_string();
+        let variable = ("TOKEN_SERVICE__STORE__URL_FILE", file.as_str());
+        let store = load_from(Some(&path), &[variable]).unwrap().store;
+        assert!(matches!(store, StoreUrl::Postgres(_)), "{store:?}");
+        std::fs::write(&path, "[store]\nurl_file = \"url\"").unwrap();
+        let variable = ("TOKEN_SERVICE__STORE__URL", "redb:x");
+        let store = load_from(Some(&path), &[variable]).unwrap().store;
+        assert_eq!(store, StoreUrl::Redb("x".into()));
+        let problems = load("url_file = \"missing\"").unwrap_err().join("\n");
+        assert!(problems.contains("url_file: missing: "), "{problems}");
+    }
+}

@@ -1,0 +1,358 @@
+//! The configuration as a whole.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use claims::Algorithm;
+use protocol::settings::{Lifetimes, Signing};
+
+use super::duration::{HOUR, MINUTE};
+use super::*;
+
+pub(super) fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, text).unwrap();
+    load_from(Some(&path), environment).map_err(|problems| {
+        let folder = format!("{}/", folder.path().display());
+        let lines = problems.into_iter();
+        lines.map(|line| line.replace(&folder, "")).collect()
+    })
+}
+
+pub(super) fn load_from(
+    file: Option<&Path>,
+    environment: &[(&str, &str)],
+) -> Result<Config, Vec<String>> {
+    let environment = environment
+        .iter()
+        .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    Config::load(file, environment)
+        .map_err(|error| error.to_string().lines().map(str::to_owned).collect())
+}
+
+/// An example configuration, as text.
+const EXAMPLE: &str = r#"
+issuer = "http://127.0.0.1:8081"
+api_audience = "http://127.0.0.1:8080"
+identity_audience = "https://identity.example.com/"
+listen = "127.0.0.1:9080"
+internal_listen = "127.0.0.1:9081"
+internal_hosts = []
+trusted_proxies = ["127.0.0.1/32"]
+registrations = "registrations.toml"
+admin_token_file = "data/admin-token"
+encryption_key_file = "/keys/encryption-key"
+drain_for = "1s"
+log_format = "text"
+
+[limits]
+revocations_per_second = 20
+revocations_burst = 1000
+
+[audit]
+keep_for = "90d"
+standard_output = true
+
+[store]
+url = "redb:data/token-service.redb"
+
+[signing]
+algorithm = "EdDSA"
+rotate_every = "30d"
+announce_for = "10m"
+
+[lifetimes]
+access_token = "1h"
+refresh_token = "7d"
+authorization_code = "60s"
+legacy_access_token = "1h"
+refresh_reuse_grace = "10s"
+session = "8h"
+assertion_max = "24h"
+clock_skew = "30s"
+
+[[legacy_instances]]
+hostname = "us1.legacy.example"
+auth_server_hostname = "sso-us1.legacy.example"
+enabled = false
+"#;
+
+#[test]
+fn without_a_file_the_development_defaults_hold() {
+    assert_eq!(load_from(None, &[]), Ok(Config::default()));
+    assert_eq!(load("", &[]), Ok(Config::default()));
+}
+
+#[test]
+fn the_example_states_the_defaults_and_paths_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, EXAMPLE).unwrap();
+    let expected = Config {
+        registrations: Some(folder.path().join("registrations.toml")),
+        admin_token_file: folder.path().join("data/admin-token"),
+        encryption_key_file: PathBuf::from("/keys/encryption-key"),
+        store: StoreUrl::Redb(folder.path().join("data/token-service.redb")),
+        legacy_instances: vec![LegacyInstance {
+            hostname: "us1.legacy.example".into(),
+            auth_server_hostname: "sso-us1.legacy.example".into(),
+            enabled: false,
+        }],
+        ..Config::default()
+    };
+    assert_eq!(load_from(Some(&path), &[]), Ok(expected));
+}
+
+/// What the demo's configuration says and, behind `# `, shows as defaults.
+#[test]
+fn the_demo_states_the_defaults() {
+    let text = include_str!("../../../demo/config.toml");
+    let uncommented: Vec<&str> = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(setting)
+                if setting
+                    .split_once(" = ")
+                    .is_some_and(|(key, _)| is_key(key)) =>
+            {
+                setting
+            }
+            _ => line,
+        })
+        .collect();
+    let instance = |name: &str, enabled| LegacyInstance {
+        hostname: format!("{name}.legacy.example"),
+        auth_server_hostname: format!("sso-{name}.legacy.example"),
+        enabled,
+    };
+    let relative = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        let expected = Config {
+            registrations: Some(folder.path().join("registrations.toml")),
+            admin_token_file: folder.path().join("data/admin-token"),
+            encryption_key_file: folder.path().join("data/encryption-key"),
+            store: StoreUrl::Redb(folder.path().join("data/token-service.redb")),
+            legacy_instances: vec![instance("us1", true), instance("us2", false)],
+            ..Config::default()
+        };
+        (load_from(Some(&path), &[]), Ok(expected))
+    };
+    let (read, expected) = relative(text);
+    assert_eq!(read, expected);
+    let (read, expected) = relative(&uncommented.join("\n"));
+    assert_eq!(read, expected);
+    assert!(
+        uncommented
+            .iter()
+            .any(|line| line.starts_with("clock_skew = "))
+    );
+}
+
+fn is_key(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+#[test]
+fn every_key_of_the_example_is_also_a_variable() {
+    let environment = [
+        ("TOKEN_SERVICE__NAME", "Building Site Login"),
+        (
+            "TOKEN_SERVICE__SERVICE_DOCUMENTATION",
+            "https://docs.example.com/",
+        ),
+        ("TOKEN_SERVICE__ISSUER", "https://lobby.example.com/ea"),
+        ("TOKEN_SERVICE__API_AUDIENCE", "https://api.example.com"),
+        (
+            "TOKEN_SERVICE__IDENTITY_AUDIENCE",
+            "https://identity.example.com",
+        ),
+        ("TOKEN_SERVICE__LISTEN", "[::]:1"),
+        ("TOKEN_SERVICE__INTERNAL_LISTEN", "0.0.0.0:2"),
+        ("TOKEN_SERVICE__INTERNAL_HOSTS", "a.example, *.B.example"),
+        ("TOKEN_SERVICE__TRUSTED_PROXIES", "10.0.0.0/8,::1"),
+        ("TOKEN_SERVICE__REGISTRATIONS", "r.toml"),
+        ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", "a"),
+        ("TOKEN_SERVICE__ENCRYPTION_KEY_FILE", "e"),
+        ("TOKEN_SERVICE__LOG_FORMAT", "json"),
+        ("TOKEN_SERVICE__STORE__URL", "redb:s"),
+        ("TOKEN_SERVICE__SIGNING__ALGORITHM", "RS256"),
+        ("TOKEN_SERVICE__SIGNING__ROTATE_EVERY", "1d"),
+        ("TOKEN_SERVICE__SIGNING__ANNOUNCE_FOR", "7m"),
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
+        ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "3"),
+        ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
+        ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
+        ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
+        ("TOKEN_SERVICE__OTLP_ENDPOINT", "http://otel:4318"),
+        ("TOKEN_SERVICE__LIFETIMES__ACCESS_TOKEN", "2s"),
+        ("TOKEN_SERVICE__LIFETIMES__REFRESH_TOKEN", "3s"),
+        ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "4s"),
+        ("TOKEN_SERVICE__LIFETIMES__LEGACY_ACCESS_TOKEN", "5s"),
+        ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "0s"),
+        ("TOKEN_SERVICE__LIFETIMES__SESSION", "6s"),
+        ("TOKEN_SERVICE__LIFETIMES__ASSERTION_MAX", "7s"),
+        ("TOKEN_SERVICE__LIFETIMES__CLOCK_SKEW", "1m 5s"),
+        ("TOKEN_SERVICE__LEGACY_INSTANCES__0__HOSTNAME", "h"),
+        (
+            "TOKEN_SERVICE__LEGACY_INSTANCES__0__AUTH_SERVER_HOSTNAME",
+            "https://a:1",
+        ),
+        ("TOKEN_SERVICE__LEGACY_INSTANCES__0__ENABLED", "true"),
+        ("PATH", "/bin"),
+    ];
+    let seconds = Duration::from_secs;
+    let expected = Config {
+        protocol: Settings {
+            name: "Building Site Login".into(),
+            issuer: "https://lobby.example.com/ea".into(),
+            api_audience: "https://api.example.com".into(),
+            identity_audience: "https://identity.example.com".into(),
+            signing: Signing {
+                algorithm: Algorithm::Rs256,
+                rotate_every: DAY,
+                announce_for: 7 * MINUTE,
+            },
+            lifetimes: Lifetimes {
+                access_token: seconds(2),
+                refresh_token: seconds(3),
+                authorization_code: seconds(4),
+                legacy_access_token: seconds(5),
+                refresh_reuse_grace: Duration::ZERO,
+                session: seconds(6),
+                session_idle: HOUR,
+                assertion_max: seconds(7),
+                clock_skew: seconds(65),
+            },
+        },
+        service_documentation: Some("https://docs.example.com/".into()),
+        listen: "[::]:1".parse().unwrap(),
+        internal_listen: "0.0.0.0:2".parse().unwrap(),
+        internal_hosts: ["a.example", "*.b.example"]
+            .map(|text| HostPattern::parse(text).unwrap())
+            .to_vec(),
+        trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        allow_insecure_http: false,
+        registrations: Some("r.toml".into()),
+        admin_token_file: "a".into(),
+        encryption_key_file: "e".into(),
+        store: StoreUrl::Redb("s".into()),
+        limits: Limits {
+            revocations_per_second: NonZeroU32::new(2).unwrap(),
+            revocations_burst: NonZeroU32::new(3).unwrap(),
+        },
+        audit: Audit {
+            keep_for: 30 * DAY,
+            standard_output: false,
+        },
+        drain_for: seconds(20),
+        otlp_endpoint: Some("http://otel:4318".into()),
+        legacy_instances: vec![LegacyInstance {
+            hostname: "h".into(),
+            auth_server_hostname: "https://a:1".into(),
+            enabled: true,
+        }],
+        log_format: LogFormat::Json,
+    };
+    assert_eq!(load(EXAMPLE, &environment), Ok(expected));
+}
+
+#[test]
+fn every_problem_is_reported_at_once_with_its_place() {
+    let text = r#"issuer = "http://127.0.0.1:8081/"
+api_audience = "with space"
+identity_audience = 5
+listen = "localhost:80"
+trusted_proxies = ["127.0.0.1/33"]
+registration = "r.toml"
+allow_insecure_http = "true"
+log_format = "xml"
+[store]
+url = "mysql://a:secret@db/tokens"
+[signing]
+algorithm = "HS256"
+rotate_every = "1s"
+[lifetimes]
+access_token = "0s"
+refresh_token = "7 fortnights"
+authorization_code = "11m"
+refresh_reuse_grace = "1500ms"
+assertions_max = "1h"
+[[legacy_instances]]
+hostname = "A/b"
+[[legacy_instances]]
+hostname = "x.example"
+auth_server_hostname = "y.example"
+[[legacy_instances]]
+hostname = "x.example"
+auth_server_hostname = "z.example"
+[other]
+"#;
+    let environment = [("TOKEN_SERVICE__LIFETIMES__SESSIONS", "1h")];
+    assert_eq!(
+        load(text, &environment).unwrap_err(),
+        [
+            "config.toml:1: issuer: must not end with a slash",
+            "config.toml:2: api_audience: must be printable ASCII without spaces",
+            "config.toml:3: identity_audience: expected a string, found an integer",
+            "config.toml:4: listen: expected an address and a port, such as 127.0.0.1:9080 or [::]:9080",
+            "config.toml:5: trusted_proxies: 127.0.0.1/33 is neither an address nor a network such as 10.0.0.0/8",
+            "config.toml:6: registration: unknown key; did you mean registrations?",
+            "config.toml:7: allow_insecure_http: expected true or false, found a string",
+            "config.toml:8: log_format: expected text or json",
+            "config.toml:10: url: expected redb:PATH or postgres://USER:PASSWORD@HOST/DATABASE",
+            "config.toml:12: algorithm: expected one of EdDSA, ES256, RS256",
+            "config.toml:13: rotate_every: must be from 1h to 365d",
+            "config.toml:15: access_token: must be from 1s to 1d",
+            "config.toml:16: refresh_token: 7 fortnights is not a duration such as 60s, 10m, 1h or 7d",
+            "config.toml:17: authorization_code: must be from 1s to 10m",
+            "config.toml:18: refresh_reuse_grace: must be whole seconds",
+            "config.toml:19: assertions_max: unknown key; did you mean assertion_max?",
+            "config.toml:20: auth_server_hostname is missing",
+            "config.toml:21: hostname: expected a host name in lower case, with its port if it has one",
+            "config.toml:26: hostname: x.example is listed twice",
+            "config.toml:28: other: unknown key",
+            "TOKEN_SERVICE__LIFETIMES__SESSIONS: unknown setting; did you mean TOKEN_SERVICE__LIFETIMES__SESSION?",
+        ]
+    );
+}
+
+#[test]
+fn a_missing_file_is_one_problem() {
+    let problems = load_from(Some(Path::new("/nowhere/config.toml")), &[]).unwrap_err();
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].starts_with("/nowhere/config.toml: cannot be read: "));
+}
+
+#[test]
+fn registrations_that_others_read_or_change_are_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registrations.toml");
+    std::fs::write(&path, "").unwrap();
+    let warned = |issuer: &str, mode: u32| {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let path = path.display().to_string();
+        let environment = [
+            ("TOKEN_SERVICE__ISSUER", issuer),
+            ("TOKEN_SERVICE__REGISTRATIONS", &path),
+        ];
+        let warnings = load_from(None, &environment).unwrap().warnings();
+        warnings
+            .iter()
+            .any(|warning| warning.contains("registrations"))
+    };
+    for (mode, expected) in [(0o600, false), (0o640, false), (0o644, true), (0o660, true)] {
+        assert_eq!(
+            warned("https://lobby.example.com", mode),
+            expected,
+            "{mode:o}"
+        );
+    }
+    assert!(!warned("http://127.0.0.1:8081", 0o644));
+}
