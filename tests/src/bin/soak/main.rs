@@ -252,7 +252,7 @@ impl Soak {
             self.pair.start_replica()?;
         }
         // A replica publishes a new key up to a second later than the one that made it signs with it.
-        let rotation = match number % 2 == 0 && !self.is_replicated {
+        let rotation = match number.is_multiple_of(2) && !self.is_replicated {
             true => r#"{"immediate": true}"#,
             false => "{}",
         };
