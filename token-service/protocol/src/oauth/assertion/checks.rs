@@ -2,12 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use claims::json::numeric_date;
 use claims::token::ASSERTION_TYPE;
 use claims::{Algorithm, CompactJws, JoseHeader};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::{Map, Value};
 
-use super::claim::{Claim, date, present, required_text};
+use super::claim::Claim;
 use super::error::AssertionError;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
@@ -193,5 +194,37 @@ pub(super) fn check_signature(
         Ok(())
     } else {
         Err(AssertionError::Signature)
+    }
+}
+
+pub(super) fn required_text(
+    claims: &Map<String, Value>,
+    claim: Claim,
+) -> Result<&str, AssertionError> {
+    text(claims, claim)?.ok_or(AssertionError::Missing(claim))
+}
+
+/// A claim's value. Some libraries write a claim that is not set as `null`: it counts as absent.
+fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
+    claims.get(claim.name()).filter(|value| !value.is_null())
+}
+
+pub(super) fn text(
+    claims: &Map<String, Value>,
+    claim: Claim,
+) -> Result<Option<&str>, AssertionError> {
+    match present(claims, claim) {
+        None => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(_) => Err(AssertionError::WrongType(claim)),
+    }
+}
+
+fn date(claims: &Map<String, Value>, claim: Claim) -> Result<Option<Timestamp>, AssertionError> {
+    match present(claims, claim) {
+        None => Ok(None),
+        Some(value) => numeric_date(value)
+            .map(|seconds| Some(Timestamp::from_seconds(seconds)))
+            .ok_or(AssertionError::WrongType(claim)),
     }
 }

@@ -1,10 +1,4 @@
-//! The claims of an assertion, and how each is read.
-
-use claims::json::numeric_date;
-use serde_json::{Map, Value};
-
-use super::error::AssertionError;
-use domain::clock::Timestamp;
+//! The claims of an assertion.
 
 /// A claim that an assertion has or may have (protocol.md §2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,40 +49,5 @@ impl Claim {
             Self::Expiry | Self::IssuedAt | Self::NotBefore => "a number of seconds since 1970",
             Self::Id => "a string of 1 to 255 characters",
         }
-    }
-}
-
-pub(super) fn required_text(
-    claims: &Map<String, Value>,
-    claim: Claim,
-) -> Result<&str, AssertionError> {
-    text(claims, claim)?.ok_or(AssertionError::Missing(claim))
-}
-
-/// A claim's value. Some libraries write a claim that is not set as `null`: it counts as absent.
-pub(super) fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
-    claims.get(claim.name()).filter(|value| !value.is_null())
-}
-
-pub(super) fn text(
-    claims: &Map<String, Value>,
-    claim: Claim,
-) -> Result<Option<&str>, AssertionError> {
-    match present(claims, claim) {
-        None => Ok(None),
-        Some(Value::String(value)) => Ok(Some(value)),
-        Some(_) => Err(AssertionError::WrongType(claim)),
-    }
-}
-
-pub(super) fn date(
-    claims: &Map<String, Value>,
-    claim: Claim,
-) -> Result<Option<Timestamp>, AssertionError> {
-    match present(claims, claim) {
-        None => Ok(None),
-        Some(value) => numeric_date(value)
-            .map(|seconds| Some(Timestamp::from_seconds(seconds)))
-            .ok_or(AssertionError::WrongType(claim)),
     }
 }

@@ -12,9 +12,9 @@ use domain::{Certificate, ClientId};
 use checks::{
     check_algorithm, check_audience, check_certificate, check_expiry, check_id, check_issue_time,
     check_issuer, check_not_before, check_signature, check_type, find_certificate, parse,
+    required_text, text,
 };
 pub use claim::Claim;
-use claim::{required_text, text};
 pub use error::AssertionError;
 
 /// A verified assertion. Only [`verify`] makes one; its `jti` is not claimed yet.
