@@ -42,6 +42,17 @@ pub struct Reader {
     pub wait: Duration,
 }
 
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The page cannot be written as JSON.
+    #[error("a page of the revocation feed cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
 /// What is counted about the feed.
 #[derive(Debug, Clone, Default)]
 pub struct FeedMetrics {
@@ -135,8 +146,8 @@ impl RevocationFeed {
     /// after the time that the reader waits.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
-    pub async fn page(&self, reader: &Reader) -> Result<Bytes, StoreError> {
+    /// A [`FeedError`].
+    pub async fn page(&self, reader: &Reader) -> Result<Bytes, FeedError> {
         let mut moved = self.moved.subscribe();
         let now = Instant::now();
         let wait = reader.wait.min(Duration::from_secs(MAX_WAIT_SECONDS));
@@ -278,10 +289,10 @@ impl RevocationFeed {
         Ok(())
     }
 
-    fn find(&self, reader: &Reader) -> Result<Found, StoreError> {
+    fn find(&self, reader: &Reader) -> Result<Found, FeedError> {
         let mut tail = self.tail();
         let Some(state) = tail.state else {
-            return Err(StoreError::Failed("the feed was never read".to_owned()));
+            return Err(StoreError::Failed("the feed was never read".to_owned()).into());
         };
         let feed = state.feed.to_string();
         let is_here = reader.feed.as_ref().is_none_or(|named| *named == feed);
@@ -322,7 +333,7 @@ impl RevocationFeed {
     }
 
     /// A page of entries that only the store has.
-    async fn read(&self, state: FeedState, since: u64) -> Result<Bytes, StoreError> {
+    async fn read(&self, state: FeedState, since: u64) -> Result<Bytes, FeedError> {
         let _turn = self.reading.lock().await;
         if let Some(page) = self.tail().written(since) {
             return Ok(page);

@@ -7,9 +7,9 @@ use actix_web::web::Bytes;
 use claims::revocation::{MAX_PAGE_ENTRIES, Page};
 use tokio::time::Instant;
 
-use super::{POLL_EVERY, Reader};
+use super::{FeedError, POLL_EVERY, Reader};
 use domain::FeedState;
-use store::{Store, StoreError};
+use store::Store;
 
 /// Least time between two wake-ups of held requests, for each request held: 50 ms for 1,000 of them and 0.5 s for 10,000. It
 /// bounds what the answers cost, however much is revoked. A revocation after a longer pause is told at once.
@@ -135,7 +135,7 @@ impl Tail {
     }
 
     /// Writes a page and keeps it, if there is room.
-    pub(super) fn keep(&mut self, page: &Page) -> Result<Bytes, StoreError> {
+    pub(super) fn keep(&mut self, page: &Page) -> Result<Bytes, FeedError> {
         let text = written(page)?;
         self.pages
             .retain(|_, page| !page.full || page.written_at.elapsed() < KEEP_FULL_PAGE_FOR);
@@ -151,7 +151,6 @@ impl Tail {
     }
 }
 
-pub(super) fn written(page: &Page) -> Result<Bytes, StoreError> {
-    let text = serde_json::to_vec(page).map_err(|error| StoreError::Failed(error.to_string()))?;
-    Ok(text.into())
+pub(super) fn written(page: &Page) -> Result<Bytes, FeedError> {
+    Ok(serde_json::to_vec(page)?.into())
 }

@@ -53,6 +53,12 @@ pub(super) fn unavailable(error: StoreError) -> HttpResponse {
     refused(&TokenError::from(error).refusal())
 }
 
+/// The service failed.
+pub(super) fn failed(description: &str) -> HttpResponse {
+    let code = ErrorCode::ServerError.as_str();
+    json(StatusCode::INTERNAL_SERVER_ERROR, code, description)
+}
+
 impl ResponseError for BodyError {
     fn status_code(&self) -> StatusCode {
         match self {

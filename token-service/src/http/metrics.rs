@@ -1,12 +1,11 @@
 //! `GET /metrics`, on the internal listener.
 
 use actix_web::HttpResponse;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::header;
 use actix_web::web::{self, Data};
 
 use super::{error, paths};
 use crate::service::Service;
-use protocol::oauth::error::ErrorCode;
 use protocol::sign_in::password;
 
 /// What Prometheus asks for first.
@@ -33,10 +32,6 @@ async fn metrics(service: Data<Service>) -> HttpResponse {
         Ok(text) => HttpResponse::Ok()
             .insert_header((header::CONTENT_TYPE, OPEN_METRICS))
             .body(text),
-        Err(std::fmt::Error) => error::json(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorCode::ServerError.as_str(),
-            "The metrics cannot be written",
-        ),
+        Err(std::fmt::Error) => error::failed("The metrics cannot be written"),
     }
 }

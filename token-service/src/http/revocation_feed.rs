@@ -9,7 +9,7 @@ use claims::revocation::VERSION;
 
 use super::observe::Waited;
 use super::{error, paths};
-use crate::feed::Reader;
+use crate::feed::{FeedError, Reader};
 use crate::service::Service;
 use protocol::oauth::error::ErrorCode;
 use protocol::oauth::parameters::Parameters;
@@ -43,7 +43,11 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
         Ok(page) => response
             .insert_header((header::CONTENT_TYPE, "application/json"))
             .body(page),
-        Err(error) => error::unavailable(error),
+        Err(FeedError::Store(error)) => error::unavailable(error),
+        Err(error @ FeedError::Json(_)) => {
+            tracing::error!(%error, "gateways get no revocations");
+            error::failed("The feed cannot be written")
+        }
     }
 }
 
