@@ -405,7 +405,6 @@ impl World {
             self.kept_out(visitor, token);
             held.pop_front();
         }
-        let issued = Instant::now();
         let answer = self.token(
             Operation::ClientCredentials,
             200,
@@ -413,6 +412,7 @@ impl World {
             USER_BOUND,
             &USER,
         )?;
+        let issued = Instant::now();
         let token = answer.member("access_token")?;
         for _ in 0..5 {
             self.let_in(visitor, &token)?;
@@ -524,6 +524,9 @@ impl Load {
             actors: Vec::new(),
         };
         let milliseconds = Duration::from_millis;
+        load.spawn(world, milliseconds(200), |world, _| {
+            world.ledger.look_at_clock();
+        });
         for pause in [100, 130] {
             let mut held = VecDeque::new();
             load.spawn(world, milliseconds(pause), move |world, visitor| {

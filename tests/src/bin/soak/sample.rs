@@ -32,6 +32,18 @@ impl Taken {
     }
 }
 
+/// Size of the token caches of all workers of the gateway, which fill up to their bound.
+pub(crate) fn token_cache_mib(pair: &Pair) -> Result<f64> {
+    let admin = pair.ports().envoy_admin;
+    let url = format!("http://127.0.0.1:{admin}/stats/prometheus");
+    let statistics = Visitor::new().get(&url, &[])?.body;
+    let line = statistics
+        .lines()
+        .find_map(|line| line.strip_prefix("token_filter_cache_bytes{} "));
+    let bytes: f64 = line.context("no token_filter_cache_bytes")?.parse()?;
+    Ok(bytes / 1_048_576.0)
+}
+
 /// Where the data are.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
