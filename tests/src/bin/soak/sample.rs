@@ -30,6 +30,14 @@ impl Taken {
             descriptors: descriptors as f64,
         })
     }
+
+    /// The less of each.
+    pub(crate) const fn least(self, other: Self) -> Self {
+        Self {
+            memory_mib: self.memory_mib.min(other.memory_mib),
+            descriptors: self.descriptors.min(other.descriptors),
+        }
+    }
 }
 
 /// Size of the token caches of all workers of the gateway, which fill up to their bound.
