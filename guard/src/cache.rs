@@ -239,7 +239,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use claims::Algorithm;
+    use crate::algorithm::Algorithm;
 
     use super::*;
     use crate::fixtures::Issuer;

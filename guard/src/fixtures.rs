@@ -3,48 +3,70 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
-    RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA384_FIXED_SIGNING,
+    EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
+    RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair, UnparsedPublicKey,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::Algorithm;
 use serde_json::{Value, json};
 
+use crate::algorithm::Algorithm;
 use crate::keys::{KeySet, Skipped};
+use crate::signature::HostVerifier;
 
 /// The time of the tests, in seconds.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
+/// A host that verifies what the guard leaves to hosts, and nothing else.
+#[derive(Debug)]
+pub(crate) struct LeastHost;
+
+impl HostVerifier for LeastHost {
+    fn offers(&self, algorithm: Algorithm) -> bool {
+        algorithm == Algorithm::Es384
+    }
+
+    fn verify(
+        &self,
+        algorithm: Algorithm,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Option<bool> {
+        let key = UnparsedPublicKey::new(&ECDSA_P384_SHA384_ASN1, public_key);
+        let offers = self.offers(algorithm);
+        offers.then(|| key.verify(message, signature).is_ok())
+    }
+}
+
 /// An issuer with one key, of the library with which the token service signs.
 pub(crate) struct Issuer {
+    algorithm: Algorithm,
     key: SigningKey,
 }
 
 enum SigningKey {
     Ed25519(Ed25519KeyPair),
-    P256(EcdsaKeyPair),
-    Rsa(Box<RsaKeyPair>),
+    Ecdsa(EcdsaKeyPair),
+    Rsa(Box<RsaKeyPair>, &'static dyn RsaEncoding),
 }
 
 impl SigningKey {
     fn generate(algorithm: Algorithm) -> Self {
+        let ecdsa = |algorithm| Self::Ecdsa(EcdsaKeyPair::generate(algorithm).unwrap());
+        let rsa = |encoding| {
+            let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+            Self::Rsa(Box::new(pair), encoding)
+        };
         match algorithm {
             Algorithm::EdDsa => Self::Ed25519(Ed25519KeyPair::generate().unwrap()),
-            Algorithm::Es256 => {
-                Self::P256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
-            }
-            Algorithm::Rs256 => {
-                Self::Rsa(Box::new(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()))
-            }
-        }
-    }
-
-    const fn algorithm(&self) -> Algorithm {
-        match self {
-            Self::Ed25519(_) => Algorithm::EdDsa,
-            Self::P256(_) => Algorithm::Es256,
-            Self::Rsa(_) => Algorithm::Rs256,
+            Algorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING),
+            Algorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING),
+            Algorithm::Rs256 => rsa(&RSA_PKCS1_SHA256),
+            Algorithm::Rs384 => rsa(&RSA_PKCS1_SHA384),
+            Algorithm::Rs512 => rsa(&RSA_PKCS1_SHA512),
+            Algorithm::Ps256 => rsa(&RSA_PSS_SHA256),
         }
     }
 
@@ -54,12 +76,14 @@ impl SigningKey {
             Self::Ed25519(pair) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key().as_ref())})
             }
-            Self::P256(pair) => {
+            Self::Ecdsa(pair) => {
                 // An uncompressed point: 0x04, x, y (SEC 1 §2.3.3).
-                let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
-                json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)})
+                let point = &pair.public_key().as_ref()[1..];
+                let (x, y) = point.split_at(point.len() / 2);
+                let curve = format!("P-{}", 8 * x.len());
+                json!({"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)})
             }
-            Self::Rsa(pair) => {
+            Self::Rsa(pair, _) => {
                 let key = pair.public_key();
                 let modulus = key.modulus().big_endian_without_leading_zero();
                 let exponent = key.exponent().big_endian_without_leading_zero();
@@ -72,10 +96,10 @@ impl SigningKey {
         let random = SystemRandom::new();
         match self {
             Self::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
-            Self::P256(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),
-            Self::Rsa(pair) => {
+            Self::Ecdsa(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),
+            Self::Rsa(pair, encoding) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                pair.sign(*encoding, &random, message, &mut signature)
                     .unwrap();
                 signature
             }
@@ -90,6 +114,7 @@ impl Issuer {
     /// An issuer with a fresh key.
     pub(crate) fn new(algorithm: Algorithm) -> Self {
         Self {
+            algorithm,
             key: SigningKey::generate(algorithm),
         }
     }
@@ -99,7 +124,7 @@ impl Issuer {
         let mut jwk = self.key.jwk();
         jwk["kid"] = json!(kid);
         jwk["use"] = json!("sig");
-        jwk["alg"] = json!(self.key.algorithm().name());
+        jwk["alg"] = json!(self.algorithm.name());
         jwk
     }
 
@@ -112,7 +137,7 @@ impl Issuer {
 
     /// Its keys, read.
     pub(crate) fn keys(&self) -> KeySet {
-        let algorithms = Algorithm::ALL.into();
+        let algorithms = [self.algorithm].into();
         let (keys, skipped) = KeySet::parse(&self.jwks(), &algorithms, &KeySet::default()).unwrap();
         assert_eq!(skipped, Skipped::default());
         keys
@@ -120,7 +145,7 @@ impl Issuer {
 
     /// A good header.
     pub(crate) fn header(&self) -> Value {
-        json!({"typ": "at+jwt", "alg": self.key.algorithm().name(), "kid": Self::KID})
+        json!({"typ": "at+jwt", "alg": self.algorithm.name(), "kid": Self::KID})
     }
 
     /// A token with a good header.

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::Algorithm;
 use serde_json::{Map, Value};
 
-use crate::signature::SignatureKey;
+use crate::algorithm::Algorithm;
+use crate::signature::{RSA, SignatureKey};
 
 /// Keys of one set at most: a set is read whole, and looked through on each first sight of a token.
 pub const MAX_KEYS: usize = 100;
@@ -72,9 +72,9 @@ pub struct KeySet(Vec<Rc<Key>>);
 
 impl KeySet {
     /// Reads a JWK set (RFC 7517 §5), key by key: what this filter does not support is left out and described.
-    /// `algorithms` are those of the issuer's tokens; a key without `alg` has the one that its type implies. Keys that
-    /// `previous` has too are the same values, so that tokens verified with them stay verified and nothing is computed
-    /// anew.
+    /// `algorithms` are those of the issuer's tokens. Each key verifies one algorithm (RFC 8725 §3.1): the one of its `alg`,
+    /// or else the only one of `algorithms` that its type can have. Keys that `previous` has too are the same values, so
+    /// that tokens verified with them stay verified and nothing is computed anew.
     ///
     /// # Errors
     /// When the text is no JWK set at all.
@@ -164,30 +164,53 @@ impl Key {
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), members.get(name)?.clone())))
             .collect();
-        let known = previous.get(kid).filter(|key| key.material == material);
-        let key = match known {
-            Some(known) => Rc::clone(known),
-            None => {
-                let signature_key = signature_key(&material)?;
-                Rc::new(Self {
-                    kid: kid.to_owned(),
-                    algorithm: signature_key.algorithm(),
-                    signature_key,
-                    material,
-                })
-            }
+        let algorithm = algorithm(members, algorithms)?;
+        let is_same = |key: &&Rc<Self>| key.algorithm == algorithm && key.material == material;
+        if let Some(known) = previous.get(kid).filter(is_same) {
+            return Ok(Rc::clone(known));
+        }
+        Ok(Rc::new(Self {
+            kid: kid.to_owned(),
+            algorithm,
+            signature_key: signature_key(&material, algorithm)?,
+            material,
+        }))
+    }
+}
+
+/// The one algorithm that a key verifies, out of those of the issuer's tokens.
+fn algorithm(
+    members: &Map<String, Value>,
+    algorithms: &BTreeSet<Algorithm>,
+) -> Result<Algorithm, &'static str> {
+    let text = |name: &str| members.get(name).and_then(Value::as_str);
+    let of_type: &[Algorithm] = match (text("kty"), text("crv")) {
+        (Some("OKP"), Some("Ed25519")) => &[Algorithm::EdDsa],
+        (Some("EC"), Some("P-256")) => &[Algorithm::Es256],
+        (Some("EC"), Some("P-384")) => &[Algorithm::Es384],
+        (Some("OKP" | "EC"), _) => return Err("its curve is not supported"),
+        (Some("RSA"), _) => &RSA,
+        _ => return Err("its type is not supported"),
+    };
+    if let Some(alg) = members.get("alg") {
+        let named = alg.as_str().and_then(Algorithm::from_name);
+        let named = named
+            .filter(|algorithm| of_type.contains(algorithm))
+            .ok_or("its alg is not supported, or not one for its type")?;
+        return match algorithms.contains(&named) {
+            true => Ok(named),
+            false => Err("the issuer's tokens do not use its algorithm"),
         };
-        let algorithm = key.algorithm;
-        match members.get("alg") {
-            None => {}
-            Some(Value::String(alg)) if alg == algorithm.name() => {}
-            Some(Value::String(alg)) if alg == "Ed25519" && algorithm == Algorithm::EdDsa => {}
-            Some(_) => return Err("its alg is not supported, or not one for its type"),
+    }
+    let mut possible = of_type
+        .iter()
+        .filter(|possible| algorithms.contains(possible));
+    match (possible.next(), possible.next()) {
+        (Some(only), None) => Ok(*only),
+        (None, _) => Err("the issuer's tokens do not use its algorithm"),
+        (Some(_), Some(_)) => {
+            Err("it has no alg, and its type could have several algorithms of the issuer's tokens")
         }
-        if !algorithms.contains(&algorithm) {
-            return Err("the issuer's tokens do not use its algorithm");
-        }
-        Ok(key)
     }
 }
 
@@ -197,29 +220,37 @@ fn lists(list: &Value, text: &str) -> bool {
 }
 
 /// The key of a JWK's own members (RFC 7518 §6, RFC 8037 §2), without those that [`Key::read`] checks itself.
-fn signature_key(material: &Map<String, Value>) -> Result<SignatureKey, &'static str> {
-    let text = |name: &str| material.get(name).and_then(Value::as_str);
+fn signature_key(
+    material: &Map<String, Value>,
+    algorithm: Algorithm,
+) -> Result<SignatureKey, &'static str> {
+    let text = |name: &str| {
+        material
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let bytes = |name: &str| {
+        let bytes = URL_SAFE_NO_PAD.decode(text(name));
+        bytes.map_err(|_| "a member is not base64url")
+    };
     let jwk = || serde_json::to_string(material).map_err(|_| "it cannot be read");
-    match (text("kty"), text("crv")) {
-        (Some("OKP"), Some("Ed25519")) if material.contains_key("d") => Err("it is private"),
-        (Some("OKP"), Some("Ed25519")) => {
-            let bytes = URL_SAFE_NO_PAD.decode(text("x").unwrap_or_default());
-            SignatureKey::ed25519(&bytes.map_err(|_| "a member is not base64url")?)
-        }
-        (Some("EC"), Some("P-256")) => SignatureKey::p256(&jwk()?),
-        (Some("OKP" | "EC"), _) => Err("its curve is not supported"),
-        (Some("RSA"), _) => {
+    match algorithm {
+        // jwt-simple, which reads the others, finds this out itself.
+        Algorithm::EdDsa | Algorithm::Es384 if material.contains_key("d") => Err("it is private"),
+        Algorithm::EdDsa => SignatureKey::ed25519(&bytes("x")?),
+        Algorithm::Es256 => SignatureKey::p256(&jwk()?),
+        Algorithm::Es384 => SignatureKey::p384(&bytes("x")?, &bytes("y")?),
+        Algorithm::Rs256 | Algorithm::Rs384 | Algorithm::Rs512 | Algorithm::Ps256 => {
             // RFC 7518 §6.3.1.1: no leading zero byte. The library lets the one of Java's BigInteger pass.
-            let modulus = text("n").unwrap_or_default();
-            let first = modulus
+            let start = text("n")
                 .get(..4)
                 .and_then(|start| URL_SAFE_NO_PAD.decode(start).ok());
-            if first.is_some_and(|bytes| bytes.first() == Some(&0)) {
+            if start.is_some_and(|bytes| bytes.first() == Some(&0)) {
                 return Err("its modulus has a leading zero byte");
             }
-            SignatureKey::rsa(&jwk()?)
+            SignatureKey::rsa(&jwk()?, algorithm)
         }
-        _ => Err("its type is not supported"),
     }
 }
 
@@ -236,7 +267,7 @@ mod tests {
     }
 
     fn rsa_key(modulus: &[u8]) -> Value {
-        json!({"kty": "RSA", "kid": "rsa", "n": URL_SAFE_NO_PAD.encode(modulus), "e": "AQAB"})
+        json!({"kty": "RSA", "kid": "rsa", "alg": "RS256", "n": URL_SAFE_NO_PAD.encode(modulus), "e": "AQAB"})
     }
 
     #[test]
@@ -289,6 +320,65 @@ mod tests {
             assert!(same("b"), "{algorithm:?}");
             assert!(!same("a"), "another key of the same name, {algorithm:?}");
             assert_eq!(after.0.len(), 3);
+        }
+    }
+
+    /// RFC 8725 §3.1.
+    #[test]
+    fn a_key_without_alg_needs_a_list_that_leaves_one_algorithm() {
+        let issuer = Issuer::new(Algorithm::Ps256);
+        let mut jwk = issuer.jwk("a");
+        jwk.as_object_mut().unwrap().remove("alg");
+        let text = json!({"keys": [jwk]}).to_string();
+        let read = |algorithms: &[Algorithm]| {
+            let algorithms = algorithms.iter().copied().collect();
+            let (keys, skipped) =
+                KeySet::parse(text.as_bytes(), &algorithms, &KeySet::default()).unwrap();
+            keys.get("a").map(|key| key.algorithm).ok_or(skipped.line())
+        };
+        for only in [Algorithm::Rs256, Algorithm::Ps256] {
+            assert_eq!(read(&[Algorithm::EdDsa, only, Algorithm::Es256]), Ok(only));
+        }
+        let ambiguous = read(&[Algorithm::Rs256, Algorithm::Ps256]).unwrap_err();
+        assert!(ambiguous.contains("it has no alg"), "{ambiguous}");
+        let none = read(&[Algorithm::EdDsa]).unwrap_err();
+        assert!(none.contains("do not use its algorithm"), "{none}");
+    }
+
+    /// Tokens of the old algorithm were verified with the old key: they are no longer trusted.
+    #[test]
+    fn the_same_material_with_another_alg_is_another_key() {
+        let issuer = Issuer::new(Algorithm::Rs256);
+        let (before, _) = parse(&[issuer.jwk("a")], &KeySet::default());
+        let mut jwk = issuer.jwk("a");
+        jwk["alg"] = json!("PS256");
+        let (after, _) = parse(&[jwk], &before);
+        assert_eq!(after.get("a").unwrap().algorithm, Algorithm::Ps256);
+        assert!(!after.trusts(before.get("a").unwrap()));
+    }
+
+    #[test]
+    fn rfc7518_s6_2_1_coordinates_are_of_the_curve() {
+        for (algorithm, of_another) in [("P-256", "ES384"), ("P-384", "ES256")] {
+            let own = Algorithm::from_name(&format!("ES{}", &algorithm[2..])).unwrap();
+            let jwk = Issuer::new(own).jwk("a");
+            for (name, value) in [
+                ("alg", json!(of_another)),
+                ("alg", json!(7)),
+                ("crv", json!("P-521")),
+                ("x", json!(null)),
+                ("y", json!("AA")),
+                ("y", json!("****")),
+                ("d", json!("AA")),
+            ] {
+                let mut jwk = jwk.clone();
+                jwk[name] = value;
+                assert!(
+                    parse(&[jwk], &KeySet::default()).0.is_empty(),
+                    "{algorithm} {name}"
+                );
+            }
+            assert!(!parse(&[jwk], &KeySet::default()).0.is_empty());
         }
     }
 

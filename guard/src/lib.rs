@@ -18,6 +18,7 @@
 )]
 
 pub mod access_log;
+pub mod algorithm;
 pub mod answers;
 pub mod authorization;
 pub mod cache;

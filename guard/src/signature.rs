@@ -1,4 +1,4 @@
-//! Signatures: the host checks the ones that it can, which is quicker; the rest is checked here.
+//! Signatures: the host verifies those that it can, which is quicker; this module verifies the others.
 //!
 //! jwt-simple reads the keys and writes them in the form that hosts expect. It verifies whole tokens only, by parsing header
 //! and claims a second time after its own rules: a token with a `nonce` that is a number, say, would pass at a host that
@@ -9,7 +9,6 @@ mod ed25519;
 
 use std::fmt;
 
-use claims::Algorithm;
 use ecdsa::elliptic_curve::CurveArithmetic;
 use ecdsa::signature::Verifier as _;
 use ecdsa::{DigestAlgorithm, EcdsaCurve, Signature, VerifyingKey};
@@ -20,12 +19,17 @@ use superboring::error::ErrorStack;
 use superboring::hash::MessageDigest;
 use superboring::pkey::{PKey, Public};
 use superboring::rsa::Padding;
-use superboring::sign::Verifier as RsaVerifier;
+use superboring::sign::{RsaPssSaltlen, Verifier as RsaVerifier};
+
+use crate::algorithm::Algorithm;
 
 /// The host's own signature verification, where it has one.
 pub trait HostVerifier: fmt::Debug {
+    /// Whether the host verifies signatures of this algorithm.
+    fn offers(&self, algorithm: Algorithm) -> bool;
+
     /// Whether `signature` over `message` is that of `public_key`: SubjectPublicKeyInfo, DER. An ECDSA signature is DER
-    /// too. `None` when the host does not check signatures of this algorithm.
+    /// too. `None` if the host does not offer the algorithm, or has no answer.
     fn verify(
         &self,
         algorithm: Algorithm,
@@ -33,19 +37,28 @@ pub trait HostVerifier: fmt::Debug {
         message: &[u8],
         signature: &[u8],
     ) -> Option<bool>;
+
+    /// Whether tokens of this algorithm can be verified here: by the host, or by this module, which has all but ES384.
+    fn suffices_for(&self, algorithm: Algorithm) -> bool {
+        algorithm != Algorithm::Es384 || self.offers(algorithm)
+    }
 }
 
-/// A host that checks nothing.
+/// A host that verifies nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHostVerifier;
 
 impl HostVerifier for NoHostVerifier {
+    fn offers(&self, _: Algorithm) -> bool {
+        false
+    }
+
     fn verify(&self, _: Algorithm, _: &[u8], _: &[u8], _: &[u8]) -> Option<bool> {
         None
     }
 }
 
-/// A key that checks signatures of one algorithm.
+/// A key that verifies signatures of one algorithm (RFC 8725 §3.1).
 pub enum SignatureKey {
     /// Ed25519. Envoy does not offer it.
     Ed25519(Box<ed25519::VerifyingKey>),
@@ -56,8 +69,15 @@ pub enum SignatureKey {
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
-    /// RSA, PKCS#1 v1.5 with SHA-256.
+    /// ECDSA on P-384 with SHA-384, which only hosts verify: a second curve would make the module larger.
+    P384 {
+        /// For the host: SubjectPublicKeyInfo, DER.
+        spki: Vec<u8>,
+    },
+    /// RSA.
     Rsa {
+        /// One of [`RSA`].
+        algorithm: Algorithm,
         /// For this module.
         key: Box<PKey<Public>>,
         /// For the host: SubjectPublicKeyInfo, DER.
@@ -70,6 +90,20 @@ impl fmt::Debug for SignatureKey {
         formatter.write_str(self.algorithm().name())
     }
 }
+
+/// The algorithms of RSA keys.
+pub const RSA: [Algorithm; 4] = [
+    Algorithm::Rs256,
+    Algorithm::Rs384,
+    Algorithm::Rs512,
+    Algorithm::Ps256,
+];
+
+/// SubjectPublicKeyInfo of a P-384 key (RFC 5480 §2) up to the point, which follows as 4, x, y (SEC 1 §2.3.3).
+const P384_SPKI: [u8; 24] = [
+    0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b,
+    0x81, 0x04, 0x00, 0x22, 0x03, 0x62, 0x00, 0x04,
+];
 
 impl SignatureKey {
     /// The Ed25519 key with these 32 bytes (RFC 8032 §5.1.5). Small-order keys sign anything, and are none.
@@ -98,16 +132,35 @@ impl SignatureKey {
         })
     }
 
-    /// The RSA key of a JWK (RFC 7518 §6.3). Its modulus has 2048 to 4096 bits, and its exponent is 65537.
+    /// The P-384 key with these coordinates (RFC 7518 §6.2.1). The host verifies nothing with a point that is not on the
+    /// curve.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn rsa(jwk: &str) -> Result<Self, &'static str> {
+    pub fn p384(x: &[u8], y: &[u8]) -> Result<Self, &'static str> {
+        if (x.len(), y.len()) != (48, 48) {
+            return Err("not a point on P-384");
+        }
+        let spki = [&P384_SPKI, x, y].concat();
+        Ok(Self::P384 { spki })
+    }
+
+    /// The RSA key of a JWK (RFC 7518 §6.3) for one of the algorithms of [`RSA`]. Its modulus has 2048 to 4096 bits, and
+    /// its exponent is 65537.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn rsa(jwk: &str, algorithm: Algorithm) -> Result<Self, &'static str> {
         const REFUSAL: &str = "not an RSA key of 2048 to 4096 bits with the exponent 65537";
+        if !RSA.contains(&algorithm) {
+            return Err("not for an algorithm of RSA keys");
+        }
+        // Padding and digest play no part in reading a key.
         let key = RS256PublicKey::from_jwk(jwk).map_err(|_| REFUSAL)?;
         let spki = key.to_der().map_err(|_| REFUSAL)?;
         let key = PKey::from_rsa(key.public_key().as_ref().clone()).map_err(|_| REFUSAL)?;
         Ok(Self::Rsa {
+            algorithm,
             key: Box::new(key),
             spki,
         })
@@ -119,25 +172,32 @@ impl SignatureKey {
         match self {
             Self::Ed25519(_) => Algorithm::EdDsa,
             Self::P256 { .. } => Algorithm::Es256,
-            Self::Rsa { .. } => Algorithm::Rs256,
+            Self::P384 { .. } => Algorithm::Es384,
+            Self::Rsa { algorithm, .. } => *algorithm,
         }
     }
 
     /// Whether `signature`, as a JWS carries it, is this key's over `message`.
     #[must_use]
     pub fn signed(&self, host: &dyn HostVerifier, message: &[u8], signature: &[u8]) -> bool {
+        let ask =
+            |spki: &[u8], signature: &[u8]| host.verify(self.algorithm(), spki, message, signature);
         match self {
             Self::Ed25519(key) => key.verify(message, signature),
-            Self::P256 { key, spki } => {
-                let Some(der) = ecdsa_der(signature) else {
-                    return false;
-                };
-                host.verify(Algorithm::Es256, spki, message, &der)
+            Self::P256 { key, spki } => ecdsa_der::<32>(signature).is_some_and(|der| {
+                ask(spki, &der)
                     .unwrap_or_else(|| ecdsa_signed(key.public_key().as_ref(), message, signature))
+            }),
+            Self::P384 { spki } => {
+                ecdsa_der::<48>(signature).is_some_and(|der| ask(spki, &der).unwrap_or(false))
             }
-            Self::Rsa { key, spki } => host
-                .verify(Algorithm::Rs256, spki, message, signature)
-                .unwrap_or_else(|| rsa_signed(key, message, signature).unwrap_or(false)),
+            Self::Rsa {
+                algorithm,
+                key,
+                spki,
+            } => ask(spki, signature).unwrap_or_else(|| {
+                rsa_signed(key, *algorithm, message, signature).unwrap_or(false)
+            }),
         }
     }
 }
@@ -150,22 +210,35 @@ where
     Signature::from_slice(signature).is_ok_and(|signature| key.verify(message, &signature).is_ok())
 }
 
-/// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518 §3.3).
-fn rsa_signed(key: &PKey<Public>, message: &[u8], signature: &[u8]) -> Result<bool, ErrorStack> {
-    let mut verifier = RsaVerifier::new(MessageDigest::sha256(), key)?;
-    verifier.set_rsa_padding(Padding::PKCS1)?;
+/// RSASSA-PKCS1-v1_5, or RSASSA-PSS with a salt as long as the digest (RFC 7518 §3.3 and §3.5).
+fn rsa_signed(
+    key: &PKey<Public>,
+    algorithm: Algorithm,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<bool, ErrorStack> {
+    let (digest, padding) = match algorithm {
+        Algorithm::Rs256 => (MessageDigest::sha256(), Padding::PKCS1),
+        Algorithm::Rs384 => (MessageDigest::sha384(), Padding::PKCS1),
+        Algorithm::Rs512 => (MessageDigest::sha512(), Padding::PKCS1),
+        Algorithm::Ps256 => (MessageDigest::sha256(), Padding::PKCS1_PSS),
+        Algorithm::EdDsa | Algorithm::Es256 | Algorithm::Es384 => return Ok(false),
+    };
+    let mut verifier = RsaVerifier::new(digest, key)?;
+    verifier.set_rsa_padding(padding)?;
+    verifier.set_rsa_pss_saltlen(RsaPssSaltlen::DIGEST_LENGTH)?;
     verifier.update(message)?;
     verifier.verify(signature)
 }
 
-/// A JWS signature of ES256, r and s of 32 bytes each (RFC 7518 §3.4), in the DER that hosts expect (RFC 3279 §2.2.3);
+/// An ECDSA signature of a JWS, r and s of `N` bytes each (RFC 7518 §3.4), in the DER that hosts expect (RFC 3279 §2.2.3);
 /// `None` if the length is wrong.
-fn ecdsa_der(signature: &[u8]) -> Option<Vec<u8>> {
-    let (r, s) = signature.split_first_chunk::<32>()?;
-    let s = <&[u8; 32]>::try_from(s).ok()?;
-    let mut integers = Vec::with_capacity(70);
+fn ecdsa_der<const N: usize>(signature: &[u8]) -> Option<Vec<u8>> {
+    let (r, s) = signature.split_first_chunk::<N>()?;
+    let s = <&[u8; N]>::try_from(s).ok()?;
+    let mut integers = Vec::with_capacity(2 * N + 6);
     for number in [r, s] {
-        let zeros = number.iter().take(31).take_while(|byte| **byte == 0);
+        let zeros = number.iter().take(N - 1).take_while(|byte| **byte == 0);
         let digits = number.get(zeros.count()..)?;
         // A set first bit would make the integer negative.
         let sign = digits.first().is_some_and(|first| *first >= 0x80);
@@ -189,11 +262,15 @@ mod tests {
         let mut expected = vec![0x30, 38, 2, 1, 0x7f, 2, 33, 0, 0x80];
         expected.extend([0; 30]);
         expected.push(1);
-        assert_eq!(ecdsa_der(&signature).unwrap(), expected);
+        assert_eq!(ecdsa_der::<32>(&signature).unwrap(), expected);
         let zero = [0x30, 6, 2, 1, 0, 2, 1, 0];
-        assert_eq!(ecdsa_der(&[0; 64]).unwrap(), zero);
-        for length in [0, 31, 63, 65] {
-            assert_eq!(ecdsa_der(&vec![1; length]), None);
+        assert_eq!(ecdsa_der::<32>(&[0; 64]).unwrap(), zero);
+        assert_eq!(ecdsa_der::<48>(&[0; 96]).unwrap(), zero);
+        for length in [0, 31, 63, 65, 96] {
+            assert_eq!(ecdsa_der::<32>(&vec![1; length]), None);
+        }
+        for length in [0, 64, 95, 97] {
+            assert_eq!(ecdsa_der::<48>(&vec![1; length]), None);
         }
     }
 
@@ -210,7 +287,7 @@ mod tests {
         for number in 0..500_u16 {
             let message = number.to_be_bytes();
             let signature = pair.sign(&SystemRandom::new(), &message).unwrap();
-            let der = ecdsa_der(signature.as_ref()).unwrap();
+            let der = ecdsa_der::<32>(signature.as_ref()).unwrap();
             assert!(key.verify(&message, &der).is_ok(), "{der:?}");
         }
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use claims::json::numeric_date;
-use claims::{Algorithm, CompactJws, JwsError};
+use claims::{CompactJws, JwsError};
 use serde_json::{Map, Value};
 
+use crate::algorithm::Algorithm;
 use crate::config::IssuerConfig;
 use crate::keys::{Key, KeySet};
 use crate::profile::{NoAccessToken, OptionalClaim, Profile};

@@ -4,7 +4,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
-    RsaKeyPair,
+    RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,14 +17,14 @@ const KEYS: (&str, &str) = ("token-service", "/auth/jwks");
 const FEED: &str = "token-service-internal";
 const FROM_START: &str = "/revocations?version=2&since=0";
 
-/// Keys of every algorithm; each is its own `kid`.
+/// Keys of every algorithm that the filter verifies without its host; each algorithm is the `kid` of its key.
 struct Issuer {
     ed25519: Ed25519KeyPair,
     p256: EcdsaKeyPair,
     rsa: RsaKeyPair,
 }
 
-const ALGORITHMS: [&str; 3] = ["EdDSA", "ES256", "RS256"];
+const ALGORITHMS: [&str; 6] = ["EdDSA", "ES256", "RS256", "RS384", "RS512", "PS256"];
 
 impl Issuer {
     fn new() -> Self {
@@ -39,14 +39,16 @@ impl Issuer {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let (x, y) = self.p256.public_key().as_ref()[1..].split_at(32);
         let public = self.rsa.public_key();
-        json!({"keys": [
-            {"kid": "EdDSA", "kty": "OKP", "crv": "Ed25519", "x": text(self.ed25519.public_key().as_ref())},
-            {"kid": "ES256", "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y)},
-            {"kid": "RS256", "kty": "RSA",
-             "n": text(public.modulus().big_endian_without_leading_zero()),
-             "e": text(public.exponent().big_endian_without_leading_zero())},
-        ]})
-        .to_string()
+        let mut keys = vec![
+            json!({"kid": "EdDSA", "kty": "OKP", "crv": "Ed25519", "x": text(self.ed25519.public_key().as_ref())}),
+            json!({"kid": "ES256", "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y)}),
+        ];
+        keys.extend(["RS256", "RS384", "RS512", "PS256"].map(|algorithm| {
+            json!({"kid": algorithm, "alg": algorithm, "kty": "RSA",
+                   "n": text(public.modulus().big_endian_without_leading_zero()),
+                   "e": text(public.exponent().big_endian_without_leading_zero())})
+        }));
+        json!({ "keys": keys }).to_string()
     }
 
     fn token(&self, algorithm: &str, jti: &str) -> String {
@@ -68,10 +70,16 @@ impl Issuer {
         let signature = match algorithm {
             "EdDSA" => self.ed25519.sign(message).as_ref().to_vec(),
             "ES256" => self.p256.sign(&random, message).unwrap().as_ref().to_vec(),
-            _ => {
+            rsa => {
+                let encoding: &dyn RsaEncoding = match rsa {
+                    "RS384" => &RSA_PKCS1_SHA384,
+                    "RS512" => &RSA_PKCS1_SHA512,
+                    "PS256" => &RSA_PSS_SHA256,
+                    _ => &RSA_PKCS1_SHA256,
+                };
                 let mut signature = vec![0; self.rsa.public_modulus_len()];
                 self.rsa
-                    .sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                    .sign(encoding, &random, message, &mut signature)
                     .unwrap();
                 signature
             }
@@ -85,6 +93,7 @@ fn configuration() -> String {
         "issuers": [{
             "issuer": "https://lobby.example.com",
             "audiences": ["https://api.example.com"],
+            "algorithms": ALGORITHMS,
             "jwks": {"cluster": KEYS.0, "path": KEYS.1},
             "revocations": {"cluster": FEED, "path": "/revocations", "poll_seconds": 2},
         }],
@@ -184,8 +193,13 @@ fn good_tokens_of_every_algorithm_pass_and_bad_ones_are_refused() {
         );
     }
     host.tick_after(1);
-    assert_eq!(host.metric("token_filter.allowed"), 6);
-    assert_eq!(host.metric("token_filter.denied.reason.signature"), 3);
+    let count = ALGORITHMS.len() as u64;
+    assert_eq!(host.metric("token_filter.allowed"), 2 * count);
+    assert_eq!(host.metric("token_filter.denied.reason.signature"), count);
+    for algorithm in ["rs256", "rs384", "rs512", "es256", "es384"] {
+        let metric = format!("token_filter.host_verifies_{algorithm}");
+        assert_eq!(host.metric(&metric), 0);
+    }
 }
 
 #[test]
@@ -621,6 +635,18 @@ fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     assert_eq!(lines(&host).len(), 4);
 }
 
+/// The filter itself has no P-384, and this host verifies nothing.
+#[test]
+fn an_algorithm_that_nobody_here_verifies_is_refused_at_the_start() {
+    let mut host = WasmHost::load(NOW);
+    let mut configuration: Value = serde_json::from_str(&configuration()).unwrap();
+    configuration["issuers"][0]["algorithms"] = json!(["ES256", "ES384"]);
+    assert!(!host.configure(&configuration.to_string()));
+    let sentence = "issuers[0].algorithms: ES384 is for hosts that verify it themselves, and this host does not; \
+        here it can be EdDSA, ES256, RS256, RS384, RS512, PS256";
+    assert!(host.log().contains(sentence), "{}", host.log());
+}
+
 #[test]
 fn a_bad_configuration_is_refused_with_every_problem() {
     let mut host = WasmHost::load(NOW);
@@ -640,6 +666,7 @@ fn two_configurations_in_one_vm_keep_apart() {
         "issuers": [{
             "issuer": "https://lobby.example.com",
             "audiences": ["https://other.example.com"],
+            "algorithms": ALGORITHMS,
             "jwks": jwks,
         }],
         "rules": [{"path": "/public", "access": "anonymous"}, {"path_prefix": "/api/"}],

@@ -48,6 +48,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::shared_data::WorkersData;
+use crate::signatures::NativeSignatures;
 use crate::worker::Worker;
 
 /// Time that running requests may take after the draining: a request may wait for a feed for half a minute.
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
 fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let path = settings.config.display().to_string();
     let text = std::fs::read(&settings.config).with_context(|| format!("cannot read {path}"))?;
-    let read = Config::parse(&text).and_then(|config| settings.origins(&config));
+    let read = Config::parse(&text, &NativeSignatures).and_then(|config| settings.origins(&config));
     let origins = match read {
         Ok(origins) => origins,
         Err(problems) => {
@@ -113,7 +114,7 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
         let data = WorkersData::default();
         move || {
             // The text was read before; a worker that could read it no more would refuse everything.
-            let worker = Config::parse(&text).ok().map(|config| {
+            let worker = Config::parse(&text, &NativeSignatures).ok().map(|config| {
                 let data = data.clone();
                 Rc::new(Worker::new(config, data, fetcher.clone(), metrics.worker()))
             });

@@ -2,10 +2,9 @@
 //!
 //! It is used for an algorithm only after it has told a right signature from a wrong one at start.
 
-use claims::Algorithm;
-use proxy_wasm::hostcalls;
-
+use guard::algorithm::Algorithm;
 use guard::signature::HostVerifier;
+use proxy_wasm::hostcalls;
 
 /// Envoy's name for it (`source/extensions/common/wasm/ext/verify_signature.proto`).
 const FUNCTION: &str = "verify_signature";
@@ -14,49 +13,72 @@ const FUNCTION: &str = "verify_signature";
 const MESSAGE: &[u8] = b"probe";
 
 struct Probe {
+    algorithm: Algorithm,
+    /// SubjectPublicKeyInfo, DER.
     public_key: &'static [u8],
     signature: &'static [u8],
 }
 
 impl Probe {
     fn is_told_right(&self) -> bool {
-        call(self.public_key, MESSAGE, self.signature) == Some(true)
-            && call(self.public_key, b"another", self.signature) == Some(false)
+        let told = |message| call(self.algorithm, self.public_key, message, self.signature);
+        told(MESSAGE) == Some(true) && told(b"another") == Some(false)
     }
 }
 
-// Made with `openssl genpkey`, `openssl pkey -pubout -outform DER` and `openssl dgst -sha256 -sign`.
+const RSA_KEY: &[u8] = include_bytes!("probe/rsa.key.der");
 
-const RS256: Probe = Probe {
-    public_key: include_bytes!("probe/rs256.key.der"),
-    signature: include_bytes!("probe/rs256.signature"),
-};
-
-const ES256: Probe = Probe {
-    public_key: include_bytes!("probe/es256.key.der"),
-    signature: include_bytes!("probe/es256.signature.der"),
-};
+/// Made with `openssl genpkey`, `openssl pkey -pubout -outform DER` and `openssl dgst -sha256 -sign`, or another digest.
+const PROBES: [Probe; 5] = [
+    Probe {
+        algorithm: Algorithm::Rs256,
+        public_key: RSA_KEY,
+        signature: include_bytes!("probe/rs256.signature"),
+    },
+    Probe {
+        algorithm: Algorithm::Rs384,
+        public_key: RSA_KEY,
+        signature: include_bytes!("probe/rs384.signature"),
+    },
+    Probe {
+        algorithm: Algorithm::Rs512,
+        public_key: RSA_KEY,
+        signature: include_bytes!("probe/rs512.signature"),
+    },
+    Probe {
+        algorithm: Algorithm::Es256,
+        public_key: include_bytes!("probe/es256.key.der"),
+        signature: include_bytes!("probe/es256.signature.der"),
+    },
+    Probe {
+        algorithm: Algorithm::Es384,
+        public_key: include_bytes!("probe/es384.key.der"),
+        signature: include_bytes!("probe/es384.signature.der"),
+    },
+];
 
 /// The host's verification, for the algorithms that it does right.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HostSignatures {
-    /// Whether it is used for RS256.
-    pub(super) rs256: bool,
-    /// Whether it is used for ES256.
-    pub(super) es256: bool,
-}
+#[derive(Debug, Clone)]
+pub(super) struct HostSignatures(Vec<(Algorithm, bool)>);
 
 impl HostSignatures {
     /// Finds out what the host can do.
     pub(super) fn probe() -> Self {
-        Self {
-            rs256: RS256.is_told_right(),
-            es256: ES256.is_told_right(),
-        }
+        let told = |probe: &Probe| (probe.algorithm, probe.is_told_right());
+        Self(PROBES.iter().map(told).collect())
+    }
+
+    /// The algorithms that a host may offer, each with whether this one does.
+    pub(super) fn offered(&self) -> &[(Algorithm, bool)] {
+        &self.0
     }
 }
 
 impl HostVerifier for HostSignatures {
+    fn offers(&self, algorithm: Algorithm) -> bool {
+        self.0.contains(&(algorithm, true))
+    }
+
     fn verify(
         &self,
         algorithm: Algorithm,
@@ -64,28 +86,23 @@ impl HostVerifier for HostSignatures {
         message: &[u8],
         signature: &[u8],
     ) -> Option<bool> {
-        let offered = match algorithm {
-            Algorithm::Rs256 => self.rs256,
-            Algorithm::Es256 => self.es256,
-            Algorithm::EdDsa => false,
-        };
-        if offered {
-            call(public_key, message, signature)
-        } else {
-            None
+        match self.offers(algorithm) {
+            true => call(algorithm, public_key, message, signature),
+            false => None,
         }
     }
 }
 
-/// Asks the host; `None` when it has no answer.
-fn call(public_key: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
+/// Asks the host; `None` if it has no answer. It takes the padding of an RSA signature for PKCS#1 v1.5.
+fn call(algorithm: Algorithm, public_key: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
+    let digest: &[u8] = match algorithm {
+        Algorithm::Rs256 | Algorithm::Es256 => b"sha256",
+        Algorithm::Rs384 | Algorithm::Es384 => b"sha384",
+        Algorithm::Rs512 => b"sha512",
+        Algorithm::EdDsa | Algorithm::Ps256 => return None,
+    };
     let mut arguments = Vec::with_capacity(public_key.len() + message.len() + signature.len() + 32);
-    for (field, value) in [
-        (1, b"sha256".as_slice()),
-        (2, public_key),
-        (3, signature),
-        (4, message),
-    ] {
+    for (field, value) in [(1, digest), (2, public_key), (3, signature), (4, message)] {
         put_bytes(&mut arguments, field, value);
     }
     let result = hostcalls::call_foreign_function(FUNCTION, Some(&arguments)).ok()??;

@@ -58,8 +58,6 @@ const REVOCATION_ENTRIES: &str = "token_filter.revocation_entries";
 const FOLDING: &str = "token_filter.revocations_folding";
 const WAITING: &str = "token_filter.waiting";
 const CACHE_BYTES: &str = "token_filter.cache_bytes";
-const HOST_RS256: &str = "token_filter.host_verifies_rs256";
-const HOST_ES256: &str = "token_filter.host_verifies_es256";
 /// The number of VMs that run this version. Gateways make labels of the part after `reason.` and `version.`, where they are told to.
 const BUILD_INFO: &str = concat!(
     "token_filter.build_info.version.",
@@ -141,14 +139,13 @@ impl Metrics {
         }
     }
 
-    /// Which signatures the host checks: the same in every VM.
-    pub(super) fn host_signatures(signatures: HostSignatures) {
-        for (name, offered) in [
-            (HOST_RS256, signatures.rs256),
-            (HOST_ES256, signatures.es256),
-        ] {
-            if let Ok(id) = hostcalls::define_metric(MetricType::Gauge, name) {
-                let _ = hostcalls::record_metric(id, u64::from(offered));
+    /// Which signatures the host verifies: the same in every VM.
+    pub(super) fn host_signatures(signatures: &HostSignatures) {
+        for (algorithm, offered) in signatures.offered() {
+            let algorithm = algorithm.name().to_ascii_lowercase();
+            let name = format!("token_filter.host_verifies_{algorithm}");
+            if let Ok(id) = hostcalls::define_metric(MetricType::Gauge, &name) {
+                let _ = hostcalls::record_metric(id, u64::from(*offered));
             }
         }
     }

@@ -39,10 +39,12 @@ impl Root {
     ///
     /// Whatever the SDK panics at, where a host never does it, is called here once: such a host refuses the plugin.
     pub(super) fn configure(context: u32, configuration: &[u8]) -> Option<Self> {
-        match Config::parse(configuration) {
+        hostcalls::set_effective_context(context).ok()?;
+        let signatures = HostSignatures::probe();
+        match Config::parse(configuration, &signatures) {
             Ok(config) => {
-                hostcalls::set_effective_context(context).ok()?;
-                let signatures = HostSignatures::probe();
+                let metrics = Metrics::define();
+                Metrics::host_signatures(&signatures);
                 let mut guard = Guard::new(config).with_host(Box::new(signatures));
                 // Hosts do not let a plugin fetch while it is being configured: the first tick does.
                 let ticks = calls::set_tick_period(Duration::from_millis(1)).is_ok();
@@ -55,8 +57,6 @@ impl Root {
                         "the host has no timer: requests cause all fetches, and wait for them",
                     );
                 }
-                let metrics = Metrics::define();
-                Metrics::host_signatures(signatures);
                 Some(Self {
                     ticks,
                     shared: Shared::new(context, guard),

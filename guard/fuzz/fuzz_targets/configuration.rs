@@ -5,9 +5,10 @@
 use guard::config::Config;
 use guard::guard::{Decision, Guard, Patience, Request};
 use guard::rules::Access;
+use guard::signature::NoHostVerifier;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| match Config::parse(input) {
+fuzz_target!(|input: &[u8]| match Config::parse(input, &NoHostVerifier) {
     Err(problems) => {
         assert!(!problems.is_empty());
         assert!(problems.iter().all(|problem| problem.contains(": ")));

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use claims::Algorithm;
+use guard::algorithm::Algorithm;
 use guard::keys::KeySet;
 use libfuzzer_sys::fuzz_target;
 

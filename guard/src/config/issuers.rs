@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use claims::Algorithm;
 use document::Section;
 use serde_json::Value;
 
@@ -12,11 +11,13 @@ use super::{
     Endpoint, IssuerConfig, KeySource, RevocationSource, WhenStale, flag, number, one_of,
     required_text, text,
 };
+use crate::algorithm::Algorithm;
 use crate::discovery::{self, Discovery, Document, HttpUrl, KeyHost};
 use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::{Expected, OptionalClaim, Profile, short_type};
 use crate::secret::Secret;
+use crate::signature::HostVerifier;
 
 const DEFAULT_REFRESH_SECONDS: u64 = 300;
 const DEFAULT_POLL_SECONDS: u64 = 2;
@@ -27,7 +28,7 @@ const DEFAULT_CACHE_SECONDS: u64 = 30;
 const DEFAULT_CONCURRENT: u64 = 16;
 const DAY: u64 = 24 * 60 * 60;
 
-pub(super) fn read(root: &mut Section<'_>) -> Vec<IssuerConfig> {
+pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<IssuerConfig> {
     let mut seen = BTreeSet::new();
     let mut issuers = Vec::new();
     for mut object in root.required_sections("issuers", "needs at least one issuer") {
@@ -45,7 +46,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Vec<IssuerConfig> {
                 "needs at least one audience, and none that is empty",
             );
         }
-        let algorithms = algorithms(&mut object);
+        let algorithms = algorithms(&mut object, host);
         let keys = key_source(&mut object, issuer.as_deref(), &algorithms);
         let revocations = object.optional("revocations", revocations);
         let introspection = object.optional("introspection", introspection);
@@ -150,15 +151,33 @@ fn token_types(list: &Value) -> Option<Vec<Option<String>>> {
     Some(types).filter(|types| !types.is_empty())
 }
 
-fn algorithms(object: &mut Section<'_>) -> BTreeSet<Algorithm> {
+fn algorithms(object: &mut Section<'_>, host: &dyn HostVerifier) -> BTreeSet<Algorithm> {
     let Some(names) = object.values("algorithms") else {
-        return Algorithm::ALL.into();
+        return Algorithm::DEFAULT.into();
+    };
+    let verifiable = || {
+        let all = Algorithm::ALL.into_iter();
+        let names: Vec<_> = all
+            .filter(|algorithm| host.suffices_for(*algorithm))
+            .map(Algorithm::name)
+            .collect();
+        names.join(", ")
     };
     let mut algorithms = BTreeSet::new();
     for name in &names {
         match Algorithm::from_name(name) {
-            Some(algorithm) => drop(algorithms.insert(algorithm)),
-            None => object.problem("algorithms", "knows EdDSA, ES256 and RS256"),
+            Some(algorithm) if host.suffices_for(algorithm) => drop(algorithms.insert(algorithm)),
+            Some(_) => {
+                let what = format!(
+                    "{name} is for hosts that verify it themselves, and this host does not; here it can be {}",
+                    verifiable()
+                );
+                object.problem("algorithms", &what);
+            }
+            None => {
+                let what = format!("knows {}", verifiable());
+                object.problem("algorithms", &what);
+            }
         }
     }
     if names.is_empty() {

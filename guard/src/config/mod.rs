@@ -5,11 +5,11 @@ mod issuers;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use claims::Algorithm;
 use claims::json::JsonError;
 use document::{Problems, Section, Table};
 use serde_json::Value;
 
+use crate::algorithm::Algorithm;
 use crate::authorization::is_token_byte;
 use crate::discovery::Discovery;
 use crate::forward::{ForwardedHeader, ListForm};
@@ -17,6 +17,7 @@ use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::Profile;
 use crate::rules::{Access, PathPattern, Rule};
+use crate::signature::HostVerifier;
 pub use crate::source::{Endpoint, WhenStale};
 
 /// Everything that is configured.
@@ -142,17 +143,17 @@ impl Config {
         clusters
     }
 
-    /// Reads the configuration.
+    /// Reads the configuration of a guard that runs on `host`.
     ///
     /// # Errors
-    /// All problems, each as `path: message`.
-    pub fn parse(text: &[u8]) -> Result<Self, Vec<String>> {
+    /// All problems, each as `path: message`. An algorithm that cannot be verified on this host is one.
+    pub fn parse(text: &[u8], host: &dyn HostVerifier) -> Result<Self, Vec<String>> {
         let object = claims::json::parse_object(text)
             .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
         let problems = Problems::default();
         let mut root = Section::root(Table::from_strict_json(object), &problems);
         let config = Self {
-            issuers: issuers::read(&mut root),
+            issuers: issuers::read(&mut root, host),
             rules: rules(&mut root),
             forward: forward(&mut root),
             forward_payload: header_name(&mut root, "forward_payload"),

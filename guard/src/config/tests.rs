@@ -1,9 +1,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::LeastHost;
+use crate::signature::NoHostVerifier;
 
 fn problems(config: &Value) -> Vec<String> {
-    Config::parse(config.to_string().as_bytes())
+    Config::parse(config.to_string().as_bytes(), &NoHostVerifier)
         .err()
         .unwrap_or_default()
 }
@@ -32,7 +34,7 @@ fn example() -> Value {
 
 #[test]
 fn the_example_is_good() {
-    let config = Config::parse(example().to_string().as_bytes()).unwrap();
+    let config = Config::parse(example().to_string().as_bytes(), &NoHostVerifier).unwrap();
     assert_eq!(config.issuers[0].algorithms.len(), 3);
     assert_eq!(config.rules.len(), 3);
     assert_eq!(config.forward.len(), 6);
@@ -71,7 +73,7 @@ fn a_slip_in_the_json_is_named_with_line_and_column() {
         (" \n", "is empty; it must be a JSON object"),
         ("{\"a\": 1, \"a\": 2}", "the member \"a\" occurs twice"),
     ] {
-        let found = Config::parse(text.as_bytes()).unwrap_err();
+        let found = Config::parse(text.as_bytes(), &NoHostVerifier).unwrap_err();
         assert_eq!(found, [format!("the configuration: {problem}")], "{text}");
     }
 }
@@ -320,10 +322,10 @@ fn every_named_profile_can_be_configured_and_changed() {
             .unwrap()
             .remove("revocations");
         config["issuers"][0]["profile"] = json!(name);
-        let parsed = Config::parse(config.to_string().as_bytes()).unwrap();
+        let parsed = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
         assert_eq!(parsed.issuers[0].profile, Profile::named(name).unwrap());
         config["issuers"][0]["client_id_claim"] = json!("appid");
-        let parsed = Config::parse(config.to_string().as_bytes()).unwrap();
+        let parsed = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
         assert_eq!(parsed.issuers[0].profile.client_id_claim, "appid");
     }
     assert_refused("/issuers/0/algorithms", json!(["HS256"]), "knows EdDSA");
@@ -346,7 +348,9 @@ fn what_is_missing_is_named() {
     assert_eq!(empty.len(), 2, "{empty:?}");
     for text in ["", "[]", "{", "{\"realm\":\"a\",\"realm\":\"b\"}"] {
         assert_eq!(
-            Config::parse(text.as_bytes()).unwrap_err().len(),
+            Config::parse(text.as_bytes(), &NoHostVerifier)
+                .unwrap_err()
+                .len(),
             1,
             "{text}"
         );
@@ -358,7 +362,7 @@ fn what_is_missing_is_named() {
 fn whole_floats_are_numbers() {
     let mut config = example();
     config["clock_skew_seconds"] = json!(7.0);
-    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
     assert_eq!(config.clock_skew_seconds, 7);
 }
 
@@ -368,7 +372,7 @@ fn defaults() {
         "issuers": [{"issuer": "a", "audiences": ["b"], "jwks": {"cluster": "c", "path": "/p"}}],
         "rules": [{"path_prefix": "/"}],
     });
-    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
     assert!(config.forward_authorization && !config.report_only);
     assert!(config.issuers[0].authorization_server);
     assert_eq!(config.token_cache_bytes, 64 * 1024 * 1024);
@@ -409,7 +413,7 @@ fn discovery_and_introspection_are_read_strictly() {
         "jwks_hosts": [{"authority": "keys.example.com:8443", "cluster": "keys"}],
     }).as_object().unwrap().clone());
     let config = with(json!({"discovery": full, "introspection": introspection}));
-    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let config = Config::parse(config.to_string().as_bytes(), &NoHostVerifier).unwrap();
     let KeySource::Discovered(found) = &config.issuers[0].keys else {
         panic!("discovered");
     };
@@ -480,4 +484,29 @@ fn discovery_and_introspection_are_read_strictly() {
         };
         assert!(problem.starts_with(expected), "{members}: {problem}");
     }
+}
+
+#[test]
+fn an_algorithm_that_the_host_cannot_verify_is_refused_with_those_that_it_can() {
+    let mut config = example();
+    let all: Vec<_> = Algorithm::ALL.map(Algorithm::name).into();
+    config["issuers"][0]["algorithms"] = json!(all);
+    let expected = "issuers[0].algorithms: ES384 is for hosts that verify it themselves, and this host does not; \
+        here it can be EdDSA, ES256, RS256, RS384, RS512, PS256";
+    assert_eq!(problems(&config), [expected]);
+    let text = config.to_string();
+    let config = Config::parse(text.as_bytes(), &LeastHost).unwrap();
+    assert_eq!(config.issuers[0].algorithms, Algorithm::ALL.into());
+}
+
+/// An issuer that names no algorithm accepts none that is slow, and none that its keys without `alg` could be taken for.
+#[test]
+fn without_a_list_there_is_one_algorithm_for_each_type_of_key() {
+    let mut config = example();
+    config["issuers"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("algorithms");
+    let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
+    assert_eq!(config.issuers[0].algorithms, Algorithm::DEFAULT.into());
 }

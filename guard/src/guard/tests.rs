@@ -1,4 +1,4 @@
-use claims::Algorithm;
+use crate::algorithm::Algorithm;
 use claims::revocation::{Feed, Revocation, RevocationKind};
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::fixtures::{self, Issuer, NOW, claims, with};
 
 fn guard(config: &Value) -> Guard {
-    match Config::parse(config.to_string().as_bytes()) {
+    match Config::parse(config.to_string().as_bytes(), &NoHostVerifier) {
         Ok(config) => Guard::new(config),
         Err(problems) => panic!("{problems:?}"),
     }

@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::*;
 use crate::config::Config;
-use crate::fixtures::{Issuer, NOW, claims, config, with};
-use crate::signature::NoHostVerifier;
+use crate::fixtures::{Issuer, LeastHost, NOW, claims, config, with};
+use crate::signature::RSA;
+
+mod vendors;
 
 const SKEW: u64 = 5;
 
@@ -31,12 +33,24 @@ fn verify_at(issuer: &Issuer, token: &str, now: u64) -> Result<VerifiedToken, Re
 }
 
 fn verify_with(keys: &KeySet, token: &str, now: u64) -> Result<VerifiedToken, Refusal> {
-    let config = Config::parse(config().to_string().as_bytes()).unwrap();
+    verify_of(&Algorithm::ALL, keys, token, now)
+}
+
+/// With the tokens of an issuer that uses these algorithms.
+fn verify_of(
+    algorithms: &[Algorithm],
+    keys: &KeySet,
+    token: &str,
+    now: u64,
+) -> Result<VerifiedToken, Refusal> {
+    let mut config = config();
+    config["issuers"][0]["algorithms"] = algorithms.iter().map(|it| it.name()).collect();
+    let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
     let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
     ParsedToken::parse(token, &config.issuers, &by_name)?.verify(
         keys,
         &config.issuers[0],
-        &NoHostVerifier,
+        &LeastHost,
         now,
         SKEW,
     )
@@ -50,14 +64,14 @@ fn refusal_under(settings: &Value, typ: Value, claims: &Value) -> Option<Refusal
         .as_object_mut()
         .unwrap()
         .extend(members);
-    let config = Config::parse(config.to_string().as_bytes()).unwrap();
+    let config = Config::parse(config.to_string().as_bytes(), &LeastHost).unwrap();
     let by_name = [("https://lobby.example.com".to_owned(), 0)].into();
     let issuer = issuer(Algorithm::EdDsa);
     let header = with(issuer.header(), "typ", typ).to_string();
     let token = issuer.sign(&header, &claims.to_string());
     let issuers = &config.issuers;
     let verified = ParsedToken::parse(&token, issuers, &by_name)
-        .and_then(|token| token.verify(&issuer.keys(), &issuers[0], &NoHostVerifier, NOW, SKEW));
+        .and_then(|token| token.verify(&issuer.keys(), &issuers[0], &LeastHost, NOW, SKEW));
     verified.err()
 }
 
@@ -183,62 +197,15 @@ fn changed(changes: Value) -> Value {
         .fold(claims(), |claims, (name, value)| with(claims, &name, value))
 }
 
-/// The tokens of each profile, in the shape that their issuers document, and the other tokens of the same issuers.
+/// Claims of ID tokens and logout tokens make a token without the `typ` of access tokens none, whatever else it has.
 #[test]
-fn rfc8725_s3_12_each_profile_accepts_access_tokens_and_no_other_token() {
-    let no_grant = |claims: Value| with(claims, "grant_id", json!(null));
-    let keycloak = |typ: &str| {
-        no_grant(changed(
-            json!({"client_id": null, "azp": "web", "typ": typ, "sid": "s", "acr": "1"}),
-        ))
-    };
-    let kubernetes = changed(json!({
-        "client_id": null, "jti": null, "scope": null, "nbf": NOW, "aud": ["https://api.example.com"],
-        "sub": "system:serviceaccount:ns:name",
-        "kubernetes.io": {"namespace": "ns", "serviceaccount": {"name": "name", "uid": "1"}},
-    }));
+fn rfc8725_s3_12_claims_of_other_tokens_are_refused() {
     let azp = changed(json!({"client_id": null, "jti": null, "azp": "web"}));
-    let cid = changed(json!({"client_id": null, "cid": "web", "uid": "1", "scp": ["a"], "ver": 1}));
-    let id_token = changed(json!({"client_id": null, "jti": null, "scope": null}));
-    let (jwt, at_jwt, none) = (json!("JWT"), json!("at+jwt"), json!(null));
-    for (profile, typ, claims, expected) in [
-        ("rfc9068", &at_jwt, claims(), None),
-        ("rfc9068", &jwt, claims(), Some(Refusal::Type)),
-        ("rfc9068", &none, claims(), Some(Refusal::Type)),
-        ("keycloak", &jwt, keycloak("Bearer"), None),
-        ("keycloak", &at_jwt, keycloak("Bearer"), None),
-        ("keycloak", &jwt, keycloak("ID"), Some(Refusal::Kind)),
-        ("keycloak", &at_jwt, keycloak("ID"), Some(Refusal::Kind)),
-        ("keycloak", &jwt, keycloak("Refresh"), Some(Refusal::Kind)),
-        ("keycloak", &jwt, keycloak("Offline"), Some(Refusal::Kind)),
-        ("keycloak", &jwt, keycloak("DPoP"), Some(Refusal::Kind)),
-        ("keycloak", &jwt, keycloak("bearer"), Some(Refusal::Kind)),
-        ("keycloak", &jwt, azp.clone(), Some(Refusal::Kind)),
-        ("keycloak", &none, keycloak("Bearer"), Some(Refusal::Type)),
-        ("kubernetes", &none, kubernetes.clone(), None),
-        ("kubernetes", &none, id_token.clone(), Some(Refusal::Kind)),
-        ("kubernetes", &jwt, kubernetes, Some(Refusal::Type)),
-        ("auth0", &jwt, azp.clone(), None),
-        ("auth0", &jwt, id_token.clone(), Some(Refusal::Kind)),
-        ("entra", &jwt, azp.clone(), None),
-        ("entra", &jwt, id_token.clone(), Some(Refusal::Kind)),
-        ("okta", &none, cid.clone(), None),
-        (
-            "okta",
-            &none,
-            with(id_token, "jti", json!("1")),
-            Some(Refusal::Kind),
-        ),
-        ("okta", &jwt, cid, Some(Refusal::Type)),
-    ] {
-        let refusal = refusal_under(&json!({"profile": profile}), typ.clone(), &claims);
-        assert_eq!(refusal, expected, "{profile} {typ} {claims}");
-    }
     for name in ["nonce", "at_hash", "c_hash", "s_hash", "events"] {
         for value in [json!("x"), json!(null), json!({})] {
             let mut claims = azp.clone();
             claims[name] = value;
-            let refusal = refusal_under(&json!({"profile": "auth0"}), jwt.clone(), &claims);
+            let refusal = refusal_under(&json!({"profile": "auth0"}), json!("JWT"), &claims);
             assert_eq!(refusal, Some(Refusal::Kind), "{name}");
         }
     }
@@ -312,8 +279,8 @@ fn rfc8725_s3_1_other_algorithms_are_refused() {
         json!(null),
         json!("none"),
         json!("HS256"),
-        json!("RS512"),
-        json!("PS256"),
+        json!("RS1"),
+        json!("PS512"),
         json!("eddsa"),
         json!(""),
     ] {
@@ -323,10 +290,62 @@ fn rfc8725_s3_1_other_algorithms_are_refused() {
             "{alg}"
         );
     }
-    assert_eq!(
-        header_refusal("alg", json!("RS256")),
-        Some(Refusal::KeyAlgorithm)
-    );
+    for other in Algorithm::ALL
+        .into_iter()
+        .filter(|it| *it != Algorithm::EdDsa)
+    {
+        let alg = json!(other.name());
+        assert_eq!(header_refusal("alg", alg), Some(Refusal::KeyAlgorithm));
+    }
+    assert_eq!(header_refusal("alg", json!("Ed25519")), None);
+}
+
+/// An RSA key signs the same bytes as RS256, RS384, RS512 and PS256: what its JWK says decides, not the token.
+#[test]
+fn rfc8725_s3_1_a_key_verifies_one_algorithm() {
+    for of_key in RSA {
+        let issuer = issuer(of_key);
+        let keys = issuer.keys();
+        for of_token in RSA {
+            let header = with(issuer.header(), "alg", json!(of_token.name()));
+            let token = issuer.sign(&header.to_string(), &claims().to_string());
+            let refusal = verify_with(&keys, &token, NOW).err();
+            let expected = (of_key != of_token).then_some(Refusal::KeyAlgorithm);
+            assert_eq!(refusal, expected, "{of_key:?} {of_token:?}");
+        }
+    }
+}
+
+/// Another issuer's list, or none, does not count.
+#[test]
+fn rfc8725_s3_1_algorithms_are_those_of_the_issuer() {
+    for algorithm in Algorithm::ALL {
+        let issuer = issuer(algorithm);
+        let (keys, token) = (issuer.keys(), issuer.token(&claims()));
+        let others: Vec<_> = Algorithm::ALL
+            .into_iter()
+            .filter(|it| *it != algorithm)
+            .collect();
+        let refusal = verify_of(&others, &keys, &token, NOW).err();
+        assert_eq!(refusal, Some(Refusal::Algorithm), "{algorithm:?}");
+        assert!(verify_of(&[algorithm], &keys, &token, NOW).is_ok());
+    }
+}
+
+#[test]
+fn rfc7518_s3_3_signatures_are_as_long_as_the_modulus() {
+    for algorithm in RSA {
+        let issuer = issuer(algorithm);
+        let token = issuer.token(&claims());
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        let longer = [&[0], signature.as_slice()].concat();
+        for wrong in [&longer, &signature[1..], &signature[..255], &[]] {
+            let token = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(wrong));
+            let refusal = verify_with(&issuer.keys(), &token, NOW).err();
+            assert_eq!(refusal, Some(Refusal::Signature), "{algorithm:?}");
+        }
+    }
 }
 
 #[test]
@@ -550,7 +569,9 @@ fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
 /// Every bit of what is sent, and every bit of what that stands for, correctly encoded.
 #[test]
 fn rfc8725_s3_3_a_token_with_any_bit_flipped_is_refused() {
-    for algorithm in Algorithm::ALL {
+    // RS384 and RS512 differ from RS256 in the digest alone, and take as long as all others.
+    let is_slow = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Rs384 | Algorithm::Rs512);
+    for algorithm in Algorithm::ALL.into_iter().filter(|it| !is_slow(it)) {
         let issuer = issuer(algorithm);
         let keys = issuer.keys();
         let token = issuer.token(&claims());

@@ -6,6 +6,7 @@
 
 use guard::config::Config;
 use guard::rules::{self, Access};
+use guard::signature::NoHostVerifier;
 use tests::{Arrived, Upstream};
 
 use super::wire::{self, Answer};
@@ -374,7 +375,7 @@ pub(super) fn differences(
     configuration: &str,
     tokens: &Tokens,
 ) -> Vec<String> {
-    let config = Config::parse(configuration.as_bytes()).unwrap();
+    let config = Config::parse(configuration.as_bytes(), &NoHostVerifier).unwrap();
     let mut differences = Vec::new();
     for (number, row) in rows(tokens).iter().enumerate() {
         let (answer, arrived) = ask(port, upstream, number, row);
