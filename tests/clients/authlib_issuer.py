@@ -1,6 +1,6 @@
 """An issuer made of Authlib: access tokens by RFC 9068, ID tokens, refresh tokens that are JWTs, revocation (RFC 7009) and
 introspection (RFC 7662). It prints `TOKENS` and a JSON object of tokens that its own endpoints issued, and then serves
-its keys, /revoke and /introspect. What Authlib leaves to its users is here: a client, a user, and storage in memory."""
+its keys, /revoke and /introspect. With a further port as argument, it serves the keys there alone. What Authlib leaves to its users is here: a client, a user, and storage in memory."""
 
 import json
 import sys
@@ -20,12 +20,14 @@ from authlib.oidc.core.grants.code import OpenIDToken
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-port, audience = sys.argv[1:]
+port, audience, *port_of_keys = sys.argv[1:]
 issuer = f"http://127.0.0.1:{port}"
 algorithm = "RS256"
 keys = KeySet([RSAKey.generate_key(2048, {"kid": "of-authlib", "use": "sig", "alg": algorithm}, private=True)])
 revoked = set()
 introspections = []
+asked_for_keys = []
+keys_at = f"http://127.0.0.1:{(port_of_keys or [port])[0]}"
 
 
 class Client(ClientMixin):
@@ -175,9 +177,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
+        at = f"http://127.0.0.1:{self.server.server_port}"
+        if self.path == "/keys":
+            asked_for_keys.append(at)
         found = {
-            "/.well-known/oauth-authorization-server": {"issuer": issuer, "jwks_uri": f"{issuer}/keys"},
-            "/keys": keys.as_dict(private=False),
+            "/keys": keys.as_dict(private=False) if keys_at == at else None,
+            "/asked": asked_for_keys,
+            "/.well-known/oauth-authorization-server": {"issuer": issuer, "jwks_uri": f"{keys_at}/keys"},
             "/introspections": introspections,
         }.get(self.path)
         self.reply(404 if found is None else 200, found)
@@ -198,9 +204,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-http = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
-serving = threading.Thread(target=http.serve_forever)
-serving.start()
+for served in [port, *port_of_keys]:
+    http = ThreadingHTTPServer(("127.0.0.1", int(served)), Handler)
+    threading.Thread(target=http.serve_forever).start()
 
 
 def token(client_id="web", secret="secret-of-web", **fields):
@@ -222,6 +228,7 @@ person = token(grant_type="password", username="ada", password="any", scope="ope
 tokens = {
     "access": of_client(),
     "another": of_client(),
+    "third": of_client(),
     "id": person["id_token"],
     "refresh": person["refresh_token"],
     "for_another_audience": of_client("elsewhere"),

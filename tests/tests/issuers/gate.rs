@@ -1,0 +1,221 @@
+//! Who decides about tokens: the filter in real Envoy, and token-guard.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::gateways::TokenGuard;
+use tests::{Artifacts, Process, free_port};
+
+use crate::support::{Reply, agent, get};
+
+/// A gate with one entrance for each list of issuers. Each entrance has one worker.
+pub(super) struct Gate {
+    /// For messages.
+    name: &'static str,
+    entrances: Vec<String>,
+    running: Running,
+    _folder: Option<tempfile::TempDir>,
+}
+
+enum Running {
+    Envoy(Box<Process>),
+    TokenGuards(Vec<TokenGuard>),
+}
+
+impl Gate {
+    /// The filter in Envoy, and token-guard. Each entrance accepts the tokens of one of these issuers; the cluster of each
+    /// port is `at-PORT`.
+    pub(super) fn both(issuers: &[Value], ports: &[u16]) -> [Self; 2] {
+        let lists: Vec<Value> = issuers.iter().map(|issuer| json!([issuer])).collect();
+        Self::both_of_lists(&lists, ports)
+    }
+
+    /// The same, with an entrance for each list of issuers.
+    pub(super) fn both_of_lists(lists: &[Value], ports: &[u16]) -> [Self; 2] {
+        [Self::envoy(lists, ports), Self::token_guard(lists, ports)]
+    }
+
+    fn envoy(lists: &[Value], ports: &[u16]) -> Self {
+        let artifacts = Artifacts::find().unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let admin = free_port().unwrap();
+        let apis: Vec<u16> = lists.iter().map(|_| free_port().unwrap()).collect();
+        let listeners: Vec<Value> = lists
+            .iter()
+            .zip(&apis)
+            .map(|(issuers, port)| listener(&artifacts, issuers, *port))
+            .collect();
+        let clusters: Vec<Value> = ports.iter().map(|port| cluster(*port)).collect();
+        let bootstrap = json!({
+            "admin": {"address": address(admin)},
+            "static_resources": {"listeners": listeners, "clusters": clusters},
+        });
+        let config = folder.path().join("envoy.json");
+        std::fs::write(&config, bootstrap.to_string()).unwrap();
+        let mut envoy = Command::new(&artifacts.envoy);
+        envoy.arg("--config-path").arg(&config).args([
+            "--concurrency",
+            "1",
+            "--disable-hot-restart",
+            "--log-level",
+            "warning",
+            "--component-log-level",
+            "wasm:info",
+        ]);
+        let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
+        let ready = format!("http://127.0.0.1:{admin}/ready");
+        let is_ready = || {
+            let reply = agent().get(&ready).call();
+            reply.is_ok_and(|reply| reply.status() == 200)
+        };
+        process.until("ready", is_ready).unwrap();
+        let entrance = |port: &u16| format!("http://127.0.0.1:{port}/projects");
+        Self {
+            name: "the filter",
+            entrances: apis.iter().map(entrance).collect(),
+            running: Running::Envoy(Box::new(process)),
+            _folder: Some(folder),
+        }
+    }
+
+    fn token_guard(lists: &[Value], ports: &[u16]) -> Self {
+        let names: Vec<(String, u16)> = ports
+            .iter()
+            .map(|port| (format!("at-{port}"), *port))
+            .collect();
+        let clusters: Vec<(&str, u16)> = names
+            .iter()
+            .map(|(name, port)| (name.as_str(), *port))
+            .collect();
+        let start = |issuers| {
+            TokenGuard::start(&configuration(issuers), &clusters, &["--workers", "1"]).unwrap()
+        };
+        let guards: Vec<TokenGuard> = lists.iter().map(start).collect();
+        let entrance =
+            |guard: &TokenGuard| format!("http://127.0.0.1:{}/ext-authz/projects", guard.port());
+        Self {
+            name: "token-guard",
+            entrances: guards.iter().map(entrance).collect(),
+            running: Running::TokenGuards(guards),
+            _folder: None,
+        }
+    }
+
+    /// Everything that it has written.
+    pub(super) fn log(&self) -> String {
+        match &self.running {
+            Running::Envoy(process) => process.log(),
+            Running::TokenGuards(guards) => guards.iter().map(TokenGuard::log).collect(),
+        }
+    }
+
+    /// A request with this token.
+    pub(super) fn call(&self, entrance: usize, token: &str) -> Reply {
+        let authorization = format!("Bearer {token}");
+        get(
+            &self.entrances[entrance],
+            &[("authorization", &authorization)],
+        )
+    }
+
+    #[track_caller]
+    pub(super) fn accepts(&self, entrance: usize, token: &str) -> Reply {
+        let reply = self.call(entrance, token);
+        assert_eq!(
+            reply.status,
+            200,
+            "{}: {reply:?}\n{}",
+            self.name,
+            self.log()
+        );
+        reply
+    }
+
+    /// The token is refused, with these words in the description.
+    #[track_caller]
+    pub(super) fn refuses(&self, entrance: usize, token: &str, words: &str) {
+        let reply = self.call(entrance, token);
+        let description = reply.assert_error(401, "invalid_token");
+        assert!(description.contains(words), "{}: {description}", self.name);
+    }
+
+    /// The gate has no answer about the token, and lets nobody in.
+    #[track_caller]
+    pub(super) fn cannot_tell(&self, entrance: usize, token: &str) {
+        let reply = self.call(entrance, token);
+        reply.assert_error(503, "temporarily_unavailable");
+    }
+}
+
+fn configuration(issuers: &Value) -> String {
+    json!({
+        "issuers": issuers,
+        "rules": [{"path_prefix": "/"}],
+        "forward": {"x-client-id": ["client_id", "azp"], "x-scope": "scope"},
+        "clock_skew_seconds": 0,
+    })
+    .to_string()
+}
+
+fn address(port: u16) -> Value {
+    json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
+}
+
+fn cluster(port: u16) -> Value {
+    let endpoint = json!({"endpoint": {"address": address(port)}});
+    json!({
+        "name": format!("at-{port}"),
+        "type": "STATIC",
+        "connect_timeout": "2s",
+        "load_assignment": {
+            "cluster_name": format!("at-{port}"),
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+    })
+}
+
+/// A listener whose responses have the headers that the resource server would see.
+fn listener(artifacts: &Artifacts, issuers: &Value, port: u16) -> Value {
+    let type_of = |name: &str| format!("type.googleapis.com/{name}");
+    json!({
+        "name": format!("api-{port}"),
+        "address": address(port),
+        "enable_reuse_port": false,
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": {
+                "@type": type_of("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
+                "stat_prefix": "api",
+                "route_config": {"virtual_hosts": [{
+                    "name": "api",
+                    "domains": ["*"],
+                    "response_headers_to_add": [
+                        {"header": {"key": "x-client-id", "value": "%REQ(x-client-id)%"}},
+                        {"header": {"key": "x-scope", "value": "%REQ(x-scope)%"}},
+                    ],
+                    "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
+                }]},
+                "http_filters": [
+                    {"name": "token-filter", "typed_config": {
+                        "@type": type_of("envoy.extensions.filters.http.wasm.v3.Wasm"),
+                        "config": {
+                            "name": "token-filter",
+                            "failure_policy": "FAIL_RELOAD",
+                            "vm_config": {
+                                "runtime": "envoy.wasm.runtime.v8",
+                                "code": {"local": {"filename": artifacts.filter}},
+                            },
+                            "configuration": {
+                                "@type": type_of("google.protobuf.StringValue"),
+                                "value": configuration(issuers),
+                            },
+                        },
+                    }},
+                    {"name": "envoy.filters.http.router", "typed_config": {
+                        "@type": type_of("envoy.extensions.filters.http.router.v3.Router"),
+                    }},
+                ],
+            },
+        }]}],
+    })
+}
