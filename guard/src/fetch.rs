@@ -145,9 +145,53 @@ impl Failures {
     }
 }
 
+/// The failures of everything that is fetched, by source.
+#[derive(Debug)]
+pub struct FailureLog<S>(Vec<(S, Failures)>);
+
+impl<S> Default for FailureLog<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S: PartialEq> FailureLog<S> {
+    /// A fetch from `source` failed: see [`Failures::failed`].
+    pub fn failed(&mut self, source: S, why: &str, is_known: bool, now: u64) -> Option<Severity> {
+        let known = self.0.iter().position(|(other, _)| *other == source);
+        let index = known.unwrap_or_else(|| {
+            self.0.push((source, Failures::default()));
+            self.0.len() - 1
+        });
+        let (_, failures) = self.0.get_mut(index)?;
+        failures.failed(why, is_known, now)
+    }
+
+    /// A fetch from `source` brought something usable: see [`Failures::succeeded`].
+    pub fn succeeded(&mut self, source: &S) -> bool {
+        let mut all = self.0.iter_mut();
+        let failures = all.find(|(other, _)| other == source);
+        failures.is_some_and(|(_, failures)| failures.succeeded())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_source_has_failures_of_its_own() {
+        let mut log = FailureLog::default();
+        assert!(!log.succeeded(&"keys"), "nothing failed");
+        for source in ["keys", "feed"] {
+            let severity = log.failed(source, "no connection", true, 1);
+            assert_eq!(severity, Some(Severity::Error));
+            assert_eq!(log.failed(source, "no connection", true, 2), None);
+        }
+        assert!(log.succeeded(&"keys"));
+        assert_eq!(log.failed("feed", "no connection", true, 3), None);
+        assert!(log.succeeded(&"feed") && !log.succeeded(&"keys"));
+    }
 
     #[test]
     fn failures_at_a_start_are_errors_only_when_they_persist() {

@@ -147,9 +147,8 @@ impl Subject {
         }
     }
 
-    /// The same for all questions: logs tell of the endpoint, not of each token.
-    #[must_use]
-    pub const fn kind(self) -> Self {
+    /// The same for all questions.
+    const fn kind(self) -> Self {
         match self {
             Self::Introspection(_) => Self::Introspection(0),
             other => other,
@@ -217,6 +216,12 @@ impl Fetch {
     #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.form.as_ref().map(|form| form.body.expose())
+    }
+
+    /// What the log counts failures of: the endpoint, not each token that it is asked about.
+    #[must_use]
+    pub const fn log_source(&self) -> (usize, Subject) {
+        (self.issuer, self.subject.kind())
     }
 
     /// What requests that need this fetch wait for: those that need keys wait for the metadata too.

@@ -11,7 +11,7 @@ use guard::answers::Denial;
 use guard::clock::{Clock, Time};
 use guard::config::{Config, WhenStale};
 use guard::denial_log::{Denied, Line};
-use guard::fetch::{Failures, Severity};
+use guard::fetch::{FailureLog, Severity};
 use guard::guard::{Decision, Effect, Fate, Fetch, Guard, Outcome, Patience, Request, Subject};
 use guard::waiting::{Source, Turn, Waiting};
 use tokio::sync::{Notify, oneshot};
@@ -57,8 +57,7 @@ pub(crate) struct Worker {
     clock: RefCell<Clock>,
     started: Instant,
     lines: RefCell<Lines>,
-    /// Of each source that failed once.
-    failures: RefCell<Vec<(Source, Failures)>>,
+    failures: RefCell<FailureLog<Source>>,
     /// When revocations that are over were swept out, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
     hurry: Notify,
@@ -383,26 +382,16 @@ impl Worker {
     }
 
     fn log_failure(&self, fetch: &Fetch, why: &str, now: u64) {
-        let source = log_source(fetch);
+        let source = fetch.log_source();
         let is_known = self.guard.borrow().is_known(source.0, source.1);
-        let mut all = self.failures.borrow_mut();
-        let known = all.iter().position(|(other, _)| *other == source);
-        let index = known.unwrap_or_else(|| {
-            all.push((source, Failures::default()));
-            all.len() - 1
-        });
-        let failures = all.get_mut(index);
-        let severity = failures.and_then(|(_, failures)| failures.failed(why, is_known, now));
-        if let Some(severity) = severity {
+        let mut failures = self.failures.borrow_mut();
+        if let Some(severity) = failures.failed(source, why, is_known, now) {
             self.remark(fetch, severity, why);
         }
     }
 
     fn log_success(&self, fetch: &Fetch) {
-        let source = log_source(fetch);
-        let mut all = self.failures.borrow_mut();
-        let failures = all.iter_mut().find(|(other, _)| *other == source);
-        if failures.is_some_and(|(_, failures)| failures.succeeded()) {
+        if self.failures.borrow_mut().succeeded(&fetch.log_source()) {
             let (issuer, subject) = self.names(fetch);
             tracing::info!(issuer, subject, "fetched, after failures");
         }
@@ -424,11 +413,6 @@ impl Worker {
             Severity::Error => tracing::error!(issuer, subject, cluster, path, "{what}"),
         }
     }
-}
-
-/// What the log counts failures of.
-const fn log_source(fetch: &Fetch) -> Source {
-    (fetch.issuer, fetch.subject.kind())
 }
 
 /// The place of a request that waits. A gateway that goes away gives it up.

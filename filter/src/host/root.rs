@@ -15,7 +15,7 @@ use super::metrics::Metrics;
 use super::request::{self, resume};
 use super::shared::{FOLLOWING_TICK, Shared, TICK, now};
 use guard::config::Config;
-use guard::fetch::{Failures, Severity};
+use guard::fetch::{FailureLog, Severity};
 use guard::guard::{Fetch, Guard, Subject};
 use guard::waiting::{BATCH, Source};
 
@@ -24,8 +24,7 @@ pub(super) struct Root {
     shared: Shared,
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
-    /// Of each source that failed once.
-    failures: RefCell<Vec<(Source, Failures)>>,
+    failures: RefCell<FailureLog<Source>>,
     /// Whether the host ticks. Where it does not, requests stand in for ticks.
     ticks: bool,
     /// When revocations that are over were swept out, in seconds of the steady clock.
@@ -259,17 +258,10 @@ impl Root {
     }
 
     fn log_failure(&self, fetch: &Fetch, why: &str, now: u64) {
-        let source = log_source(fetch);
+        let source = fetch.log_source();
         let is_known = self.shared.guard.borrow().is_known(source.0, source.1);
-        let mut all = self.failures.borrow_mut();
-        let known = all.iter().position(|(other, _)| *other == source);
-        let index = known.unwrap_or_else(|| {
-            all.push((source, Failures::default()));
-            all.len() - 1
-        });
-        let failures = all.get_mut(index);
-        let severity = failures.and_then(|(_, failures)| failures.failed(why, is_known, now));
-        match severity {
+        let mut failures = self.failures.borrow_mut();
+        match failures.failed(source, why, is_known, now) {
             Some(Severity::Warning) => self.remark(fetch, LogLevel::Warn, why),
             Some(Severity::Error) => self.remark(fetch, LogLevel::Error, why),
             None => {}
@@ -277,10 +269,7 @@ impl Root {
     }
 
     fn log_success(&self, fetch: &Fetch) {
-        let source = log_source(fetch);
-        let mut all = self.failures.borrow_mut();
-        let failures = all.iter_mut().find(|(other, _)| *other == source);
-        if failures.is_some_and(|(_, failures)| failures.succeeded()) {
+        if self.failures.borrow_mut().succeeded(&fetch.log_source()) {
             self.remark(fetch, LogLevel::Info, "fetched, after failures");
         }
     }
@@ -323,11 +312,6 @@ impl Root {
         }
         let _ = hostcalls::set_effective_context(self.shared.root_context);
     }
-}
-
-/// What the log counts failures of.
-const fn log_source(fetch: &Fetch) -> Source {
-    (fetch.issuer, fetch.subject.kind())
 }
 
 /// The body of a good response; otherwise what went wrong, as far as the host tells.
