@@ -113,15 +113,59 @@ pub enum IntegrationType {
 }
 
 impl IntegrationType {
+    /// The type without what only that type has.
+    #[must_use]
+    pub const fn kind(&self) -> IntegrationKind {
+        match self {
+            Self::WebServer { .. } => IntegrationKind::WebServer,
+            Self::Installed { .. } => IntegrationKind::Installed,
+            Self::NonInteractive { .. } => IntegrationKind::NonInteractive,
+            Self::UserBound { .. } => IntegrationKind::UserBound,
+            Self::Legacy { .. } => IntegrationKind::Legacy,
+        }
+    }
+
     /// The `type` of a registration.
     #[must_use]
     pub const fn name(&self) -> &'static str {
+        self.kind().name()
+    }
+}
+
+/// An integration type by its name alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntegrationKind {
+    /// [`IntegrationType::WebServer`].
+    WebServer,
+    /// [`IntegrationType::Installed`].
+    Installed,
+    /// [`IntegrationType::NonInteractive`].
+    NonInteractive,
+    /// [`IntegrationType::UserBound`].
+    UserBound,
+    /// [`IntegrationType::Legacy`].
+    Legacy,
+}
+
+impl IntegrationKind {
+    /// All of them, in the order of protocol.md §1.
+    pub const ALL: [Self; 5] = [
+        Self::WebServer,
+        Self::Installed,
+        Self::NonInteractive,
+        Self::UserBound,
+        Self::Legacy,
+    ];
+
+    /// The `type` of a registration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::WebServer { .. } => "web_server",
-            Self::Installed { .. } => "installed",
-            Self::NonInteractive { .. } => "non_interactive",
-            Self::UserBound { .. } => "user_bound",
-            Self::Legacy { .. } => "legacy",
+            Self::WebServer => "web_server",
+            Self::Installed => "installed",
+            Self::NonInteractive => "non_interactive",
+            Self::UserBound => "user_bound",
+            Self::Legacy => "legacy",
         }
     }
 }
@@ -173,6 +217,42 @@ impl ClientSecret {
 }
 
 impl Client {
+    /// A client of which only the Client ID and the type are known yet; the rest is empty. A user-bound client is bound to
+    /// its own name, which is no user's (RFC 9700 §4.15).
+    #[must_use]
+    pub fn new(client_id: ClientId, kind: IntegrationKind) -> Self {
+        let integration = match kind {
+            IntegrationKind::WebServer => IntegrationType::WebServer {
+                secrets: Vec::new(),
+                redirect_uris: Vec::new(),
+            },
+            IntegrationKind::Installed => IntegrationType::Installed {
+                redirect_uris: Vec::new(),
+            },
+            IntegrationKind::NonInteractive => IntegrationType::NonInteractive {
+                secrets: Vec::new(),
+                certificates: Vec::new(),
+                organization: None,
+            },
+            IntegrationKind::UserBound => IntegrationType::UserBound {
+                secrets: Vec::new(),
+                bound_user: Username::of_printable_ascii(client_id.as_str()),
+            },
+            IntegrationKind::Legacy => IntegrationType::Legacy {
+                secrets: Vec::new(),
+                redirect_templates: Vec::new(),
+                hostname: None,
+            },
+        };
+        Self {
+            name: client_id.to_string(),
+            client_id,
+            integration,
+            scopes: Scope::default(),
+            enabled: true,
+        }
+    }
+
     /// The redirect URIs; empty for the types that use none.
     #[must_use]
     pub fn redirect_uris(&self) -> &[RedirectUriPattern] {

@@ -32,7 +32,7 @@ pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use authorization_code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
 pub use certificate::Certificate;
-pub use client::{Client, ClientId, IntegrationType};
+pub use client::{Client, ClientId, IntegrationKind, IntegrationType};
 pub use client_secret::{SecretTimes, SecretUse};
 pub use credentials::{Credentials, SecondFactor};
 pub use grant::{

@@ -27,6 +27,11 @@ impl Username {
         legal.then_some(Self(text))
     }
 
+    /// The username with this text: printable ASCII without spaces is in its normal form.
+    pub(crate) fn of_printable_ascii(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -147,6 +152,23 @@ fn registered_password<'de, D: Deserializer<'de>>(
 }
 
 impl User {
+    /// A user of whom only the username is known yet: enabled, without password, second factor and linked accounts.
+    #[must_use]
+    pub const fn new(username: Username) -> Self {
+        Self {
+            username,
+            email: None,
+            password_hash: None,
+            registered_password_digest: None,
+            totp_secret_sealed: None,
+            organization: None,
+            single_sign_on: false,
+            accounts: Vec::new(),
+            enabled: true,
+            credentials_version: CredentialsVersion::new(0),
+        }
+    }
+
     /// Accounts that are linked to this user and no longer to `next`, the same user after a change.
     pub fn unlinked_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a LinkedAccount> {
         let accounts = self.accounts.iter();

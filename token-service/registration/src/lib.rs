@@ -1,6 +1,8 @@
-//! Registrations files (protocol.md §1, §5): reading them, and the changes that applying one makes.
+//! Clients, users and legacy instances: what they consist of (protocol.md §1, §5), registrations files, and the changes that
+//! applying a file makes.
 
 pub mod apply;
-pub mod legacy_instance;
+pub mod describe;
+pub mod objects;
 pub mod protection;
 pub mod registrations;

@@ -10,8 +10,10 @@ pub mod forms;
 pub mod grants;
 pub mod keys;
 pub mod legacy_instances;
+pub mod objects;
 pub mod registrations;
 pub mod revocations;
+pub mod schema;
 pub mod service;
 pub mod users;
 pub mod views;
@@ -21,10 +23,6 @@ use serde_json::{Map, Value};
 
 use crate::audit_log::Origin;
 use crate::service::Service;
-use document::Place;
-use domain::Registry;
-use domain::clock::Timestamp;
-use registration::registrations::{Completeness, Registrations};
 
 /// Entries of a page when the caller does not say.
 pub const DEFAULT_PAGE: usize = 50;
@@ -74,39 +72,4 @@ fn page<T>(
         next: found.last().filter(|_| has_next).map(name),
         items: found,
     }
-}
-
-/// Lays `patch` over `target` (RFC 7396): `null` removes a key.
-fn merge_patch(target: &mut Object, patch: Object) {
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(&key);
-        } else {
-            target.insert(key, value);
-        }
-    }
-}
-
-/// Reads one entry of the list `list` of a registrations document. Places of problems are within the entry.
-fn read_entry(
-    list: &str,
-    entry: Object,
-    registry: &Registry,
-    now: Timestamp,
-) -> Result<Registrations, AdminError> {
-    let entries = Value::Array(vec![Value::Object(entry)]);
-    let document = Object::from_iter([(list.to_owned(), entries)]);
-    Registrations::from_json(document, registry, Completeness::Partial, now).map_err(
-        |mut document| {
-            let prefix = format!("{list}[0]");
-            for problem in &mut document.problems {
-                if let Place::Json(path) = &mut problem.place
-                    && let Some(rest) = path.strip_prefix(&prefix)
-                {
-                    *path = rest.trim_start_matches('.').to_owned();
-                }
-            }
-            AdminError::Invalid(document)
-        },
-    )
 }

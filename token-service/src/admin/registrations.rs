@@ -10,8 +10,9 @@ use document::Place;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{AuditAction, ClientId, Registry, RegistryOutcome, Remembered};
 use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
+use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
-use registration::registrations::{Completeness, Registrations};
+use registration::registrations::Registrations;
 
 /// How often a change is planned again that another replica has overtaken.
 pub const MOST_PLANS: usize = 20;
@@ -111,19 +112,8 @@ impl Administration<'_> {
         Err(AdminError::Overtaken)
     }
 
-    /// Compares; passwords are hashed on the way, away from the async workers.
-    pub(super) async fn plan(
-        &self,
-        registrations: Registrations,
-        stored: &Arc<Registry>,
-    ) -> Result<Plan, AdminError> {
-        self.planned(stored, |stored, protection| {
-            Plan::new(registrations, stored, protection)
-        })
-        .await
-    }
-
-    async fn planned(
+    /// Plans a change; passwords are hashed on the way, away from the async workers.
+    pub(super) async fn planned(
         &self,
         stored: &Arc<Registry>,
         plan: impl FnOnce(&Registry, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::schema::{AccountView, ClientView};
+use domain::AuditRecord;
 use domain::clock::Timestamp;
-use domain::{AuditRecord, IntegrationType, SecretTimes};
 use protocol::token::rotation::{KeyState, Signers};
 
 /// One page of a list.
@@ -20,149 +21,6 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// A client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ClientView {
-    /// The Client ID.
-    pub client_id: String,
-    /// The name that people see.
-    pub name: String,
-    /// The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.
-    #[serde(rename = "type")]
-    pub integration_type: String,
-    /// Whether it may be used.
-    pub enabled: bool,
-    /// Scopes that it may ask for.
-    pub scopes: Vec<String>,
-    /// Redirect URIs; templates for legacy clients.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub redirect_uris: Vec<String>,
-    /// Live client secrets: two during a rotation.
-    pub secrets: usize,
-    /// The same, each with its times, the oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub secret_times: Vec<SecretView>,
-    /// Certificates of a non-interactive client.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<CertificateView>,
-    /// The organization to whose users a non-interactive client is restricted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub organization: Option<String>,
-    /// The user as whom a user-bound client acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound_user: Option<String>,
-    /// The one legacy instance that knows a legacy client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
-}
-
-impl ClientView {
-    /// The client, at `now`. `times` has what is known of the secrets of this and other clients.
-    #[must_use]
-    pub fn new(client: &domain::Client, times: &[SecretTimes], now: Timestamp) -> Self {
-        let mut view = Self {
-            client_id: client.client_id.to_string(),
-            name: client.name.clone(),
-            integration_type: client.integration.name().to_owned(),
-            enabled: client.enabled,
-            scopes: client.scopes.tokens().map(str::to_owned).collect(),
-            redirect_uris: client
-                .redirect_uris()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            secrets: client.secrets().len(),
-            secret_times: SecretView::of(client, times),
-            certificates: Vec::new(),
-            organization: None,
-            bound_user: None,
-            hostname: None,
-        };
-        match &client.integration {
-            IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => {}
-            IntegrationType::NonInteractive {
-                certificates,
-                organization,
-                ..
-            } => {
-                view.certificates = certificates
-                    .iter()
-                    .map(|certificate| CertificateView::new(certificate, now))
-                    .collect();
-                view.organization.clone_from(organization);
-            }
-            IntegrationType::UserBound { bound_user, .. } => {
-                view.bound_user = Some(bound_user.to_string());
-            }
-            IntegrationType::Legacy {
-                redirect_templates,
-                hostname,
-                ..
-            } => {
-                view.redirect_uris.clone_from(redirect_templates);
-                view.hostname.clone_from(hostname);
-            }
-        }
-        view
-    }
-}
-
-/// A client secret, by its times.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SecretView {
-    /// When it was registered, RFC 3339; absent for a secret from before this was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub added_at: Option<String>,
-    /// When a request last proved it, RFC 3339, exact to five minutes; absent if none did since this is kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_used_at: Option<String>,
-}
-
-impl SecretView {
-    fn of(client: &domain::Client, times: &[SecretTimes]) -> Vec<Self> {
-        let of_this = |times: &&SecretTimes| times.client_id == client.client_id;
-        let times: Vec<_> = times.iter().filter(of_this).collect();
-        let secrets = client.secrets().iter();
-        let views = secrets.map(|secret| {
-            let known = times.iter().find(|times| times.secret == *secret);
-            known.map_or_else(Self::default, |times| Self {
-                added_at: times.added_at.map(Timestamp::rfc3339),
-                last_used_at: times.last_used_at.map(Timestamp::rfc3339),
-            })
-        });
-        views.collect()
-    }
-}
-
-/// A certificate of a non-interactive client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CertificateView {
-    /// The certificateAlias, compared with `kid`.
-    pub alias: String,
-    /// The SHA-1 thumbprint, base64url: compared with `x5t`.
-    pub x5t: String,
-    /// First second of validity, RFC 3339.
-    pub not_before: String,
-    /// Last second of validity, RFC 3339.
-    pub not_after: String,
-    /// `valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.
-    pub state: String,
-}
-
-impl CertificateView {
-    /// The certificate, at `now`.
-    #[must_use]
-    pub fn new(certificate: &domain::Certificate, now: Timestamp) -> Self {
-        Self {
-            alias: certificate.alias.clone(),
-            x5t: certificate.x5t(),
-            not_before: certificate.not_before.rfc3339(),
-            not_after: certificate.not_after.rfc3339(),
-            state: certificate.state(now).name().to_owned(),
-        }
-    }
-}
-
 /// A client that was just made, or got a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientWithSecret {
@@ -171,65 +29,6 @@ pub struct ClientWithSecret {
     /// Its new client secret, shown this once: 256 random bits behind the prefix `tscs_`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
-}
-
-/// A user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct UserView {
-    /// The account's username.
-    pub username: String,
-    /// E-mail address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub email: Option<String>,
-    /// Organization.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub organization: Option<String>,
-    /// Whether the legacy flow may find the user by e-mail.
-    pub single_sign_on: bool,
-    /// Whether the user may sign in and be named.
-    pub enabled: bool,
-    /// Whether there is a password.
-    pub has_password: bool,
-    /// Whether a second factor is asked for.
-    pub has_totp: bool,
-    /// Linked project-information accounts.
-    pub accounts: Vec<AccountView>,
-}
-
-impl From<&domain::User> for UserView {
-    fn from(user: &domain::User) -> Self {
-        Self {
-            username: user.username.to_string(),
-            email: user.email.clone(),
-            organization: user.organization.clone(),
-            single_sign_on: user.single_sign_on,
-            enabled: user.enabled,
-            has_password: user.password_hash.is_some(),
-            has_totp: user.totp_secret_sealed.is_some(),
-            accounts: user.accounts.iter().map(AccountView::from).collect(),
-        }
-    }
-}
-
-/// A linked account.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AccountView {
-    /// User ID of the account.
-    pub user_id: String,
-    /// Username of the account.
-    pub username: String,
-    /// URL of the instance on which it is located.
-    pub site: String,
-}
-
-impl From<&domain::LinkedAccount> for AccountView {
-    fn from(account: &domain::LinkedAccount) -> Self {
-        Self {
-            user_id: account.user_id.clone(),
-            username: account.username.clone(),
-            site: account.site.clone(),
-        }
-    }
 }
 
 /// An authorization by a user for a client.
@@ -262,7 +61,7 @@ impl From<&domain::Grant> for GrantView {
             grant_id: grant.grant_id.to_string(),
             client_id: grant.client_id.to_string(),
             username: grant.username.to_string(),
-            account: AccountView::from(&grant.account),
+            account: AccountView(grant.account.clone()),
             scope: grant.scope.to_string(),
             authenticated_at: grant.authenticated_at.rfc3339(),
             last_issued_at: grant.current.issued_at.rfc3339(),
@@ -338,27 +137,6 @@ impl KeyView {
             signs_from: key.signs_from.rfc3339(),
             retired_at: key.retired_at.map(Timestamp::rfc3339),
             forgotten_at: key.retired_at.map(|at| (at + longest_token).rfc3339()),
-        }
-    }
-}
-
-/// A host of the legacy flow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LegacyInstanceView {
-    /// The host of `/OAuthStatus` and `/Logon`.
-    pub hostname: String,
-    /// The host of `/as/token.oauth2`.
-    pub auth_server_hostname: String,
-    /// Whether OAuth2 is enabled on the host.
-    pub enabled: bool,
-}
-
-impl From<&domain::LegacyInstance> for LegacyInstanceView {
-    fn from(instance: &domain::LegacyInstance) -> Self {
-        Self {
-            hostname: instance.hostname.clone(),
-            auth_server_hostname: instance.auth_server_hostname.clone(),
-            enabled: instance.enabled,
         }
     }
 }

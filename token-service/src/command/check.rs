@@ -63,11 +63,12 @@ fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
     let users = registrations
         .users
         .iter()
-        .map(|registration| &registration.user);
+        .map(|registration| &registration.object);
+    let clients = registrations.clients.iter();
     let misfits = flows::misfits(
         &config.protocol.api_audience,
         &config.legacy_instances,
-        &registrations.clients,
+        clients.map(|registration| &registration.object),
         users,
     );
     let located = misfits

@@ -181,7 +181,7 @@ fn plan(
         }
     };
     let instances = &config.legacy_instances;
-    plan.merge_legacy_instances(instances, stored, remembered, &protection);
+    plan.merge_legacy_instances(instances, stored, remembered, &protection)?;
     let misfits = plan.misfits(&config.protocol.api_audience, stored);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits

@@ -314,7 +314,7 @@ auth_server_hostname = "z.example"
             "config.toml:19: assertions_max: unknown key; did you mean assertion_max?",
             "config.toml:20: auth_server_hostname is missing",
             "config.toml:21: hostname: expected a host name in lower case, with its port if it has one",
-            "config.toml:26: hostname: x.example is listed twice",
+            "config.toml:26: hostname: x.example is already at config.toml:23",
             "config.toml:28: other: unknown key",
             "TOKEN_SERVICE__LIFETIMES__SESSIONS: unknown setting; did you mean TOKEN_SERVICE__LIFETIMES__SESSION?",
         ]

@@ -5,22 +5,22 @@ use tempfile::TempDir;
 
 use super::*;
 use domain::clock::Timestamp;
+use domain::user::Username;
+use zeroize::Zeroizing;
 
 /// Marks instead of protecting, so that the tests see what was done.
 struct Marking;
 
 impl Protection for Marking {
-    type Error = std::convert::Infallible;
-
-    fn hash(&self, password: &str) -> Result<String, Self::Error> {
+    fn hash(&self, password: &str) -> Result<String, ProtectionError> {
         Ok(format!("hash of {password}"))
     }
 
-    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, Self::Error> {
+    fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, ProtectionError> {
         Ok(hash.ends_with(&format!("hash of {password}")))
     }
 
-    fn seal(&self, username: &Username, secret: &[u8]) -> Result<Vec<u8>, Self::Error> {
+    fn seal(&self, username: &Username, secret: &[u8]) -> Result<Vec<u8>, ProtectionError> {
         Ok([username.as_str().as_bytes(), b"|", secret].concat())
     }
 
@@ -35,7 +35,7 @@ impl Protection for Marking {
         &self,
         username: &Username,
         sealed: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Self::Error> {
+    ) -> Result<Zeroizing<Vec<u8>>, ProtectionError> {
         let secret = sealed.strip_prefix(format!("{username}|").as_bytes());
         Ok(Zeroizing::new(secret.unwrap().to_vec()))
     }
@@ -70,7 +70,15 @@ fn read(path: &Path, stored: &Registry) -> Registrations {
 }
 
 fn plan(text: &str, stored: &Registry) -> Plan {
-    Plan::new(load(text, stored), stored, &Marking).unwrap()
+    let Registrations { clients, users, .. } = load(text, stored);
+    let mut plan = Plan::on(stored);
+    for client in clients {
+        plan.register(client, stored, &Marking).unwrap();
+    }
+    for user in users {
+        plan.register(user, stored, &Marking).unwrap();
+    }
+    plan
 }
 
 /// The registry after `plan`.
@@ -143,7 +151,7 @@ fn differences_name_fields_and_no_values() {
     assert_eq!(
         lines(&plan),
         [
-            "~ client bound: client_secret, scopes",
+            "~ client bound: scopes, client_secret",
             "~ user ada: password"
         ]
     );

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::protection::Hidden;
 use domain::client::{ClientSecret, IntegrationType};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
@@ -57,7 +58,7 @@ fn the_demo_registrations_are_right() {
     let linked: Vec<_> = read
         .users
         .iter()
-        .map(|user| (user.user.username.as_str(), user.user.accounts.len()))
+        .map(|user| (user.object.name(), user.object.accounts.len()))
         .collect();
     assert_eq!(
         linked,
@@ -68,7 +69,7 @@ fn the_demo_registrations_are_right() {
             ("mary@example.com", 0)
         ]
     );
-    let ids: Vec<_> = read.clients.iter().map(|c| c.client_id.as_str()).collect();
+    let ids: Vec<_> = read.clients.iter().map(|c| c.object.name()).collect();
     assert_eq!(
         ids,
         [
@@ -124,26 +125,27 @@ bound_user = "ada@example.com"
     let [ada] = read.users.as_slice() else {
         panic!("one user");
     };
-    assert_eq!(ada.user.username.as_str(), "ada@example.com");
-    assert_eq!(ada.user.email.as_deref(), Some("ada@mail.example"));
-    assert_eq!(ada.user.organization.as_deref(), Some("majestic"));
-    assert!(ada.user.single_sign_on && !ada.user.enabled);
-    assert_eq!(ada.user.accounts[0].user_id, "1");
-    assert_eq!(ada.user.accounts[0].username, "alovelace");
-    assert_eq!(ada.user.accounts[0].site, "https://us1.example.com");
+    assert_eq!(ada.object.username.as_str(), "ada@example.com");
+    assert_eq!(ada.object.email.as_deref(), Some("ada@mail.example"));
+    assert_eq!(ada.object.organization.as_deref(), Some("majestic"));
+    assert!(ada.object.single_sign_on && !ada.object.enabled);
+    assert_eq!(ada.object.accounts[0].user_id, "1");
+    assert_eq!(ada.object.accounts[0].username, "alovelace");
+    assert_eq!(ada.object.accounts[0].site, "https://us1.example.com");
     assert!(matches!(
-        &ada.password,
-        Some(PasswordRegistration::Plaintext(password)) if password.as_str() == "correct horse"
+        ada.hidden("password"),
+        Some(Hidden::Password(password)) if password.as_str() == "correct horse"
     ));
     // RFC 6238 appendix B.
-    assert_eq!(
-        ada.totp_secret.as_ref().unwrap().as_slice(),
-        b"12345678901234567890"
-    );
+    assert!(matches!(
+        ada.hidden("totp_secret"),
+        Some(Hidden::TotpSecret(secret)) if secret.as_slice() == b"12345678901234567890"
+    ));
 
     let [machine, bound] = read.clients.as_slice() else {
         panic!("two clients");
     };
+    let (machine, bound) = (&machine.object, &bound.object);
     assert_eq!(machine.name, "Maschine");
     assert_eq!(machine.scopes.to_string(), "admin projects");
     assert!(!machine.enabled);
@@ -165,95 +167,7 @@ bound_user = "ada@example.com"
 
 #[test]
 fn every_problem_is_reported_at_once_with_its_line() {
-    let text = r#"[[users]]
-username = "ada@example.com"
-password = "short"
-totp_secret = "0189"
-colour = "x"
-[[users]]
-username = "ada@example.com"
-password = "long enough"
-password_hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
-totp_secret = "GEZDGNBV"
-email = "nobody"
-[[users.accounts]]
-user_id = "1"
-username = "a"
-site = "us1.example.com"
-[[users.accounts]]
-user_id = "2"
-username = "b"
-site = "https://us1.example.com"
-[[users.accounts]]
-user_id = "2"
-username = "c"
-site = "https://us1.example.com"
-[[users]]
-password_hash = "$2b$10$abcdefghijklmnopqrstuv"
-single_sign_on = true
-[[users]]
-username = " x"
-[[users.accounts]]
-username = "tab	tab"
-site = "ftp://x"
-
-[[clients]]
-client_id = "web"
-type = "web_server"
-client_secret = "long enough, with 32 bytes and some more"
-client_secret_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-redirect_uris = ["https://a.example/#x", "com.example:/cb", "http://a.example/cb", "http://localhost/cb"]
-bound_user = "ada@example.com"
-scopes = ["a b"]
-[[clients]]
-client_id = "web"
-type = "installed"
-client_secret = "not for public clients"
-redirect_uris = []
-[[clients]]
-client_id = "ada@example.com"
-type = "user_bound"
-client_secret_sha256 = "9f86"
-bound_user = "bob@example.com"
-[[clients.certificates]]
-alias = "one"
-[[clients]]
-client_id = "machine"
-type = "non_interactive"
-redirect_uris = ["https://a.example/"]
-[[clients.certificates]]
-alias = "one"
-file = "cert.pem"
-[[clients.certificates]]
-alias = "one"
-file = "missing.pem"
-[[clients.certificates]]
-alias = "two"
-file = "r.toml"
-[[clients.certificates]]
-alias = "three"
-file = "cert.pem"
-pem = "x"
-[[clients.certificates]]
-alias = "four"
-[[clients.certificates]]
-alias = "five"
-file = "cert.pem"
-[[clients]]
-client_id = "with space"
-type = "webserver"
-client_secret = "anything at all"
-[[clients]]
-type = "legacy"
-client_secret = "nul\u0000 inside"
-redirect_uris = ["http://localhost/cb", "http://localhost/cb", "http://localhost/#"]
-[[clients]]
-client_id = "empty"
-type = "non_interactive"
-client_secret = "long enough, with 32 bytes and some more"
-certificates = []
-[[client]]
-"#;
+    let text = include_str!("wrong.toml");
     assert_eq!(
         problems(text),
         [
@@ -265,7 +179,7 @@ certificates = []
             "r.toml:10: totp_secret: must have 128 to 512 bits (RFC 4226 §4)",
             "r.toml:11: email: is not an e-mail address",
             "r.toml:15: site: expected an http or https URL of at most 255 characters of printable ASCII",
-            "r.toml:21: linked account: 2 at https://us1.example.com is already at r.toml:17",
+            "r.toml:20: linked account: 2 at https://us1.example.com is already at r.toml:16",
             "r.toml:24: username is missing",
             "r.toml:25: password_hash: is not a PHC string such as $argon2id$v=19$m=19456,t=2,p=1$..$..",
             "r.toml:26: single_sign_on: needs an email, because the legacy logon finds the user by it",
@@ -317,8 +231,9 @@ fn names_are_compared_with_the_stored_registry() {
     )
     .ok()
     .unwrap();
-    let users = stored.users.into_iter().map(|user| user.user);
-    let stored = Registry::new(stored.clients, users);
+    let clients = stored.clients.into_iter().map(|client| client.object);
+    let users = stored.users.into_iter().map(|user| user.object);
+    let stored = Registry::new(clients, users);
     let addition = "[[users]]\nusername = 'bound'\n\
                     [[clients]]\nclient_id = 'machine'\ntype = 'user_bound'\n\
                     client_secret = 'long enough, with 32 bytes and some more'\nbound_user = 'ada'\n";
@@ -443,8 +358,8 @@ fn names_are_unicode_in_one_normal_form() {
     let [user] = registrations.users.as_slice() else {
         panic!("one user");
     };
-    assert_eq!(user.user.username.as_str(), "zo\u{eb}");
-    assert_eq!(user.user.accounts[0].username, "Zo\u{eb} \u{5d0}");
+    assert_eq!(user.object.username.as_str(), "zo\u{eb}");
+    assert_eq!(user.object.accounts[0].username, "Zo\u{eb} \u{5d0}");
     let twice = "[[users]]\nusername = 'zoe\u{308}'\n[[users]]\nusername = 'zo\u{eb}'\n";
     assert_eq!(
         problems(twice),

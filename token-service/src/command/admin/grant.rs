@@ -100,7 +100,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
                 grant.grant_id.clone(),
                 grant.client_id.clone(),
                 grant.username.clone(),
-                grant.account.user_id.clone(),
+                grant.account.0.user_id.clone(),
                 grant.last_issued_at.clone(),
                 grant.expires_at.clone(),
                 grant.revoked_at.clone().unwrap_or_default(),
@@ -110,7 +110,7 @@ fn list(arguments: &Connected<List>) -> anyhow::Result<()> {
 }
 
 fn card(grant: &GrantView) -> String {
-    let account = &grant.account;
+    let account = &grant.account.0;
     table::card([
         ("Grant", Some(grant.grant_id.clone())),
         ("Client", Some(grant.client_id.clone())),

@@ -8,12 +8,15 @@ mod client;
 mod connection;
 mod encryption_key;
 mod explain;
+mod form;
 mod grant;
 mod key;
 mod legacy_instance;
+mod objects;
 mod revocations;
 mod table;
 mod user;
+mod values;
 
 use std::process::ExitCode;
 

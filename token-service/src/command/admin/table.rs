@@ -7,14 +7,16 @@ use crate::admin::views::Page;
 use crate::visible::{visible, visible_lines};
 
 /// A list as a table.
-pub(super) fn list<const N: usize>(
-    heads: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
+pub(super) fn list<H: Into<String>>(
+    heads: impl IntoIterator<Item = H>,
+    rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
 ) -> String {
+    let heads: Vec<String> = heads.into_iter().map(Into::into).collect();
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heads);
     for row in rows {
-        table.add_row(row.map(|cell| visible(&cell).into_owned()));
+        let cells = row.into_iter().map(|cell| visible(&cell).into_owned());
+        table.add_row(cells.collect::<Vec<String>>());
     }
     trimmed(&table)
 }
@@ -25,8 +27,15 @@ pub(super) fn page<T, const N: usize>(
     heads: [&str; N],
     row: impl Fn(&T) -> [String; N],
 ) -> String {
-    let table = list(heads, page.items.iter().map(row));
-    match &page.next {
+    with_next(
+        list(heads, page.items.iter().map(row)),
+        page.next.as_deref(),
+    )
+}
+
+/// A table with the way to the next page, if there is one.
+pub(super) fn with_next(table: String, next: Option<&str>) -> String {
+    match next {
         Some(next) => format!("{table}\n... --after {next}"),
         None => table,
     }

@@ -20,34 +20,7 @@ use store::postgres::{PostgresSettings, PostgresUrl};
 use tempfile::TempDir;
 
 /// Placeholders are what a file may change.
-const FILE: &str = r#"
-[[users]]
-username = "ada"
-email = "EMAIL"
-password_hash = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$HASH"
-enabled = ENABLED
-[[users.accounts]]
-user_id = "1"
-username = "ada-at-one"
-site = "https://one.example"
-[[users.accounts]]
-user_id = "2"
-username = "LINKED"
-site = "https://two.example"
-
-[[users]]
-username = "grace"
-organization = "ORGANIZATION"
-
-[[clients]]
-client_id = "web"
-type = "web_server"
-name = "NAME"
-client_secret = "SECRET of the client, long enough"
-redirect_uris = [URIS]
-scopes = [SCOPES]
-enabled = ENABLED
-"#;
+const FILE: &str = include_str!("restart_tests.toml");
 
 const AS_FIRST_APPLIED: [(&str, &str); 9] = [
     ("EMAIL", "ada@example.com"),
@@ -210,13 +183,13 @@ impl Command {
     async fn run(self, service: &Arc<Service>) {
         let patch_client = async |patch| {
             operate(service, async |admin| {
-                admin.update_client("web", object(patch)).await
+                admin.update::<Client>("web", object(patch)).await
             })
             .await;
         };
         let patch_user = async |patch| {
             operate(service, async |admin| {
-                admin.update_user("ada", object(patch)).await
+                admin.update::<User>("ada", object(patch)).await
             })
             .await;
         };
@@ -227,11 +200,11 @@ impl Command {
             }
             Self::DisableClient => patch_client(json!({"enabled": false})).await,
             Self::RemoveClient => {
-                operate(service, async |admin| admin.delete_client("web").await).await;
+                operate(service, async |admin| admin.delete::<Client>("web").await).await;
             }
             Self::DisableUser => patch_user(json!({"enabled": false})).await,
             Self::RemoveUser => {
-                operate(service, async |admin| admin.delete_user("ada").await).await;
+                operate(service, async |admin| admin.delete::<User>("ada").await).await;
             }
             Self::Unlink => {
                 let site = "https://two.example";
@@ -484,14 +457,14 @@ async fn replicas_do_not_undo_each_others_changes() {
         // The other replica has not heard of it when it renames the client.
         operate(&one, async |admin| {
             admin
-                .update_client("web", object(json!({"enabled": !disabled})))
+                .update::<Client>("web", object(json!({"enabled": !disabled})))
                 .await
         })
         .await;
         let name = format!("Name {round}");
         operate(&other, async |admin| {
             admin
-                .update_client("web", object(json!({"name": name})))
+                .update::<Client>("web", object(json!({"name": name})))
                 .await
         })
         .await;
@@ -542,26 +515,28 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
         for number in 0..20 {
             let name = format!("person-{number}");
             operate(&one, async |admin| {
-                admin.create_user(object(json!({"username": name}))).await
+                admin
+                    .create::<User>(object(json!({"username": name})))
+                    .await
             })
             .await;
         }
         let hedy = json!({
             "username": "hedy", "email": "hedy@example.com", "single_sign_on": true
         });
-        operate(&one, async |admin| admin.create_user(object(hedy)).await).await;
+        operate(&one, async |admin| admin.create::<User>(object(hedy)).await).await;
         let instance = object(json!({"auth_server_hostname": "sso.example", "enabled": true}));
         operate(&one, async |admin| {
             admin.put_legacy_instance("us1.example", instance).await
         })
         .await;
-        operate(&one, async |admin| admin.delete_user("person-3").await).await;
+        operate(&one, async |admin| admin.delete::<User>("person-3").await).await;
     };
     let renamed = async {
         for number in 0..10 {
             let patch = object(json!({"name": format!("Name {number}"), "scopes": ["more"]}));
             operate(&other, async |admin| {
-                admin.update_client("web", patch).await
+                admin.update::<Client>("web", patch).await
             })
             .await;
         }

@@ -6,10 +6,10 @@ use actix_web::web::{self, Path, Payload};
 
 use super::access::{Administrator, Reader};
 use super::answer::{self, ErrorBody};
-use super::body;
+use super::{body, objects};
 use crate::admin::AdminError;
-use crate::admin::forms::LegacyInstanceRegistration;
-use crate::admin::views::LegacyInstanceView;
+use crate::admin::schema::{LegacyInstanceRegistration, LegacyInstanceView};
+use domain::LegacyInstance;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
@@ -56,9 +56,5 @@ async fn delete(
     administrator: Administrator,
     hostname: Path<String>,
 ) -> Result<HttpResponse, AdminError> {
-    administrator
-        .administration()
-        .delete_legacy_instance(&hostname)
-        .await?;
-    Ok(HttpResponse::NoContent().finish())
+    objects::delete::<LegacyInstance>(administrator, hostname).await
 }

@@ -9,6 +9,7 @@ mod encryption_keys;
 mod grants;
 mod keys;
 mod legacy_instances;
+mod objects;
 mod revocations;
 mod service;
 mod users;
@@ -23,6 +24,9 @@ use utoipa::{Modify, OpenApi};
 
 use super::{error, paths};
 use crate::admin::AdminError;
+use crate::admin::schema::{ClientView, UserView};
+use crate::admin::views::Page;
+use domain::{Client, User};
 
 /// The administration's description, made from the handlers.
 #[derive(OpenApi)]
@@ -35,22 +39,13 @@ use crate::admin::AdminError;
     ),
     security(("admin_token" = [])),
     servers((url = "/", description = "The internal listener that serves this description")),
-    modifiers(&AdminToken, &Complete),
+    modifiers(&AdminToken, &Objects, &Complete),
+    components(schemas(Page<ClientView>, Page<UserView>)),
     paths(
-        clients::list,
-        clients::create,
-        clients::show,
-        clients::update,
-        clients::delete,
         clients::add_secret,
         clients::end_old_secrets,
         clients::add_certificate,
         clients::delete_certificate,
-        users::list,
-        users::create,
-        users::show,
-        users::update,
-        users::delete,
         users::remove_second_factor,
         users::link_account,
         users::unlink_account,
@@ -85,6 +80,16 @@ impl Modify for AdminToken {
             .components
             .get_or_insert_default()
             .add_security_scheme("admin_token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// The operations that clients and users have alike.
+struct Objects;
+
+impl Modify for Objects {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        objects::describe::<Client>(openapi);
+        objects::describe::<User>(openapi);
     }
 }
 

@@ -6,26 +6,16 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::{Administrator, Reader};
+use super::access::Administrator;
 use super::answer::{self, ErrorBody};
-use super::body::{self, PageQuery};
+use super::{body, objects};
 use crate::admin::AdminError;
-use crate::admin::forms::UserRegistration;
-use crate::admin::views::{AccountView, Page, UserView};
+use crate::admin::schema::{AccountView, UserView};
+use domain::User;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
-        .service(
-            web::resource("/users")
-                .route(web::get().to(list))
-                .route(web::post().to(create)),
-        )
-        .service(
-            web::resource("/users/{username}")
-                .route(web::get().to(show))
-                .route(web::patch().to(update))
-                .route(web::delete().to(delete)),
-        )
+        .configure(objects::routes::<User>)
         .service(
             web::resource("/users/{username}/second-factor")
                 .route(web::delete().to(remove_second_factor)),
@@ -45,81 +35,6 @@ struct AccountQuery {
     user_id: String,
     /// The URL of its instance.
     site: String,
-}
-
-/// Lists users in the order of their names.
-#[utoipa::path(get, path = "/admin/users", tag = "users", params(PageQuery),
-    responses((status = 200, body = Page<UserView>), (status = 401, body = ErrorBody)))]
-async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminError> {
-    let query = body::query::<PageQuery>(http.query_string())?;
-    Ok(answer::json(
-        StatusCode::OK,
-        reader.administration().users(&query.into()).await?,
-    ))
-}
-
-/// Registers a user.
-#[utoipa::path(post, path = "/admin/users", tag = "users", request_body = UserRegistration,
-    responses((status = 201, body = UserView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
-        (status = 409, body = ErrorBody)))]
-async fn create(
-    administrator: Administrator,
-    payload: Payload,
-) -> Result<HttpResponse, AdminError> {
-    let registration = body::object(payload).await?;
-    Ok(answer::json(
-        StatusCode::CREATED,
-        administrator
-            .administration()
-            .create_user(registration)
-            .await?,
-    ))
-}
-
-/// Shows a user.
-#[utoipa::path(get, path = "/admin/users/{username}", tag = "users", params(("username" = String, Path)),
-    responses((status = 200, body = UserView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
-async fn show(reader: Reader, username: Path<String>) -> Result<HttpResponse, AdminError> {
-    Ok(answer::json(
-        StatusCode::OK,
-        reader.administration().user(&username).await?,
-    ))
-}
-
-/// Changes a user by a JSON merge patch (RFC 7396) of the registration. A new password or second factor, or being
-/// disabled, ends the user's sessions and revokes what was issued.
-#[utoipa::path(patch, path = "/admin/users/{username}", tag = "users", params(("username" = String, Path)),
-    request_body = Object,
-    responses((status = 200, body = UserView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
-        (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn update(
-    administrator: Administrator,
-    username: Path<String>,
-    payload: Payload,
-) -> Result<HttpResponse, AdminError> {
-    let patch = body::object(payload).await?;
-    Ok(answer::json(
-        StatusCode::OK,
-        administrator
-            .administration()
-            .update_user(&username, patch)
-            .await?,
-    ))
-}
-
-/// Removes a user; everything issued to them is revoked, at the edge too.
-#[utoipa::path(delete, path = "/admin/users/{username}", tag = "users", params(("username" = String, Path)),
-    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
-        (status = 409, body = ErrorBody)))]
-async fn delete(
-    administrator: Administrator,
-    username: Path<String>,
-) -> Result<HttpResponse, AdminError> {
-    administrator
-        .administration()
-        .delete_user(&username)
-        .await?;
-    Ok(HttpResponse::NoContent().finish())
 }
 
 /// Removes a user's second factor, registered or set up by the user, and ends the user's sessions.

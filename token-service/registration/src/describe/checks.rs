@@ -14,7 +14,7 @@ pub const MAX_SECRET_LENGTH: usize = 1024;
 pub const MAX_CLAIM_LENGTH: usize = 255;
 
 /// Reports `text` if it was seen before; `what` names it.
-pub(super) fn unique(
+pub(crate) fn unique(
     section: &Section<'_>,
     what: &str,
     text: &Located<String>,
@@ -29,7 +29,7 @@ pub(super) fn unique(
 }
 
 /// The texts at `key`: at least one, none twice.
-pub(super) fn required_texts(
+pub(crate) fn required_texts(
     section: &mut Section<'_>,
     key: &'static str,
 ) -> Option<Vec<Located<String>>> {
@@ -47,12 +47,12 @@ pub(super) fn required_texts(
     Some(texts)
 }
 
-pub(super) fn is_trimmed(text: &str) -> bool {
+pub(crate) fn is_trimmed(text: &str) -> bool {
     text.trim() == text
 }
 
 /// Text that people see: any script, one line.
-pub(super) fn display_name(text: &str) -> Result<String, &'static str> {
+pub(crate) fn display_name(text: &str) -> Result<String, &'static str> {
     if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(text) && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
     } else {
@@ -62,7 +62,7 @@ pub(super) fn display_name(text: &str) -> Result<String, &'static str> {
 
 /// Text that becomes a claim and, at the edge, a header, where the filter percent-encodes what is not printable ASCII. Kept
 /// in Unicode's normal form C (D-33).
-pub(super) fn claim_text(text: &str) -> Result<String, &'static str> {
+pub(crate) fn claim_text(text: &str) -> Result<String, &'static str> {
     let text: String = text.nfc().collect();
     if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(&text) && !text.chars().any(char::is_control) {
         Ok(text)
@@ -71,7 +71,7 @@ pub(super) fn claim_text(text: &str) -> Result<String, &'static str> {
     }
 }
 
-pub(super) fn check_secret_length(text: &str) -> Result<(), String> {
+pub(crate) fn check_secret_length(text: &str) -> Result<(), String> {
     if (MIN_SECRET_LENGTH..=MAX_SECRET_LENGTH).contains(&text.len()) {
         Ok(())
     } else {

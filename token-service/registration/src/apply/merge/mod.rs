@@ -1,0 +1,332 @@
+//! Bringing a file and the registry together (D-27): what changed in the file since it was last applied is taken over,
+//! what a command changed since then stays. All of it is decided here, from values alone.
+
+mod fields;
+mod past;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+
+use super::difference::{Shown, Values, text};
+use super::{Plan, protect};
+use crate::describe::{Registered, Registration};
+use crate::protection::{Protection, ProtectionError};
+use crate::registrations::Registrations;
+use domain::legacy_instance::LegacyInstance;
+use domain::remembered::{Element, Made, ObjectKind, ObjectName, Remembered, Said};
+use domain::{Client, IntegrationType, Registry, Username};
+use fields::{Merger, single};
+use past::Past;
+
+pub use past::Occasion;
+
+/// Where the registry stays as it is although the file says something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The object.
+    pub object: ObjectName,
+    /// The field; `None` if the object was removed and stays removed.
+    pub field: Option<&'static str>,
+    /// Whether the file changed there since it was last applied, or never was: then nobody has heard of it before.
+    pub conflict: bool,
+    /// What stays and what the file says, for people; `None` for secrets.
+    pub values: Option<String>,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectName { kind, name } = &self.object;
+        write!(formatter, "! {} {name}: ", kind.name())?;
+        match (self.field, &self.values) {
+            (None, None) => formatter.write_str("stays removed"),
+            (None, Some(reason)) => formatter.write_str(reason),
+            (Some(field), Some(values)) => write!(formatter, "{field} stays {values}"),
+            (Some(field), None) => write!(formatter, "{field} stays; the file has another"),
+        }
+    }
+}
+
+/// Merges files into a registry.
+struct Merge<'a> {
+    plan: Plan,
+    stored: &'a Registry,
+    remembered: BTreeMap<&'a ObjectName, &'a Remembered>,
+    occasion: Occasion,
+    protection: &'a dyn Protection,
+}
+
+impl<'a> Merge<'a> {
+    fn new(
+        stored: &'a Registry,
+        remembered: &'a [Remembered],
+        occasion: Occasion,
+        protection: &'a dyn Protection,
+    ) -> Self {
+        let remembered = remembered.iter();
+        Self {
+            plan: Plan::on(stored),
+            stored,
+            remembered: remembered.map(|one| (&one.object, one)).collect(),
+            occasion,
+            protection,
+        }
+    }
+
+    fn registrations(mut self, file: Registrations) -> Result<Plan, ProtectionError> {
+        let clients = file
+            .clients
+            .iter()
+            .map(|client| client.object.object_name());
+        let users = file.users.iter().map(|user| user.object.object_name());
+        let listed = clients.chain(users).collect();
+        self.forget_unlisted(&[ObjectKind::Client, ObjectKind::User], &listed);
+        for user in file.users {
+            self.object(user)?;
+        }
+        for client in file.clients {
+            self.client(client)?;
+        }
+        let order = |object: &ObjectName| (object.kind, object.name.clone());
+        self.plan.kept.sort_by_key(|kept| order(&kept.object));
+        self.plan.differences.sort_by_key(|one| order(&one.object));
+        Ok(self.plan)
+    }
+
+    fn legacy_instances(mut self, instances: &[LegacyInstance]) -> Result<Plan, ProtectionError> {
+        let listed = instances.iter().map(Registered::object_name).collect();
+        self.forget_unlisted(&[ObjectKind::LegacyInstance], &listed);
+        for instance in instances {
+            self.object(Registration::of(instance.clone()))?;
+        }
+        Ok(self.plan)
+    }
+
+    /// An object that leaves the service's own file may come back to it as a new one.
+    fn forget_unlisted(&mut self, kinds: &[ObjectKind], listed: &HashSet<ObjectName>) {
+        if self.occasion != Occasion::Start {
+            return;
+        }
+        let remembered = self.remembered.values();
+        let left = remembered.filter(|one| one.start.is_some() && kinds.contains(&one.object.kind));
+        let left = left.filter(|one| !listed.contains(&one.object));
+        let forget = left.map(|one| one.object.clone());
+        self.plan.change.forget.extend(forget);
+    }
+
+    /// A client whose user stays removed stays as it is.
+    fn client(&mut self, file: Registration<Client>) -> Result<(), ProtectionError> {
+        let bound_user = match &file.object.integration {
+            IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
+            _ => None,
+        };
+        let exists = |name: &Username| {
+            let mut put = self.plan.change.put_users.iter();
+            put.any(|user| user.username == *name) || self.stored.any_user(name).is_some()
+        };
+        match bound_user.filter(|name| !exists(name)) {
+            Some(name) => {
+                let reason = format!("stays as it is; its bound_user {name} stays removed");
+                self.plan.kept.push(Kept {
+                    object: file.object.object_name(),
+                    field: None,
+                    conflict: true,
+                    values: Some(reason),
+                });
+                Ok(())
+            }
+            None => self.object(file),
+        }
+    }
+
+    fn object<T: Registered>(&mut self, file: Registration<T>) -> Result<(), ProtectionError> {
+        let object = file.object.object_name();
+        let past = Past {
+            remembered: self.remembered.get(&object).copied(),
+            occasion: self.occasion,
+        };
+        let overwrites = self.occasion == Occasion::Overwrite;
+        let said = said(&file, self.protection);
+        let before = T::find(self.stored, &object.name);
+        let made = match before.as_deref() {
+            None if past.remembered.is_some() && !overwrites => {
+                self.keep_removed(&object, past, &said);
+                past.made()
+            }
+            Some(before) if !overwrites => self.merge(&object, past, &file, before)?,
+            before => {
+                let registered = protect(file, before, self.protection)?;
+                let mut made = past.made();
+                made.extend(made_of(&registered, &said));
+                self.plan.put(registered, before);
+                made
+            }
+        };
+        let next = past.next(object, said, made);
+        if past.remembered != Some(&next) {
+            self.plan.change.remember.push(next);
+        }
+        Ok(())
+    }
+
+    /// Merges an object that is stored; returns the stored forms of secrets, to be remembered.
+    fn merge<T: Registered>(
+        &mut self,
+        object: &ObjectName,
+        past: Past<'_>,
+        file: &Registration<T>,
+        before: &T,
+    ) -> Result<BTreeMap<String, Made>, ProtectionError> {
+        let mut merger = Merger::new(past);
+        let mut merged = merger.object(&file.object, before);
+        let mut made = past.made();
+        let mut others = Vec::new();
+        for (field, secret) in T::DESCRIPTION.secrets() {
+            let Some(given) = file.hidden(field) else {
+                continue;
+            };
+            let settled = merger.secret(field, secret, given, before, self.protection)?;
+            if !settled.is_files {
+                others.push(field);
+            }
+            made.extend(settled.made.map(|made| (field.to_owned(), made)));
+            if let Some(kept) = settled.kept {
+                (secret.set)(&mut merged, kept);
+            }
+        }
+        let hidden: BTreeSet<_> = T::DESCRIPTION.secrets().map(|(field, _)| field).collect();
+        let files = Values::of(&file.object);
+        let mut after = Values::of(&merged);
+        live_secret_is_files(&files, &mut after);
+        let shown = files.iter().zip(&after);
+        // What is hidden was compared on the way.
+        for (files, after) in shown.filter(|(values, _)| !hidden.contains(values.field)) {
+            self.keep(object, files, after, &merger.conflicts);
+        }
+        for field in others {
+            self.plan.kept.push(Kept {
+                object: object.clone(),
+                field: Some(field),
+                conflict: merger.conflicts.contains(field),
+                values: None,
+            });
+        }
+        self.plan.put(merged, Some(before));
+        Ok(made)
+    }
+
+    fn keep_removed(&mut self, object: &ObjectName, past: Past<'_>, said: &Said) {
+        let unchanged = |(field, elements): (&String, &Vec<Element>)| {
+            past.said(field).contains(&elements.as_slice())
+        };
+        self.plan.kept.push(Kept {
+            object: object.clone(),
+            field: None,
+            conflict: !said.iter().all(unchanged),
+            values: None,
+        });
+    }
+
+    /// Notes where `after` is not what the file says.
+    fn keep(
+        &mut self,
+        object: &ObjectName,
+        file: &Values,
+        after: &Values,
+        conflicts: &BTreeSet<&'static str>,
+    ) {
+        let mut others = file.elements.iter().chain(&after.elements);
+        let both = |one: &Element| file.elements.contains(one) && after.elements.contains(one);
+        if others.all(both) {
+            return;
+        }
+        let values = (file.shown != Shown::Secret).then(|| {
+            let (stays, says) = (text(after), text(file));
+            format!("{stays}; the file says {says}")
+        });
+        self.plan.kept.push(Kept {
+            object: object.clone(),
+            field: Some(file.field),
+            conflict: conflicts.contains(file.field),
+            values,
+        });
+    }
+}
+
+/// What the file says of an object, to be remembered: its fields, secrets by their tags.
+fn said<T: Registered>(file: &Registration<T>, protection: &dyn Protection) -> Said {
+    // Without stored forms in it, the fields are those of the file.
+    let values = Values::of(&file.object).into_iter();
+    let mut said: Said = values
+        .map(|values| (values.field.to_owned(), values.elements))
+        .collect();
+    for (field, secret) in T::DESCRIPTION.secrets() {
+        let given = file.hidden(field);
+        let tag = given.map(|given| given.tag((secret.owner)(&file.object), protection));
+        let elements = tag.iter().map(|tag| single(tag)).collect();
+        said.insert(field.to_owned(), elements);
+    }
+    said
+}
+
+/// The digests of the stored forms that `object` got from the file, under the file's tags.
+fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
+    let made = T::DESCRIPTION.secrets().filter_map(|(field, secret)| {
+        let value = said.get(field)?.first()?.value.clone();
+        let digest = (secret.get)(object)?.digest();
+        Some((field.to_owned(), Made { value, digest }))
+    });
+    made.collect()
+}
+
+/// A secret of the file that is one of two live ones is nothing to report.
+fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
+    for (file, after) in file.iter().zip(after) {
+        let mut said = file.elements.iter();
+        if file.shown == Shown::Secret
+            && !file.elements.is_empty()
+            && said.all(|secret| after.elements.contains(secret))
+        {
+            after.elements.clone_from(&file.elements);
+        }
+    }
+}
+
+impl Plan {
+    /// What changed in `file` since it was last applied, against what is `stored` (D-27).
+    ///
+    /// # Errors
+    /// The [`Protection`]'s.
+    pub fn merge(
+        file: Registrations,
+        stored: &Registry,
+        remembered: &[Remembered],
+        occasion: Occasion,
+        protection: &dyn Protection,
+    ) -> Result<Self, ProtectionError> {
+        Merge::new(stored, remembered, occasion, protection).registrations(file)
+    }
+
+    /// Adds what changed in the configuration's legacy instances since the last start.
+    ///
+    /// # Errors
+    /// The [`Protection`]'s.
+    pub fn merge_legacy_instances(
+        &mut self,
+        instances: &[LegacyInstance],
+        stored: &Registry,
+        remembered: &[Remembered],
+        protection: &dyn Protection,
+    ) -> Result<(), ProtectionError> {
+        let merge = Merge::new(stored, remembered, Occasion::Start, protection);
+        let plan = merge.legacy_instances(instances)?;
+        let change = plan.change;
+        self.change
+            .put_legacy_instances
+            .extend(change.put_legacy_instances);
+        self.change.remember.extend(change.remember);
+        self.change.forget.extend(change.forget);
+        self.differences.extend(plan.differences);
+        self.kept.extend(plan.kept);
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! Every field is described, and views have the keys of their schemas.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::shape::Shape;
+use super::view::{Moment, complete, registration, view};
+use super::*;
+use crate::registrations::{Registrations, read_entry};
+use domain::clock::Timestamp;
+use domain::{Client, ClientId, LegacyInstance, User, Username};
+
+/// Members that nobody registers.
+const NOT_REGISTERED: [&str; 1] = ["credentials_version"];
+
+fn undescribed<T: Registered + Serialize>(object: &T) -> Vec<String> {
+    let stored = serde_json::to_value(object).unwrap();
+    let described: BTreeSet<_> = T::DESCRIPTION
+        .fields
+        .iter()
+        .flat_map(Field::stored)
+        .collect();
+    let members = stored.as_object().unwrap().keys().cloned();
+    let is_described =
+        |member: &String| described.contains(&**member) || NOT_REGISTERED.contains(&&**member);
+    members.filter(|member| !is_described(member)).collect()
+}
+
+fn client(kind: IntegrationKind) -> Client {
+    Client::new(ClientId::parse("client").unwrap(), kind)
+}
+
+fn instance() -> LegacyInstance {
+    LegacyInstance {
+        hostname: "us1.legacy.example".to_owned(),
+        auth_server_hostname: "sso.legacy.example".to_owned(),
+        enabled: true,
+    }
+}
+
+/// A member of a domain type without a description could be neither registered nor shown.
+#[test]
+fn every_member_of_the_domain_types_is_described() {
+    for kind in IntegrationKind::ALL {
+        assert_eq!(undescribed(&client(kind)), [""; 0], "{kind:?}");
+    }
+    let user = User::new(Username::parse("user").unwrap());
+    assert_eq!(undescribed(&user), [""; 0]);
+    assert_eq!(undescribed(&instance()), [""; 0]);
+}
+
+/// A field that a type has by its description is one that its clients have in the store.
+#[test]
+fn the_types_of_a_field_are_those_that_store_it() {
+    for kind in IntegrationKind::ALL {
+        let stored = serde_json::to_value(client(kind)).unwrap();
+        for field in Client::DESCRIPTION.fields {
+            let has = field.stored().any(|member| stored.get(member).is_some());
+            assert_eq!(
+                has,
+                field.member(Some(kind)).is_some(),
+                "{} {kind:?}",
+                field.key
+            );
+        }
+    }
+}
+
+fn check_view<T: Registered>(object: &T, moment: &Moment<'_>) {
+    let keys: Vec<Key> = T::DESCRIPTION
+        .fields
+        .iter()
+        .flat_map(Field::viewed)
+        .collect();
+    let view = view(object, moment);
+    for key in view.keys() {
+        assert!(keys.iter().any(|described| described.key == key), "{key}");
+    }
+    for key in keys.iter().filter(|key| key.required) {
+        assert!(
+            view.contains_key(key.key),
+            "{} of {}",
+            key.key,
+            object.name()
+        );
+    }
+}
+
+#[test]
+fn views_have_the_keys_of_their_schemas() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
+    let now = Timestamp::from_seconds(1_767_225_600);
+    let read = Registrations::load(&demo, &Registry::default(), now)
+        .ok()
+        .unwrap();
+    let moment = Moment {
+        now,
+        secret_times: &[],
+    };
+    for client in &read.clients {
+        check_view(&client.object, &moment);
+    }
+    for user in &read.users {
+        check_view(&user.object, &moment);
+    }
+    check_view(&instance(), &moment);
+}
+
+/// What a patch is laid over says the same as what is stored.
+#[test]
+fn a_registration_of_what_is_stored_is_read_as_it_was() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
+    let now = Timestamp::from_seconds(1_767_225_600);
+    let read = Registrations::load(&demo, &Registry::default(), now)
+        .ok()
+        .unwrap();
+    let users = || read.users.iter().map(|user| user.object.clone());
+    let stored = Registry::new(std::iter::empty(), users());
+    for before in read.clients.iter().map(|client| &client.object) {
+        let body = registration(before);
+        let again = read_entry::<Client>(body, &stored, Completeness::Partial, now);
+        let mut again = again.ok().unwrap().object;
+        complete(&mut again, before);
+        assert_eq!(again, *before);
+    }
+    for before in users() {
+        let body = registration(&before);
+        let again = read_entry::<User>(body, &stored, Completeness::Partial, now);
+        assert_eq!(again.ok().unwrap().object, before);
+    }
+}
+
+/// What the reader expects at a key that has a number.
+fn expected(key: &Key) -> &'static str {
+    match key.shape {
+        Shape::Text => "a string",
+        Shape::Flag => "a boolean",
+        Shape::List(Shape::Record(_)) => "a list of tables",
+        Shape::List(_) => "a list of strings",
+        Shape::Count | Shape::Record(_) => "nothing",
+    }
+}
+
+fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<IntegrationKind>) {
+    for field in T::DESCRIPTION.fields {
+        if field.member(integration).is_none() {
+            continue;
+        }
+        for key in field.registered() {
+            let mut body = body.clone();
+            body.insert(key.key.to_owned(), json!(1));
+            let now = Timestamp::from_seconds(0);
+            let read = read_entry::<T>(body, &Registry::default(), Completeness::Partial, now);
+            let problems = read.err().unwrap().to_string();
+            let expected = format!("{0}: {0}: expected {1}", key.key, expected(&key));
+            assert!(problems.contains(&expected), "{expected} in {problems}");
+        }
+    }
+}
+
+#[test]
+fn registrations_are_read_in_the_shapes_of_their_schemas() {
+    for kind in IntegrationKind::ALL {
+        let body = json!({"client_id": "client", "type": kind.name()});
+        check_shapes::<Client>(body.as_object().unwrap(), Some(kind));
+    }
+    check_shapes::<User>(json!({"username": "user"}).as_object().unwrap(), None);
+    let body = json!({"hostname": "us1.legacy.example", "auth_server_hostname": "sso.example"});
+    check_shapes::<LegacyInstance>(body.as_object().unwrap(), None);
+}
+
+fn documentation<T: Registered>() -> Vec<String> {
+    let mut lines = Vec::new();
+    for field in T::DESCRIPTION.fields {
+        let types: Vec<String> = field
+            .types()
+            .iter()
+            .map(|kind| format!("`{}`", kind.name()))
+            .collect();
+        let types = match types.as_slice() {
+            [] => "all".to_owned(),
+            types => types.join(", "),
+        };
+        let of_clients = if T::KIND == ObjectKind::Client {
+            format!(" {types} |")
+        } else {
+            String::new()
+        };
+        for key in field.registered() {
+            let given = if key.key == field.key {
+                field.given
+            } else {
+                ""
+            };
+            let meaning = [key.help, given].join(" ");
+            lines.push(format!(
+                "| `{}` |{of_clients} {} |",
+                key.key,
+                meaning.trim()
+            ));
+        }
+    }
+    lines
+}
+
+/// The tables of the documentation are these descriptions.
+#[test]
+fn the_documentation_has_every_key() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let tables = [
+        documentation::<Client>(),
+        documentation::<User>(),
+        documentation::<LegacyInstance>(),
+    ];
+    for table in tables {
+        let table = table.join("\n");
+        assert!(
+            text.contains(&table),
+            "docs/configuration.md must have:\n{table}"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The secrets of clients.
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use serde_json::json;
+
+use crate::describe::checks::MAX_SECRET_LENGTH;
+use crate::describe::reading::{Completeness, Entry};
+use crate::describe::shape::{Key, Record, Shape};
+use crate::describe::view::Derived;
+use domain::client::{ClientSecret, IntegrationKind};
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::{Client, SecretTimes};
+
+/// Length of a client secret, in bytes. A shorter one may be guessed.
+const LENGTH: std::ops::RangeInclusive<usize> = 32..=MAX_SECRET_LENGTH;
+
+/// The other form of a client secret.
+pub(super) const DIGEST: Key = Key::new(
+    "client_secret_sha256",
+    "In place of the client secret: its SHA-256 digest, hexadecimal or base64url.",
+    Shape::Text,
+);
+
+/// What a view shows of the client secrets.
+pub(super) const SHOWN: &[Derived<Client>] = &[
+    Derived::new(
+        Key::always(
+            "secrets",
+            "Live client secrets: two during a rotation.",
+            Shape::Count,
+        ),
+        "Secrets",
+        |client: &Client, _| Some(json!(client.secrets().len())),
+    )
+    .column(),
+    Derived::new(
+        Key::new(
+            "secret_times",
+            "The times of the live client secrets, the oldest first.",
+            Shape::List(&Shape::Record(record)),
+        ),
+        "Live secrets",
+        |client: &Client, moment| {
+            let secrets = client.secrets().iter();
+            let times = secrets.map(|secret| {
+                let unknown = SecretTimes {
+                    client_id: client.client_id.clone(),
+                    secret: secret.clone(),
+                    added_at: None,
+                    last_used_at: None,
+                };
+                let mut known = moment.secret_times.iter();
+                let known = known
+                    .find(|times| (&times.client_id, &times.secret) == (&client.client_id, secret));
+                Derived::object(TIMES, known.unwrap_or(&unknown), moment)
+            });
+            (!client.secrets().is_empty()).then(|| times.collect())
+        },
+    )
+    .card(),
+];
+
+const TIMES: &[Derived<SecretTimes>] = &[
+    Derived::nested(
+        Key::new(
+            "added_at",
+            "When the secret was registered, RFC 3339; absent for a secret from before this was kept.",
+            Shape::Text,
+        ),
+        |times, _| Some(json!(times.added_at.map(Timestamp::rfc3339)?)),
+    ),
+    Derived::nested(
+        Key::new(
+            "last_used_at",
+            "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did since \
+                   this is kept.",
+            Shape::Text,
+        ),
+        |times, _| Some(json!(times.last_used_at.map(Timestamp::rfc3339)?)),
+    ),
+];
+
+fn record() -> Record {
+    Record {
+        name: "SecretView",
+        help: "A client secret, by its times.",
+        keys: Derived::keys(TIMES),
+    }
+}
+
+/// The secrets that the registration gives: one, or none where it need not be whole. Legacy clients need none.
+pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<ClientSecret>> {
+    let is_needed = entry.integration != Some(IntegrationKind::Legacy)
+        && entry.reading.completeness == Completeness::Whole;
+    if is_needed && !entry.gives(key) && !entry.gives(DIGEST.key) {
+        let message = "client_secret or client_secret_sha256 is missing";
+        entry.section.report(entry.section.place(), message);
+    }
+    let secret = entry.text(key, |text| {
+        let printable = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+        if !printable {
+            return Err("must be printable ASCII (RFC 6749 §A.2)".to_owned());
+        }
+        if !LENGTH.contains(&text.len()) {
+            let (least, most) = (LENGTH.start(), LENGTH.end());
+            return Err(format!(
+                "must have {least} to {most} bytes, because shorter secrets can be guessed; \
+                 `openssl rand -base64 32` generates a secret"
+            ));
+        }
+        Ok(ClientSecret::of(text))
+    });
+    let digest = entry.section.parsed(DIGEST.key, |text| {
+        sha256(text).map(ClientSecret::from_digest)
+    });
+    if let (Some(_), Some(digest)) = (&secret, &digest) {
+        let message = "client_secret_sha256: client_secret is there too; keep one of the two";
+        entry.section.report(&digest.place, message);
+    }
+    let secret = secret.or(digest.map(|digest| digest.value));
+    secret.map(|secret| vec![secret])
+}
+
+fn sha256(text: &str) -> Result<Digest, &'static str> {
+    let hexadecimal = || {
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Digest::from_bytes)
+    };
+    Digest::from_base64url(text)
+        .or_else(hexadecimal)
+        .ok_or("expected a SHA-256 digest: 64 hexadecimal digits, or 43 characters of base64url")
+}

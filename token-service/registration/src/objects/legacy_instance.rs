@@ -1,0 +1,123 @@
+//! Hosts of the legacy flow, from the configuration and from JSON.
+
+use std::sync::Arc;
+
+use crate::describe::member::{Fixed, member};
+use crate::describe::reading::{Completeness, Entry, Reading, switch};
+use crate::describe::{Description, Field, Registered, Rule, flag, flags};
+use document::Section;
+use domain::clock::Timestamp;
+use domain::legacy_instance::is_host;
+use domain::remembered::ObjectKind;
+use domain::{LegacyInstance, Registry, RegistryChange};
+
+const FIELDS: &[Field<LegacyInstance>] = &[
+    Field {
+        required: true,
+        column: true,
+        rule: Rule::Name,
+        members: &[&Fixed("hostname", |instance: &LegacyInstance| {
+            &instance.hostname
+        })],
+        ..Field::new(
+            "hostname",
+            "Hostname",
+            "The host of `/OAuthStatus` and `/Logon`.",
+        )
+    },
+    Field {
+        given: "`/OAuthStatus` returns it as it is.",
+        required: true,
+        flag: flag("auth-server", "HOST"),
+        column: true,
+        members: &[&member!(
+            LegacyInstance,
+            auth_server_hostname,
+            |entry, key| {
+                entry.required(key, |text| {
+                    let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+                    let problem = "must be printable ASCII without spaces";
+                    printable.then(|| text.to_owned()).ok_or(problem)
+                })
+            }
+        )],
+        ..Field::new(
+            "auth_server_hostname",
+            "Authorization server",
+            "The host of `/as/token.oauth2`.",
+        )
+    },
+    Field {
+        given: "`true` if absent.",
+        flag: flags(
+            ("enable", "OAuth2 is enabled on the host."),
+            ("disable", "OAuth2 is not enabled on the host."),
+            true,
+        ),
+        column: true,
+        rule: Rule::Enabled,
+        members: &[&member!(LegacyInstance, enabled, switch)],
+        ..Field::new(
+            "enabled",
+            "Enabled",
+            "Whether OAuth2 is enabled on the host.",
+        )
+    },
+];
+
+impl Registered for LegacyInstance {
+    const KIND: ObjectKind = ObjectKind::LegacyInstance;
+    const NAME_KEY: &'static str = "hostname";
+    const DESCRIPTION: Description<Self> = Description {
+        registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
+        view: ("LegacyInstanceView", "A host of the legacy flow."),
+        fields: FIELDS,
+    };
+
+    fn name(&self) -> &str {
+        &self.hostname
+    }
+
+    fn begin(entry: &mut Entry<'_, '_>) -> Option<Self> {
+        let hostname = entry.section.required_text("hostname")?;
+        if is_host(&hostname.value) {
+            entry.name(Self::KIND, "hostname", &hostname);
+        } else {
+            let message =
+                "hostname: expected a host name in lower case, with its port if it has one";
+            entry.section.report(&hostname.place, message);
+        }
+        Some(Self {
+            hostname: hostname.value,
+            auth_server_hostname: String::new(),
+            enabled: true,
+        })
+    }
+
+    fn all(registry: &Registry) -> Vec<Arc<Self>> {
+        let instances = registry.legacy_instances().iter();
+        instances.cloned().map(Arc::new).collect()
+    }
+
+    fn find(registry: &Registry, name: &str) -> Option<Arc<Self>> {
+        let mut instances = registry.legacy_instances().iter();
+        let found = instances.find(|instance| instance.hostname == name);
+        found.cloned().map(Arc::new)
+    }
+
+    fn put(change: &mut RegistryChange) -> &mut Vec<Self> {
+        &mut change.put_legacy_instances
+    }
+
+    fn remove(&self, change: &mut RegistryChange) {
+        change.remove_legacy_instances.push(self.hostname.clone());
+    }
+}
+
+/// Reads the instances of the configuration.
+pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
+    // Nothing about an instance depends on the time.
+    let mut reading = Reading::new(Completeness::Whole, Timestamp::from_seconds(0));
+    let read = reading.list(root, "legacy_instances");
+    read.into_iter().map(|read| read.object).collect()
+}

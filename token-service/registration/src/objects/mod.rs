@@ -1,0 +1,13 @@
+//! The objects that are registered, each described once.
+
+mod account;
+mod certificate;
+mod client;
+mod client_secret;
+mod legacy_instance;
+mod redirect_uris;
+mod user;
+
+pub use account::record as account_record;
+pub use legacy_instance::read_all as read_legacy_instances;
+pub use user::TOTP_SECRET_LENGTH;

@@ -1,0 +1,52 @@
+//! The redirect URIs of clients, and the templates of legacy clients.
+
+use crate::describe::checks::required_texts;
+use crate::describe::reading::Entry;
+use document::Located;
+use domain::client::IntegrationKind;
+use domain::redirect_template::RedirectTemplate;
+use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
+
+pub(super) fn read(
+    entry: &mut Entry<'_, '_>,
+    key: &'static str,
+) -> Option<Vec<RedirectUriPattern>> {
+    let use_ = match entry.integration {
+        Some(IntegrationKind::WebServer) => RedirectUriUse::WebServer,
+        _ => RedirectUriUse::Installed,
+    };
+    let texts = required_texts(&mut entry.section, key)?;
+    let mut patterns = Vec::new();
+    for Located { value, place } in texts {
+        match RedirectUriPattern::parse(&value, use_) {
+            Ok(pattern) => {
+                // protocol.md §5.5 allows any scheme; RFC 8252 §7.1 asks for a domain's.
+                let scheme = value.split(':').next().unwrap_or_default();
+                if !scheme.contains('.') && !matches!(scheme, "http" | "https") {
+                    let message = format!(
+                        "{key}: another app may claim {scheme}: too; a scheme that is a domain of \
+                         yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)"
+                    );
+                    entry.reading.warnings.report(&place, message);
+                }
+                patterns.push(pattern);
+            }
+            Err(error) => entry
+                .section
+                .report(&place, format!("{key}: {value}: {error}")),
+        }
+    }
+    Some(patterns)
+}
+
+pub(super) fn read_templates(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<String>> {
+    let templates = required_texts(&mut entry.section, key)?;
+    for Located { value, place } in &templates {
+        if let Err(error) = RedirectTemplate::parse(value) {
+            entry
+                .section
+                .report(place, format!("{key}: {value}: {error}"));
+        }
+    }
+    Some(templates.into_iter().map(|text| text.value).collect())
+}

@@ -1,0 +1,277 @@
+//! Listing, showing, registering, changing and removing clients, users and legacy instances: one way for all of them.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
+
+use super::schema::View;
+use super::views::Page;
+use super::{AdminError, Administration, Object, PageRequest};
+use domain::{ClientId, Registry};
+use registration::apply::Plan;
+use registration::describe::view::{self, Moment};
+use registration::describe::{Completeness, Registered, Registration};
+use registration::registrations::read_entry;
+use store::{Store, StoreError};
+
+/// A kind of objects that the administration registers, changes and removes.
+pub trait Administered: Registered {
+    /// Answer to a registration.
+    type Created: Serialize + ToSchema;
+
+    /// Adds what the service makes for a new object: a generated secret, which the answer shows this once.
+    ///
+    /// # Errors
+    /// No randomness.
+    fn generate(
+        &mut self,
+        _administration: &Administration<'_>,
+    ) -> Result<Option<Zeroizing<String>>, AdminError> {
+        Ok(None)
+    }
+
+    /// The answer to a registration.
+    fn created(view: View<Self>, secret: Option<Zeroizing<String>>) -> Self::Created;
+
+    /// The client whose secrets have times that a view shows.
+    fn with_secret_times(&self) -> Option<&ClientId> {
+        None
+    }
+
+    /// Whether the object may be removed.
+    ///
+    /// # Errors
+    /// [`AdminError::Conflict`] if another object needs it.
+    fn may_go(&self, _registry: &Registry) -> Result<(), AdminError> {
+        Ok(())
+    }
+}
+
+/// Objects of which the store has pages.
+pub trait Listed: Administered {
+    /// Objects in the order of their names, behind `after`, at most `limit`.
+    fn page(
+        store: &dyn Store,
+        after: String,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Self>, StoreError>>;
+
+    /// The object with this name.
+    fn stored(
+        store: &dyn Store,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Self>, StoreError>>;
+}
+
+impl Administration<'_> {
+    /// Objects in the order of their names, enabled or not.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list<T: Listed>(
+        &self,
+        request: &PageRequest,
+    ) -> Result<Page<View<T>>, AdminError> {
+        let after = request.after.clone().unwrap_or_default();
+        let found = T::page(&*self.service.store, after, request.limit() + 1).await?;
+        let Page { items, next } = super::page(found, request, |object| object.name().to_owned());
+        Ok(Page {
+            items: self.views(&items).await?,
+            next,
+        })
+    }
+
+    /// One object.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], or the store's.
+    pub async fn show<T: Listed>(&self, name: &str) -> Result<View<T>, AdminError> {
+        let found = T::stored(&*self.service.store, name).await?;
+        self.view(&found.ok_or_else(|| not_found::<T>(name))?).await
+    }
+
+    /// Registers an object: `registration` is an entry of a registrations file. A client that needs a secret and brings
+    /// none gets a generated one.
+    ///
+    /// # Errors
+    /// [`AdminError::Conflict`] if the name is taken, [`AdminError::Invalid`] with every problem.
+    pub async fn create<T: Administered>(
+        &self,
+        registration: Object,
+    ) -> Result<T::Created, AdminError> {
+        self.changing(async |registry| {
+            let mut registration = self.read::<T>(registration.clone(), &registry)?;
+            let object = &mut registration.object;
+            if T::find(&registry, object.name()).is_some() {
+                let message = format!("there is a {} {} already", T::KIND.name(), object.name());
+                return Err(AdminError::Conflict(message));
+            }
+            let secret = object.generate(self)?;
+            let view = self.register(registration, &registry).await?;
+            Ok(T::created(view, secret))
+        })
+        .await
+    }
+
+    /// Changes an object: `patch` is laid over its registration (RFC 7396). Secrets and certificates that the patch does not
+    /// name stay; name and integration type cannot change. Being disabled ends the sessions and revokes what was issued;
+    /// so does a new password or second factor.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.
+    pub async fn update<T: Administered>(
+        &self,
+        name: &str,
+        patch: Object,
+    ) -> Result<View<T>, AdminError> {
+        self.patch(name, |_: &T| Ok(patch.clone())).await
+    }
+
+    /// Changes an object by a patch that depends on what is stored; nobody else changes it meanwhile.
+    pub(super) async fn patch<T: Administered>(
+        &self,
+        name: &str,
+        patch: impl Fn(&T) -> Result<Object, AdminError>,
+    ) -> Result<View<T>, AdminError> {
+        self.changing(async |registry| {
+            let before = stored::<T>(&registry, name)?;
+            let mut body = view::registration(&*before);
+            merge_patch(&mut body, patch(&before)?);
+            let mut registration = self.read::<T>(body.clone(), &registry)?;
+            let object = &mut registration.object;
+            let same_name = object.name() == before.name();
+            if !same_name || object.integration() != before.integration() {
+                let kind = T::KIND.name();
+                let key = if same_name { "type" } else { T::NAME_KEY };
+                let message = format!("{key} cannot change: register another {kind}");
+                return Err(AdminError::Conflict(message));
+            }
+            view::complete(object, &before);
+            self.register(registration, &registry).await
+        })
+        .await
+    }
+
+    /// Registers or changes the object with this name, whatever it was before.
+    ///
+    /// # Errors
+    /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
+    pub async fn put<T: Administered>(
+        &self,
+        name: &str,
+        registration: Object,
+    ) -> Result<View<T>, AdminError> {
+        self.changing(async |registry| {
+            let mut registration = registration.clone();
+            registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
+            let registration = self.read::<T>(registration, &registry)?;
+            self.register(registration, &registry).await
+        })
+        .await
+    }
+
+    /// Removes an object; everything issued to it is revoked, at the edge too.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
+    pub async fn delete<T: Administered>(&self, name: &str) -> Result<(), AdminError> {
+        self.changing(async |registry| {
+            let object = stored::<T>(&registry, name)?;
+            object.may_go(&registry)?;
+            let mut plan = Plan::on(&registry);
+            plan.remove(&*object);
+            self.carry_out(plan, &registry).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes a stored object in place; returns the view and what `change` returns.
+    pub(super) async fn edit<T: Administered, R>(
+        &self,
+        name: &str,
+        change: impl Fn(&mut T) -> Result<R, AdminError>,
+    ) -> Result<(View<T>, R), AdminError> {
+        self.changing(async |registry| {
+            let mut object = T::clone(&*stored::<T>(&registry, name)?);
+            let outcome = change(&mut object)?;
+            let view = self.register(Registration::of(object), &registry).await?;
+            Ok((view, outcome))
+        })
+        .await
+    }
+
+    fn read<T: Administered>(
+        &self,
+        registration: Object,
+        registry: &Registry,
+    ) -> Result<Registration<T>, AdminError> {
+        let now = self.service.clock.now();
+        Ok(read_entry(
+            registration,
+            registry,
+            Completeness::Partial,
+            now,
+        )?)
+    }
+
+    async fn register<T: Administered>(
+        &self,
+        registration: Registration<T>,
+        registry: &Arc<Registry>,
+    ) -> Result<View<T>, AdminError> {
+        let object = registration.object.clone();
+        let plan = self.planned(registry, move |stored, protection| {
+            let mut plan = Plan::on(stored);
+            plan.register(registration, stored, protection)?;
+            Ok(plan)
+        });
+        self.carry_out(plan.await?, registry).await?;
+        // The stored object has what the registration left out.
+        let stored = T::find(&self.service.registry(), object.name());
+        self.view(stored.as_deref().unwrap_or(&object)).await
+    }
+
+    async fn view<T: Administered>(&self, object: &T) -> Result<View<T>, AdminError> {
+        let mut views = self.views(std::slice::from_ref(object)).await?;
+        let gone = || AdminError::Internal("an object without a view".to_owned());
+        views.pop().ok_or_else(gone)
+    }
+
+    async fn views<T: Administered>(&self, objects: &[T]) -> Result<Vec<View<T>>, AdminError> {
+        let clients = objects.iter().filter_map(T::with_secret_times);
+        let clients: Vec<ClientId> = clients.cloned().collect();
+        let secret_times = match clients.is_empty() {
+            true => Vec::new(),
+            false => self.service.store.secret_times(clients).await?,
+        };
+        let moment = Moment {
+            now: self.service.clock.now(),
+            secret_times: &secret_times,
+        };
+        let views = objects.iter().map(|object| view::view(object, &moment));
+        Ok(views.map(View::new).collect())
+    }
+}
+
+fn stored<T: Registered>(registry: &Registry, name: &str) -> Result<Arc<T>, AdminError> {
+    T::find(registry, name).ok_or_else(|| not_found::<T>(name))
+}
+
+fn not_found<T: Registered>(name: &str) -> AdminError {
+    AdminError::not_found(T::KIND.name(), name)
+}
+
+/// Lays `patch` over `target` (RFC 7396): `null` removes a key.
+fn merge_patch(target: &mut Object, patch: Object) {
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(&key);
+        } else {
+            target.insert(key, value);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Registrations and views of described objects, and their schemas.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, RefBuilder, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::Object;
+use domain::remembered::ObjectKind;
+use domain::{Client, LegacyInstance, LinkedAccount, User};
+use registration::describe::shape::{Key, Record, Shape};
+use registration::describe::{Field, Registered};
+use registration::objects::account_record;
+
+/// What a view of an object shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct View<T> {
+    /// The keys of the description.
+    pub object: Object,
+    #[serde(skip)]
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> View<T> {
+    /// The view with these keys.
+    #[must_use]
+    pub const fn new(object: Object) -> Self {
+        Self {
+            object,
+            of: PhantomData,
+        }
+    }
+}
+
+/// The registration of an object: an entry of a registrations file. The reader of registrations checks it, key by key.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<T>(PhantomData<fn() -> T>);
+
+/// A client.
+pub type ClientView = View<Client>;
+/// A user.
+pub type UserView = View<User>;
+/// A host of the legacy flow.
+pub type LegacyInstanceView = View<LegacyInstance>;
+/// A client's registration.
+pub type ClientRegistration = Given<Client>;
+/// A user's registration.
+pub type UserRegistration = Given<User>;
+/// The registration of a host of the legacy flow.
+pub type LegacyInstanceRegistration = Given<LegacyInstance>;
+
+/// A linked account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccountView(pub LinkedAccount);
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+impl<T: Registered> PartialSchema for View<T> {
+    fn schema() -> RefOr<Schema> {
+        object(T::DESCRIPTION.view.1, &viewed::<T>())
+    }
+}
+
+impl<T: Registered> ToSchema for View<T> {
+    fn name() -> Cow<'static, str> {
+        T::DESCRIPTION.view.0.into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        records(&viewed::<T>(), schemas);
+    }
+}
+
+impl<T: Registered> PartialSchema for Given<T> {
+    fn schema() -> RefOr<Schema> {
+        let help = T::DESCRIPTION.registration.1;
+        let mut schema = ObjectBuilder::new().description(Some(help));
+        for field in T::DESCRIPTION.fields {
+            // A legacy instance is put under its name.
+            if T::KIND == ObjectKind::LegacyInstance && !field.can_change() {
+                continue;
+            }
+            for key in field.registered() {
+                let help = match key.key == field.key {
+                    true => meaning(field),
+                    false => key.help.to_owned(),
+                };
+                schema = with_key(schema, &key, &help);
+            }
+        }
+        schema.into()
+    }
+}
+
+impl<T: Registered> ToSchema for Given<T> {
+    fn name() -> Cow<'static, str> {
+        T::DESCRIPTION.registration.0.into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        let fields = T::DESCRIPTION.fields.iter();
+        let keys: Vec<Key> = fields.flat_map(Field::registered).collect();
+        records(&keys, schemas);
+    }
+}
+
+impl PartialSchema for AccountView {
+    fn schema() -> RefOr<Schema> {
+        let Record { help, keys, .. } = account_record();
+        object(help, &keys)
+    }
+}
+
+impl ToSchema for AccountView {
+    fn name() -> Cow<'static, str> {
+        account_record().name.into()
+    }
+}
+
+fn viewed<T: Registered>() -> Vec<Key> {
+    T::DESCRIPTION
+        .fields
+        .iter()
+        .flat_map(Field::viewed)
+        .collect()
+}
+
+/// What a field of a registration means: for which types, and what its value must be.
+fn meaning<T>(field: &Field<T>) -> String {
+    let types: Vec<String> = field
+        .types()
+        .iter()
+        .map(|kind| format!("`{}`", kind.name()))
+        .collect();
+    let types = match types.as_slice() {
+        [] => String::new(),
+        types => format!("For {}.", types.join(", ")),
+    };
+    let parts = [field.help, field.given, &types];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// The schemas of the objects within an object.
+fn records(keys: &[Key], schemas: &mut Schemas) {
+    for key in keys {
+        let (Shape::Record(record) | Shape::List(&Shape::Record(record))) = key.shape else {
+            continue;
+        };
+        let Record { name, help, keys } = record();
+        schemas.push((name.to_owned(), object(help, &keys)));
+    }
+}
+
+fn object(help: &str, keys: &[Key]) -> RefOr<Schema> {
+    let object = ObjectBuilder::new().description(Some(help));
+    let with = |object, key: &Key| with_key(object, key, key.help);
+    keys.iter().fold(object, with).into()
+}
+
+fn with_key(object: ObjectBuilder, key: &Key, help: &str) -> ObjectBuilder {
+    let object = object.property(key.key, property(key, help));
+    if key.required {
+        object.required(key.key)
+    } else {
+        object
+    }
+}
+
+fn property(key: &Key, help: &str) -> RefOr<Schema> {
+    let single = |kind: Type| match key.required {
+        true => SchemaType::Type(kind),
+        false => SchemaType::Array(vec![kind, Type::Null]),
+    };
+    let of = |kind| {
+        ObjectBuilder::new()
+            .schema_type(single(kind))
+            .description(Some(help))
+    };
+    match key.shape {
+        Shape::Text => of(Type::String).into(),
+        Shape::Flag => of(Type::Boolean).into(),
+        Shape::Count => of(Type::Integer).minimum(Some(0)).into(),
+        Shape::Record(record) => {
+            let to = RefBuilder::new().ref_location_from_schema_name(record().name);
+            to.description(Some(help)).into()
+        }
+        Shape::List(items) => ArrayBuilder::new()
+            .description(Some(help))
+            .items(item(items))
+            .into(),
+    }
+}
+
+fn item(shape: &Shape) -> RefOr<Schema> {
+    let of = |kind| {
+        ObjectBuilder::new()
+            .schema_type(SchemaType::Type(kind))
+            .into()
+    };
+    match shape {
+        Shape::Text => of(Type::String),
+        Shape::Flag => of(Type::Boolean),
+        Shape::Count => of(Type::Integer),
+        Shape::Record(record) => Ref::from_schema_name(record().name).into(),
+        Shape::List(items) => ArrayBuilder::new().items(item(items)).into(),
+    }
+}

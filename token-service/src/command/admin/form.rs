@@ -1,0 +1,305 @@
+//! What commands say of clients, users and legacy instances: flags that follow from the descriptions of the fields.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _, ValueParser};
+use clap::{Arg, ArgAction, ArgMatches};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::connection::segment;
+use crate::admin::Object;
+use crate::admin::objects::Administered;
+use domain::client::IntegrationKind;
+use registration::describe::shape::{Key, Shape};
+use registration::describe::{Field, Flag, Registered};
+use registration::objects::account_record;
+
+/// Objects with commands of their own.
+pub(in crate::command) trait Commanded:
+    Administered<Created: DeserializeOwned>
+{
+    /// Path of all objects.
+    const PATH: &'static str;
+    /// The name of an object, as the help writes it.
+    const NAME: &'static str;
+    /// Another way to give the name of a new object: a flag.
+    const NAME_FLAG: Option<&'static str> = None;
+
+    /// The answer to a registration, for people.
+    fn registered(created: &Self::Created) -> String;
+}
+
+/// The name of an object.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct Named<T: Commanded> {
+    #[arg(id = T::NAME_KEY, value_name = T::NAME, help = help_of_name::<T>())]
+    pub(super) name: String,
+    #[arg(skip)]
+    of: PhantomData<T>,
+}
+
+/// What a command says of an object: of a new one, or with `CHANGE` what changes of one that exists.
+#[derive(Debug)]
+pub(in crate::command) struct Form<T: Commanded, const CHANGE: bool> {
+    pub(super) named: Named<T>,
+    given: BTreeMap<&'static str, Given>,
+}
+
+/// A new object.
+pub(in crate::command) type New<T> = Form<T, false>;
+/// Changes of an object.
+pub(in crate::command) type Change<T> = Form<T, true>;
+
+/// The value of a field, as the command line gives it.
+#[derive(Debug, Clone)]
+enum Given {
+    Json(Value),
+    /// The file with the value.
+    File(PathBuf),
+    /// Pairs of a name and a file.
+    NamedFiles(Vec<String>),
+}
+
+impl<T: Commanded, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let command = Named::<T>::augment_args(command);
+        let command = match T::NAME_FLAG.filter(|_| !CHANGE) {
+            None => command,
+            Some(flag) => command
+                .mut_arg(T::NAME_KEY, |name| {
+                    name.required(false).required_unless_present(flag)
+                })
+                .arg(
+                    Arg::new(flag)
+                        .long(flag)
+                        .value_name(T::NAME)
+                        .conflicts_with(T::NAME_KEY)
+                        .help(format!("The same as the argument {}", T::NAME)),
+                ),
+        };
+        let fields = T::DESCRIPTION.fields.iter();
+        command.args(fields.flat_map(arguments_of::<T, CHANGE>))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = BTreeMap::new();
+        for field in T::DESCRIPTION.fields {
+            if let Some(flag) = field.flag.filter(|_| is_offered(field, CHANGE)) {
+                let value = value(field, flag, CHANGE, matches);
+                given.extend(value.map(|value| (field.key, value)));
+            }
+        }
+        let flag = T::NAME_FLAG.filter(|_| !CHANGE);
+        let flag = flag.and_then(|flag| matches.get_one::<String>(flag));
+        let name = matches.get_one::<String>(T::NAME_KEY).or(flag);
+        let name = name.cloned().unwrap_or_default();
+        let of = PhantomData;
+        Ok(Self {
+            named: Named { name, of },
+            given,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Accounts and certificates of an object that exists have commands of their own.
+fn is_offered<T>(field: &Field<T>, change: bool) -> bool {
+    let is_record = matches!(field.shape(), Shape::List(Shape::Record(_)));
+    !change || (field.can_change() && !is_record)
+}
+
+/// The arguments for a field.
+fn arguments_of<T: Registered, const CHANGE: bool>(field: &'static Field<T>) -> Vec<Arg> {
+    let Some(flag) = field.flag.filter(|_| is_offered(field, CHANGE)) else {
+        return Vec::new();
+    };
+    let arg = |long: &'static str, help: String| Arg::new(long).long(long).help(help);
+    let several = |arg: Arg| match field.shape() {
+        Shape::List(_) => arg.action(ArgAction::Append),
+        _ => arg,
+    };
+    let required = field.required && !CHANGE;
+    match flag {
+        Flag::Value { long, value } => {
+            let arg = arg(long, help(field, CHANGE)).value_name(value);
+            let arg = several(arg).value_parser(parser(field));
+            // The help names the types.
+            vec![arg.required(required).hide_possible_values(true)]
+        }
+        Flag::File(long) => {
+            let help = plain(field.help) + ". From a file; - is standard input";
+            let arg = arg(long, help).value_name("FILE");
+            vec![arg.value_parser(clap::value_parser!(PathBuf))]
+        }
+        Flag::NamedFile(long) => {
+            let arg = arg(long, help(field, CHANGE)).value_name("ALIAS=FILE");
+            vec![several(arg)]
+        }
+        Flag::Switch { on, off, default } => {
+            let states = [(on, true), (off, false)];
+            let offered = states
+                .into_iter()
+                .filter(|(_, state)| CHANGE || *state != default);
+            let switch = |((long, help), state): ((&'static str, &'static str), bool)| {
+                let switch = arg(long, plain(help)).action(ArgAction::SetTrue);
+                let (other, _) = if state { off } else { on };
+                match CHANGE {
+                    true => switch.conflicts_with(other),
+                    false => switch,
+                }
+            };
+            offered.map(switch).collect()
+        }
+    }
+}
+
+fn parser<T: Registered>(field: &'static Field<T>) -> ValueParser {
+    if let Shape::List(Shape::Record(record)) = field.shape() {
+        return ValueParser::new(move |text: &str| {
+            record_of(&record().keys, text).map(Value::Object)
+        });
+    }
+    if !field.can_change() {
+        let names = IntegrationKind::ALL.map(IntegrationKind::name);
+        return PossibleValuesParser::new(names).map(Value::from).into();
+    }
+    ValueParser::new(|text: &str| Ok::<_, String>(Value::from(text)))
+}
+
+/// An object of the form `VALUE,VALUE,VALUE`: the last value may have commas.
+fn record_of(keys: &[Key], text: &str) -> Result<Object, String> {
+    let values: Vec<&str> = text.splitn(keys.len(), ',').collect();
+    if values.len() < keys.len() {
+        let names: Vec<String> = keys.iter().map(|key| key.key.to_uppercase()).collect();
+        return Err(format!("expected {}", names.join(",")));
+    }
+    let pairs = keys.iter().zip(values);
+    Ok(pairs
+        .map(|(key, value)| (key.key.to_owned(), json!(value)))
+        .collect())
+}
+
+/// A linked account of the form `USER_ID,USERNAME,SITE`.
+pub(super) fn account(text: &str) -> Result<Object, String> {
+    record_of(&account_record().keys, text)
+}
+
+fn help_of_name<T: Registered>() -> String {
+    let field = T::DESCRIPTION.fields.first();
+    field.map_or_else(String::new, |field| plain(field.help))
+}
+
+/// A sentence of a description, as the command line writes it.
+fn plain(help: &str) -> String {
+    help.trim_end_matches('.').replace('`', "")
+}
+
+fn help<T>(field: &Field<T>, change: bool) -> String {
+    let mut help = plain(field.help);
+    let types: Vec<&str> = field.types().iter().map(|kind| kind.name()).collect();
+    if !types.is_empty() {
+        help.push_str(&format!(" ({})", types.join(", ")));
+    }
+    match field.shape() {
+        Shape::List(_) if change => help.push_str("; may be repeated, in place of the old ones"),
+        Shape::List(_) => help.push_str("; may be repeated"),
+        _ if change && field.is_optional() => help.push_str("; empty for none"),
+        _ => {}
+    }
+    help
+}
+
+/// What the arguments say of a field.
+fn value<T>(field: &Field<T>, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
+    match flag {
+        Flag::Value { long, .. } => {
+            let values: Vec<Value> = matches.get_many(long)?.cloned().collect();
+            let value = match field.shape() {
+                Shape::List(_) => values.into(),
+                _ => values.into_iter().next()?,
+            };
+            let is_none = change && field.is_optional() && value == json!("");
+            Some(Given::Json(if is_none { Value::Null } else { value }))
+        }
+        Flag::File(long) => matches.get_one(long).cloned().map(Given::File),
+        Flag::NamedFile(long) => {
+            let named = matches.get_many(long)?.cloned().collect();
+            Some(Given::NamedFiles(named))
+        }
+        Flag::Switch { on, off, .. } => {
+            let is_set = |(long, _): (&str, &str)| {
+                let set = matches.try_get_one::<bool>(long).ok().flatten();
+                set.copied().unwrap_or_default()
+            };
+            let state = is_set(on);
+            (state || is_set(off)).then(|| Given::Json(json!(state)))
+        }
+    }
+}
+
+impl<T: Commanded, const CHANGE: bool> Form<T, CHANGE> {
+    /// The body of the request, without the name.
+    pub(super) fn body(&self) -> anyhow::Result<Object> {
+        let body = self.given.iter().map(|(key, given)| {
+            let value = match given {
+                Given::Json(value) => value.clone(),
+                Given::File(file) => json!(*secret(file)?),
+                Given::NamedFiles(files) => {
+                    let records = files.iter().map(|named| named_file(named));
+                    records.collect::<anyhow::Result<_>>()?
+                }
+            };
+            Ok(((*key).to_owned(), value))
+        });
+        body.collect()
+    }
+}
+
+/// A certificate of the form `ALIAS=FILE`.
+fn named_file(named: &str) -> anyhow::Result<Value> {
+    let (alias, file) = named
+        .split_once('=')
+        .with_context(|| format!("--certificate {named}: expected ALIAS=FILE"))?;
+    let pem = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
+    Ok(json!({"alias": alias, "pem": pem}))
+}
+
+/// A secret from a file or standard input, without the line end that editors leave.
+fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::new());
+    if file == Path::new("-") {
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("standard input")?;
+    } else {
+        text = Zeroizing::new(
+            std::fs::read_to_string(file).with_context(|| file.display().to_string())?,
+        );
+    }
+    let end = text.trim_end_matches(['\r', '\n']).len();
+    text.truncate(end);
+    Ok(text)
+}
+
+impl<T: Commanded> Named<T> {
+    /// Path of the object, and of what belongs to it.
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", T::PATH, segment(&self.name))
+    }
+}

@@ -1,0 +1,153 @@
+//! Clients, users and legacy instances for people: lines and columns that follow from the descriptions of the fields.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::table;
+use crate::admin::schema::View;
+use domain::clock::{Clock as _, SystemClock, Timestamp};
+use registration::describe::Registered;
+use registration::describe::shape::{Key, Record, Shape};
+
+/// An object as lines of name and value.
+pub(super) fn card<T: Registered>(view: &View<T>) -> String {
+    let line = |label, key: Key| Some((label, text(&key, view.object.get(key.key)?)));
+    let lines = T::DESCRIPTION
+        .fields
+        .iter()
+        .flat_map(|field| match field.shown {
+            None => field
+                .viewed()
+                .into_iter()
+                .filter_map(|key| line(field.label, key))
+                .collect(),
+            Some(derived) => {
+                let shown = derived.iter().filter(|one| one.card);
+                shown
+                    .filter_map(|one| line(one.label, one.key))
+                    .collect::<Vec<_>>()
+            }
+        });
+    table::card(lines)
+}
+
+/// Objects as a table.
+pub(super) fn rows<T: Registered>(views: &[View<T>]) -> String {
+    let columns = T::DESCRIPTION
+        .fields
+        .iter()
+        .flat_map(|field| match field.shown {
+            None if field.column => {
+                let keys = field.viewed().into_iter();
+                keys.map(|key| (field.label, key)).collect()
+            }
+            None => Vec::new(),
+            Some(derived) => {
+                let shown = derived.iter().filter(|one| one.column);
+                shown.map(|one| (one.label, one.key)).collect()
+            }
+        });
+    let columns: Vec<(&str, Key)> = columns.collect();
+    let heads = columns.iter().map(|(label, _)| label.to_uppercase());
+    let cells = views.iter().map(|view| {
+        let cell = |(_, key): &(&str, Key)| {
+            let value = view.object.get(key.key);
+            value.map_or(String::new(), |value| cell(key, value))
+        };
+        columns.iter().map(cell).collect::<Vec<String>>()
+    });
+    table::list(heads, cells)
+}
+
+/// A value in full: a line for each value of a list; `None` if there is none.
+fn text(key: &Key, value: &Value) -> Option<String> {
+    match (key.shape, value) {
+        (Shape::List(Shape::Record(record)), Value::Array(items)) => {
+            let record = record();
+            table::lines(items.iter().map(|item| line(&record, item)))
+        }
+        (Shape::List(_), Value::Array(items)) => table::lines(items.iter().map(single)),
+        (_, value) => Some(single(value)),
+    }
+}
+
+/// A value as a cell of a table: of a list the number of values, and of certificates those that need attention.
+fn cell(key: &Key, value: &Value) -> String {
+    match (key.shape, value) {
+        (Shape::List(Shape::Record(record)), Value::Array(items))
+            if record().name == "CertificateView" =>
+        {
+            let certificates = items.iter().map(|item| {
+                let state = member(item, "state").filter(|state| *state != "valid");
+                let state = state.map_or(String::new(), |state| format!(" {state}"));
+                format!("{}{state}", member(item, "alias").unwrap_or_default())
+            });
+            certificates.collect::<Vec<String>>().join(", ")
+        }
+        (_, Value::Array(items)) => items.len().to_string(),
+        (_, value) => single(value),
+    }
+}
+
+fn single(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => table::yes(*flag),
+        other => other.to_string(),
+    }
+}
+
+fn member<'v>(item: &'v Value, key: &str) -> Option<&'v str> {
+    item.get(key).and_then(Value::as_str)
+}
+
+/// An object of a list as a line.
+fn line(record: &Record, item: &Value) -> String {
+    let text = |key| member(item, key).unwrap_or_default();
+    match record.name {
+        "SecretView" => secret(item),
+        "CertificateView" => format!(
+            "{}  x5t {}  until {}  {}",
+            text("alias"),
+            text("x5t"),
+            text("not_after"),
+            text("state")
+        ),
+        _ => {
+            let values = record.keys.iter().map(|key| text(key.key));
+            values.collect::<Vec<_>>().join("  ")
+        }
+    }
+}
+
+/// The times of a live client secret.
+fn secret(item: &Value) -> String {
+    let now = SystemClock.now();
+    let time = |at: &str| match humantime::parse_rfc3339(at) {
+        Ok(moment) => {
+            let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let ago = now.since(Timestamp::from_seconds(since.as_secs()));
+            format!("{at} ({} ago)", roughly(ago))
+        }
+        Err(_) => at.to_owned(),
+    };
+    let added = member(item, "added_at").map(time);
+    let used = member(item, "last_used_at").map(|at| format!("last used {}", time(at)));
+    format!(
+        "added {}, {}",
+        added.unwrap_or_else(|| "before times were kept".to_owned()),
+        used.unwrap_or_else(|| "no use noted".to_owned())
+    )
+}
+
+/// The largest unit of a time alone: an old secret is some days old.
+fn roughly(time: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(24 * 3600, "days"), (3600, "h"), (60, "min")];
+    let seconds = time.as_secs();
+    let unit = UNITS.iter().find(|(unit, _)| seconds >= *unit);
+    unit.map_or_else(
+        || format!("{seconds} s"),
+        |(unit, name)| format!("{} {name}", seconds / unit),
+    )
+}
