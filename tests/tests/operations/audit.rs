@@ -109,10 +109,16 @@ fn a_flow_leaves_its_trail() {
         &["--user", "ada@example.com", "--action", "tokens_refreshed"],
     );
     assert_eq!(actions(&of_ada), ["tokens_refreshed"]);
-    let log = pair.pair.logs();
-    let lines: Vec<Value> = log
-        .lines()
-        .filter(|line| line.starts_with("{\"audit\""))
+    let printed = || -> Vec<String> {
+        let log = pair.pair.logs();
+        let lines = log
+            .lines()
+            .filter(|line| line.starts_with("{\"audit\"") && line.ends_with("}}"));
+        lines.map(str::to_owned).collect()
+    };
+    until("standard output has it", || printed().len() >= all.len());
+    let lines: Vec<Value> = printed()
+        .iter()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     for action in expected {

@@ -4,7 +4,7 @@ use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BO
 
 #[test]
 fn rfc9700_s4_3_logs_at_trace_level_hold_no_secret() {
-    let pair = OwnPair::start(&[("TOKEN_SERVICE_LOG", "trace")]);
+    let mut pair = OwnPair::start(&[("TOKEN_SERVICE_LOG", "trace")]);
     let lobby = pair.pair.lobby_url();
     let browser = Browser::new(&lobby);
     let pkce = Pkce::of(&"v".repeat(50));
@@ -42,6 +42,8 @@ fn rfc9700_s4_3_logs_at_trace_level_hold_no_secret() {
     let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
     assert_eq!((by_assertion.status, bound.status), (200, 400));
     let signature = |token: &str| token.rsplit('.').next().unwrap().to_owned();
+    // Its end writes what is left of the log.
+    pair.pair.stop_token_service();
     let logs = pair.pair.logs();
     assert!(
         logs.contains("TRACE") || logs.contains("DEBUG"),

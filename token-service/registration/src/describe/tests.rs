@@ -155,7 +155,7 @@ fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<In
             let now = Timestamp::from_seconds(0);
             let read = read_entry::<T>(body, &Registry::default(), Completeness::Partial, now);
             let problems = read.err().unwrap().to_string();
-            let expected = format!("{0}: {0}: expected {1}", key.key, expected(&key));
+            let expected = format!("{}: expected {}", key.key, expected(&key));
             assert!(problems.contains(&expected), "{expected} in {problems}");
         }
     }
