@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grant::{Grant, GrantId, RefreshStep};
+use crate::grant::{Grant, RefreshStep};
+use crate::grant_id::GrantId;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;

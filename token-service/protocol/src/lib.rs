@@ -6,6 +6,7 @@ pub mod flow;
 pub mod flows;
 pub mod issued_token;
 pub mod legacy;
+pub mod lifetimes;
 pub mod oauth;
 pub mod sealing;
 pub mod secret_uses;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use document::Section;
-use protocol::settings::Lifetimes;
+use protocol::lifetimes::Lifetimes;
 
 use super::duration::{DAY, MINUTE, SECOND, duration};
 

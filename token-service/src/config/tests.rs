@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use claims::Algorithm;
-use protocol::settings::{Lifetimes, Signing};
+use protocol::lifetimes::Lifetimes;
+use protocol::settings::Signing;
 
 use super::duration::{HOUR, MINUTE};
 use super::*;

@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::form_urlencoded;
 
+use crate::lifetimes::Lifetimes;
 use crate::oauth::authorize::{
     Code, CodeRequest, ExpectedUser, MAX_CARRIED_BYTES, Prompt, RedirectError,
 };
 use crate::oauth::parameters::{ParameterError, Parameters};
-use crate::settings::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};

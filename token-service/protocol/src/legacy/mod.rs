@@ -2,10 +2,10 @@
 //! day. The flow shares their store, users, keys and sign-in, and they know nothing that it issues.
 
 mod access_token;
-pub mod error;
 pub mod logon;
 mod refresh_token;
 pub mod token_endpoint;
+pub mod token_error;
 
 use serde_json::Value;
 

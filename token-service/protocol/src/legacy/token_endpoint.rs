@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::access_token::{self, Names};
-use super::error::LegacyTokenError;
 use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
+use super::token_error::LegacyTokenError;
 use crate::Context;
 use crate::oauth::client_authentication::{self, ClientLookup};
 use crate::oauth::endpoint_request::EndpointRequest;

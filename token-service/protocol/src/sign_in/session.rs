@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::SignInError;
 use crate::Context;
-use crate::settings::Lifetimes;
+use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{CheckView, failed, judged, passed};
 use domain::clock::Timestamp;
-use domain::grant::RotationDecision;
+use domain::refresh_rotation::RotationDecision;
 use domain::{Grant, RefreshRotation, RotationRefusal};
 use protocol::Context;
 use protocol::flow::{Current, Flow, OpaqueRefreshToken};

@@ -17,7 +17,7 @@ use crate::row::{RowError, decode, decode_json, encode};
 use crate::{GrantStore, RevocationStore as _, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
-use domain::grant::RotationDecision;
+use domain::refresh_rotation::RotationDecision;
 use domain::{
     Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal, User,
 };

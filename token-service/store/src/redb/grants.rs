@@ -14,7 +14,7 @@ use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, en
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
-use domain::grant::RotationDecision;
+use domain::refresh_rotation::RotationDecision;
 use domain::{
     Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
 };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Prompt, RedirectError};
-use crate::settings::Lifetimes;
+use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{Random, RandomError};

@@ -18,7 +18,7 @@ use std::time::Duration;
 use url::form_urlencoded;
 
 use super::parameters::Parameters;
-use crate::settings::Lifetimes;
+use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};

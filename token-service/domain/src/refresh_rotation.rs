@@ -1,0 +1,315 @@
+//! The rotation of a grant's refresh tokens (protocol.md §3, D-3, RFC 9700 §4.14).
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::grant::{Grant, RefreshStep, SpentStep};
+use crate::grant_id::GrantId;
+use crate::token_id::TokenId;
+use crate::{ClientId, Scope};
+
+/// Spent steps that are remembered at most: a client that rotates faster than this within one grace period
+/// is not retrying a lost answer.
+const MAX_SPENT_STEPS: usize = 8;
+
+/// A use of a refresh token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefreshRotation {
+    /// The grant that the token names.
+    pub grant_id: GrantId,
+    /// The `jti` of the token.
+    pub refresh_id: TokenId,
+    /// The client that uses it, authenticated.
+    pub client_id: ClientId,
+    /// The scope that it asks for; `None` for all that was granted.
+    pub scope: Option<Scope>,
+    /// Ids for the next step, should this use win.
+    pub next_refresh_id: TokenId,
+    /// Likewise for the access token.
+    pub next_access_id: TokenId,
+    /// The time of this use.
+    pub now: Timestamp,
+    /// How long the next refresh token lives.
+    pub lifetime: Duration,
+    /// How long after its first use a refresh token is answered with the same successor.
+    pub grace: Duration,
+}
+
+/// The outcome of using a refresh token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rotation {
+    /// The first use: `grant.current` is the new step.
+    Rotated(Box<Grant>),
+    /// A repeated use within the grace: answer this step, as the first use did.
+    Repeated {
+        /// The grant.
+        grant: Box<Grant>,
+        /// What the first use answered.
+        step: RefreshStep,
+    },
+    /// A used token after its grace: the grant is revoked, in the feed too.
+    Reused(GrantId),
+    /// Nothing changed.
+    Refused(RotationRefusal),
+}
+
+/// Why a refresh token is refused without further consequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotationRefusal {
+    /// No such grant.
+    Unknown,
+    /// The token belongs to another client.
+    OtherClient,
+    /// More scope than was granted.
+    ScopeExceeded,
+    /// The token expired unused.
+    Expired,
+    /// The grant was revoked before.
+    Revoked,
+}
+
+impl RotationRefusal {
+    /// The reason as a word for the log and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_refresh_token",
+            Self::OtherClient => "refresh_token_of_another_client",
+            Self::ScopeExceeded => "scope_exceeded",
+            Self::Expired => "refresh_token_expired",
+            Self::Revoked => "grant_revoked",
+        }
+    }
+}
+
+/// What [`Grant::rotate`] decided; the store writes the changed grant for the first and third.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RotationDecision {
+    /// The grant moved on by one step.
+    Rotate,
+    /// Answer this step again.
+    Repeat(RefreshStep),
+    /// The grant is now revoked.
+    Revoke,
+    /// Nothing changes.
+    Refuse(RotationRefusal),
+}
+
+impl Grant {
+    /// Decides one use of a refresh token (D-3) and changes the grant accordingly.
+    ///
+    /// The current token rotates. A spent one within its grace gets the same answer as its first use. Any
+    /// other token of this grant that we once signed was used before: somebody else has it, so the grant ends.
+    /// A token is expired at `refresh_expires_at` itself; the grace includes its last second.
+    pub fn rotate(&mut self, rotation: &RefreshRotation) -> RotationDecision {
+        if self.client_id != rotation.client_id {
+            return RotationDecision::Refuse(RotationRefusal::OtherClient);
+        }
+        if self.revoked_at.is_some() {
+            return RotationDecision::Refuse(RotationRefusal::Revoked);
+        }
+        let now = rotation.now;
+        if self.current.refresh_id != rotation.refresh_id {
+            let spent = self
+                .spent
+                .iter()
+                .find(|step| step.refresh_id == rotation.refresh_id);
+            return match spent {
+                Some(step) if now.since(step.first_used_at) <= rotation.grace => {
+                    RotationDecision::Repeat(step.successor.clone())
+                }
+                _ => {
+                    self.revoke(now);
+                    RotationDecision::Revoke
+                }
+            };
+        }
+        if now >= self.current.refresh_expires_at {
+            return RotationDecision::Refuse(RotationRefusal::Expired);
+        }
+        let scope = match &rotation.scope {
+            None => self.scope.clone(),
+            Some(scope) if scope.is_subset_of(&self.scope) => scope.clone(),
+            Some(_) => return RotationDecision::Refuse(RotationRefusal::ScopeExceeded),
+        };
+        let next = RefreshStep {
+            refresh_id: rotation.next_refresh_id,
+            access_id: rotation.next_access_id,
+            scope,
+            issued_at: now,
+            refresh_expires_at: now + rotation.lifetime,
+        };
+        self.spent
+            .retain(|step| now.since(step.first_used_at) <= rotation.grace);
+        if self.spent.len() >= MAX_SPENT_STEPS {
+            self.spent.remove(0);
+        }
+        self.spent.push(SpentStep {
+            refresh_id: self.current.refresh_id,
+            first_used_at: now,
+            successor: next.clone(),
+        });
+        self.current = next;
+        RotationDecision::Rotate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CredentialsVersion, LinkedAccount, Username};
+
+    const GRACE: Duration = Duration::from_secs(10);
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+    fn id(number: u8) -> TokenId {
+        TokenId::from_bytes([number; 16])
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_000_000 + seconds)
+    }
+
+    fn grant() -> Grant {
+        Grant {
+            grant_id: GrantId::from_bytes([7; 16]),
+            client_id: ClientId::parse("web").unwrap(),
+            username: Username::parse("ada").unwrap(),
+            account: LinkedAccount {
+                user_id: "1".into(),
+                username: "a".into(),
+                site: "https://s".into(),
+            },
+            scope: Scope::parse("a b").unwrap(),
+            amr: vec![],
+            authenticated_at: at(0),
+            current: RefreshStep {
+                refresh_id: id(1),
+                access_id: id(101),
+                scope: Scope::parse("a b").unwrap(),
+                issued_at: at(0),
+                refresh_expires_at: at(0) + WEEK,
+            },
+            spent: vec![],
+            revoked_at: None,
+            credentials_version: CredentialsVersion::default(),
+        }
+    }
+
+    fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
+        RefreshRotation {
+            grant_id: GrantId::from_bytes([7; 16]),
+            refresh_id: id(token),
+            client_id: ClientId::parse("web").unwrap(),
+            scope: None,
+            next_refresh_id: id(next),
+            next_access_id: id(100 + next),
+            now,
+            lifetime: WEEK,
+            grace: GRACE,
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
+        let mut grant = grant();
+        assert_eq!(grant.rotate(&use_of(1, 2, at(5))), RotationDecision::Rotate);
+        let answered = grant.current.clone();
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(10))),
+            RotationDecision::Repeat(answered.clone())
+        );
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(15))),
+            RotationDecision::Repeat(answered.clone())
+        );
+        assert_eq!(grant.current, answered);
+        assert_eq!(
+            grant.rotate(&use_of(1, 3, at(16))),
+            RotationDecision::Revoke
+        );
+        assert_eq!(
+            grant.rotate(&use_of(2, 3, at(16))),
+            RotationDecision::Refuse(RotationRefusal::Revoked)
+        );
+    }
+
+    #[test]
+    fn a_retry_that_arrives_after_its_successor_was_used_is_still_only_a_retry() {
+        let mut grant = grant();
+        grant.rotate(&use_of(1, 2, at(0)));
+        let first_answer = grant.current.clone();
+        grant.rotate(&use_of(2, 3, at(1)));
+        assert_eq!(
+            grant.rotate(&use_of(1, 4, at(2))),
+            RotationDecision::Repeat(first_answer)
+        );
+        assert_eq!(grant.current.refresh_id, id(3));
+    }
+
+    #[test]
+    fn a_token_that_is_long_gone_ends_the_grant() {
+        let mut grant = grant();
+        grant.rotate(&use_of(1, 2, at(0)));
+        grant.rotate(&use_of(2, 3, at(100)));
+        assert_eq!(
+            grant.spent.len(),
+            1,
+            "spent steps beyond their grace are dropped"
+        );
+        assert_eq!(
+            grant.rotate(&use_of(1, 4, at(101))),
+            RotationDecision::Revoke
+        );
+        assert_eq!(grant.revoked_at, Some(at(101)));
+    }
+
+    #[test]
+    fn another_client_changes_nothing() {
+        let mut grant = grant();
+        let mut stolen = use_of(1, 2, at(0));
+        stolen.client_id = ClientId::parse("other").unwrap();
+        assert_eq!(
+            grant.rotate(&stolen),
+            RotationDecision::Refuse(RotationRefusal::OtherClient)
+        );
+        stolen.refresh_id = id(99);
+        assert_eq!(
+            grant.rotate(&stolen),
+            RotationDecision::Refuse(RotationRefusal::OtherClient)
+        );
+        assert_eq!(grant.revoked_at, None);
+    }
+
+    #[test]
+    fn expiry_is_refused_at_its_second() {
+        let end = at(0) + WEEK;
+        let last = Timestamp::from_seconds(end.seconds() - 1);
+        assert_eq!(
+            grant().rotate(&use_of(1, 2, last)),
+            RotationDecision::Rotate
+        );
+        assert_eq!(
+            grant().rotate(&use_of(1, 2, end)),
+            RotationDecision::Refuse(RotationRefusal::Expired)
+        );
+    }
+
+    #[test]
+    fn scope_shrinks_for_one_answer_and_never_grows() {
+        let mut grant = grant();
+        let mut narrow = use_of(1, 2, at(0));
+        narrow.scope = Scope::parse("a");
+        grant.rotate(&narrow);
+        assert_eq!(grant.current.scope, Scope::parse("a").unwrap());
+        let mut wide = use_of(2, 3, at(20));
+        wide.scope = Scope::parse("a b c");
+        assert_eq!(
+            grant.rotate(&wide),
+            RotationDecision::Refuse(RotationRefusal::ScopeExceeded)
+        );
+        wide.scope = None;
+        assert_eq!(grant.rotate(&wide), RotationDecision::Rotate);
+        assert_eq!(grant.current.scope, Scope::parse("a b").unwrap());
+    }
+}
