@@ -137,8 +137,8 @@ fn a_registration_of_what_is_stored_is_read_as_it_was() {
 fn expected(key: &Key) -> &'static str {
     match key.shape {
         Shape::Text => "a string",
-        Shape::Flag => "a boolean",
-        Shape::List(Shape::Record(_)) => "a list of tables",
+        Shape::Flag => "true or false",
+        Shape::List(Shape::Record(_)) => "a list of objects",
         Shape::List(_) => "a list of strings",
         Shape::Count | Shape::Record(_) => "nothing",
     }
