@@ -108,13 +108,16 @@ pub fn json_length(text: &str) -> usize {
     serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))
 }
 
+/// The path of the authorization endpoint.
+pub const AUTHORIZE: &str = "/auth/authorize";
+
 /// The flows of the authorization endpoint (protocol.md §4.1, §4.2).
 #[derive(Debug)]
 pub struct Current;
 
 impl Flow for Current {
     fn begins_at(&self) -> &'static str {
-        "/auth/authorize"
+        AUTHORIZE
     }
 
     fn begin(

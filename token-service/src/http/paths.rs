@@ -1,7 +1,7 @@
 //! The paths of the service: used by routes, links and metadata alike.
 
 /// `GET`: the authorization endpoint (protocol.md §4.1).
-pub const AUTHORIZE: &str = "/auth/authorize";
+pub use protocol::flow::AUTHORIZE;
 /// `POST`: the form with username and password.
 pub const SIGN_IN: &str = "/auth/sign-in";
 /// `POST`: the form with the one-time code.
