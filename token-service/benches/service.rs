@@ -1,11 +1,13 @@
-//! The running service on each store: CPU per answer against the floor, answers per second and latencies at 1, 16 and
-//! 256 connections, and what many clients, users and live grants cost.
+//! The running service on each store: CPU per response compared with the floor, responses per second and latencies at
+//! 1, 16 and 256 connections, and the cost of many clients, users and live grants.
 //!
-//! `cargo bench --package token-service --bench service`. The floor, in the same run: an empty actix POST and one Ed25519
-//! signature by aws-lc-rs. CPU time is the server process's own; blocks of all variants alternate, so that what else
-//! the machine does hits all alike. PostgreSQL is measured where it is installed. `SIZES=1000,100000,1000000` for more
-//! than the usual clients, users and grants; `SIZES=` for none, and `ONLY_SIZES=1` for these alone.
-//! `TOKEN_SERVICE=path` measures another build of the service.
+//! Run: `cargo bench --package token-service --bench service`. The floor, measured in the same run, is an empty actix
+//! POST with one Ed25519 signature by aws-lc-rs. CPU time is the CPU time of the server process. Blocks of all variants
+//! alternate, so that other load on the machine affects all variants alike. PostgreSQL is measured if it is installed.
+//!
+//! - `SIZES=1000,100000,1000000`: other numbers of clients, users and grants; `SIZES=` skips this part.
+//! - `ONLY_SIZES=1`: only this part.
+//! - `TOKEN_SERVICE=path`: measures another build of the service.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,28 +31,28 @@ use support::seed::{Size, seed, signed_in};
 use support::server::{Demo, Postgres, Server, free_port};
 use support::{Bound, Spread, cpu, percentile, resident, row, spread};
 
-/// Blocks of each variant whose CPU time is compared.
+/// Blocks per variant in the comparison of CPU time.
 const ROUNDS: usize = 7;
-/// Blocks of each variant at each number of connections.
+/// Blocks per variant and number of connections.
 const RATE_ROUNDS: usize = 3;
 const BLOCK: Load = Load {
     time: Duration::from_secs(1),
     rate: None,
 };
-/// Assertions signed ahead for a block; it ends with them.
+/// Assertions that are signed before a block. The block ends when they are used up.
 const ASSERTIONS: usize = 3000;
 const CONNECTIONS: usize = 16;
 
-/// Persons who authorize in turn.
+/// Users that authorize in turn.
 const PERSONS: usize = 2000;
 
-/// Gateways whose requests are held.
+/// Numbers of gateways with a held request.
 const HELD: [usize; 2] = [100, 1000];
-/// Revocations, each of which wakes the held requests.
+/// Number of revocations. Each revocation wakes the held requests.
 const WAKE_UPS: usize = 20;
 const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(250);
 
-/// Requests per second at which sizes are compared: far from saturation.
+/// Requests per second for the comparison of sizes: far below saturation.
 const STEADY: Load = Load {
     time: Duration::from_secs(2),
     rate: Some(200.0),
@@ -63,7 +65,7 @@ fn main() {
     }
 }
 
-/// An empty POST that costs one signature.
+/// Serves an empty POST that costs one signature.
 fn floor(port: u16) {
     let key = web::Data::new(Ed25519KeyPair::generate().unwrap());
     let handler = |key: web::Data<Ed25519KeyPair>, body: web::Bytes| async move {
@@ -105,12 +107,13 @@ impl Grant {
     }
 }
 
-/// A service that is measured, and what its clients know.
+/// A measured service, and the data of its clients.
 struct Fixture<'a> {
     name: &'static str,
     postgres: Option<&'a Postgres>,
     server: Server,
-    /// Browsers with their cookies, in each of which another person is signed in: one person holds few grants.
+    /// The cookies of browsers. Each browser has another signed-in user, because the number of grants per user is
+    /// capped.
     browsers: Arc<[String]>,
     assertor: Assertor,
     _demo: Demo,
@@ -118,7 +121,7 @@ struct Fixture<'a> {
 
 impl<'a> Fixture<'a> {
     async fn start(name: &'static str, demo: Demo, postgres: Option<&'a Postgres>) -> Self {
-        // The first start hashes the demo's passwords, which takes memory that no later one takes.
+        // The first start hashes the passwords of the demo, which takes memory that later starts do not need.
         demo.serve().stop();
         let sessions = signed_in(&demo, PERSONS).await;
         let server = demo.serve();
@@ -143,7 +146,7 @@ impl<'a> Fixture<'a> {
         }
     }
 
-    /// What `connections` clients send.
+    /// The scripts of `connections` clients.
     async fn scripts(&mut self, grant_type: Grant, connections: usize) -> Scripts {
         let assertions = match grant_type {
             Grant::JwtBearer => self.assertor.sign(ASSERTIONS),
@@ -167,7 +170,7 @@ impl<'a> Fixture<'a> {
         scripts
     }
 
-    /// CPU time of the service and of its database, in nanoseconds.
+    /// CPU time of the service and its database, in nanoseconds.
     fn cpu(&self) -> [u64; 2] {
         let database = self.postgres.map_or(0, Postgres::cpu);
         [cpu(self.server.pid()), database]
@@ -227,8 +230,8 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
     }
 }
 
-/// What it costs to tell gateways, whose requests are held, of a revocation, and how long it takes to tell the last
-/// one.
+/// Measures the cost of announcing a revocation to gateways with held requests, and the time until the last gateway
+/// receives it.
 async fn held(subject: &Fixture<'_>, gateways: usize) {
     let mut client = Connection::open(subject.server.address).await;
     let mut revocations = Vec::new();
@@ -262,7 +265,7 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
     }
     let (mut times, mut costs) = (vec![], vec![]);
     for request in revocations {
-        // All are held again before the next revocation.
+        // All requests are held again before the next revocation.
         tokio::time::sleep_until(tokio::time::Instant::now() + BETWEEN_WAKE_UPS).await;
         while answers.try_recv().is_ok() {}
         let before = cpu(subject.server.pid());
@@ -287,7 +290,7 @@ async fn held(subject: &Fixture<'_>, gateways: usize) {
     row(&format!("{what}: the last one after"), &times, "ms", None);
 }
 
-/// CPU per answer of each grant type, against the floor.
+/// CPU per response of each grant type, compared with the floor.
 async fn costs(subjects: &mut [Fixture<'_>]) {
     let port = free_port();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -336,7 +339,7 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
     }
 }
 
-/// Answers per second and latencies.
+/// Responses per second and latencies.
 async fn rates(subject: &mut Fixture<'_>) {
     for connections in [1, 16, 256] {
         for grant_type in Grant::ALL {
@@ -370,7 +373,7 @@ async fn rates(subject: &mut Fixture<'_>) {
     );
 }
 
-/// A service with much to remember.
+/// A service with a large store.
 struct Sized {
     name: String,
     server: Server,
@@ -387,7 +390,7 @@ struct Measured {
     cpu: Vec<f64>,
 }
 
-/// What is there costs: start, memory, and latency at one rate.
+/// Measures the cost of a large store: start, memory, and latency at one rate.
 async fn compare_sizes(store: &str, sizes: &[usize], postgres: Option<&Postgres>) {
     let few = sizes.iter().copied().min().unwrap_or_default();
     let most = sizes.iter().copied().max().unwrap_or_default();

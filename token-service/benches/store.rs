@@ -1,6 +1,7 @@
-//! The redb store: CPU per durable rotation, group commit against one commit per request, and what a million grants cost.
+//! The redb store: CPU per durable rotation, group commit compared with one commit per request, and the cost of a
+//! million grants.
 //!
-//! `cargo bench --package token-service --bench store`; `GRANTS=100000` for a quick look.
+//! Run: `cargo bench --package token-service --bench store`. Set `GRANTS=100000` for a shorter run.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,11 +34,11 @@ use tokio::task::JoinSet;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How many wait for an answer at a time: connections of a busy service.
+/// Concurrent callers: the connections of a busy service.
 const CONNECTIONS: usize = 256;
 const ROUNDS: usize = 5;
 
-/// A file on a busy disk: each fsync takes `delay` longer.
+/// A file on a busy disk: each fsync takes an additional `delay`.
 struct SlowDisk {
     file: FileBackend,
     delay: Duration,
@@ -95,7 +96,7 @@ const fn now() -> Timestamp {
     Timestamp::from_seconds(1_800_000_000)
 }
 
-/// Users whom the grants are of.
+/// Users who own the grants.
 const USERS: usize = 100_000;
 
 fn user(number: usize) -> User {
@@ -125,7 +126,7 @@ fn account(number: usize) -> LinkedAccount {
     }
 }
 
-/// A live grant, through the operations that make one.
+/// Creates a live grant with the usual operations.
 async fn grant(store: &dyn Store, number: usize) -> Grant {
     let code = Digest::of(&number.to_le_bytes());
     let user = number % USERS;
@@ -206,7 +207,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
     }
 }
 
-/// Rotations by `connections` callers for `time`: how many, and how long it took.
+/// Rotations by `connections` callers for `time`. Returns their number and the elapsed time.
 async fn rotations(
     store: &Arc<dyn Store>,
     grants: &mut Vec<Grant>,
@@ -221,7 +222,7 @@ async fn rotations(
         let mut own: Vec<Grant> = grants.split_off(grants.len() - share);
         workers.spawn(async move {
             let mut done = 0;
-            // Far apart, as people are: no row is in the cache because it was just used.
+            // A large step, because real users are unrelated: no row is cached because of a recent use.
             let step = own.len() / 7 * 3 + 1;
             while start.elapsed() < time {
                 let index = done * step % own.len();
@@ -239,7 +240,8 @@ async fn rotations(
     (total, start.elapsed())
 }
 
-/// Whether the space of rows that were replaced is used again: the file after more and more rotations of the same grants.
+/// Checks that the file reuses the space of replaced rows: measures the file after more and more rotations of the same
+/// grants.
 async fn reuse(path: &Path) {
     let rotated: usize =
         std::env::var("ROTATIONS").map_or(2_000_000, |count| count.parse().unwrap());

@@ -1,4 +1,4 @@
-//! HTTP over connections that are kept alive: what each sends, when, and how long the answers took.
+//! HTTP on keep-alive connections: the requests of each connection, their times, and the latencies.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Nothing here takes this long: who waits longer waits for nothing.
+/// Timeout. No request of these measurements takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection that is kept alive.
+/// A keep-alive connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The values of all headers of this name.
+    /// The values of all headers with this name.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.head
             .lines()
@@ -104,26 +104,26 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> String {
         .finish()
 }
 
-/// What one connection sends. It goes on where it was in the next block.
+/// The requests of one connection. The script continues in the next block.
 pub(crate) trait Script: Send {
-    /// The next request; `None` when there is no more.
+    /// The next request; `None` at the end.
     fn request(&mut self) -> Option<Vec<u8>>;
 
-    /// Takes the answer; whether it is one that counts, and not a step on the way.
+    /// Processes the response. Returns true if the response counts, and false if it is an intermediate step.
     fn answered(&mut self, reply: &Reply) -> bool;
 }
 
 pub(crate) type Scripts = Vec<Box<dyn Script>>;
 
-/// When a block ends, and how often requests are sent.
+/// The length of a block, and its request rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) time: Duration,
-    /// Requests per second of all connections together; `None`: each sends as soon as it has its answer.
+    /// Requests per second of all connections together; `None` if each connection sends as soon as it has its response.
     pub(crate) rate: Option<f64>,
 }
 
-/// What a block of requests took.
+/// The result of a block of requests.
 pub(crate) struct Block {
     pub(crate) elapsed: Duration,
     pub(crate) times: Vec<Duration>,
@@ -135,7 +135,7 @@ impl Block {
     }
 }
 
-/// Lets each script send over a connection of its own.
+/// Runs each script on its own connection.
 pub(crate) async fn block(address: SocketAddr, scripts: &mut Scripts, load: Load) -> Block {
     let mut connections = Vec::new();
     for _ in 0..scripts.len() {
@@ -171,9 +171,9 @@ async fn drive(
     let mut due = pace.map(|(first, _)| first);
     while Instant::now() < end {
         let sent = match due {
-            // A late request counts from when it was due: who waits in line waits too.
+            // A late request counts from its due time, so that the latency includes waiting in line.
             Some(due) if due <= Instant::now() => due,
-            // The timer is up to a millisecond late, which is not the service's fault.
+            // The timer is up to a millisecond late. This must not count as latency of the service.
             Some(due) => {
                 sleep_until(due).await;
                 Instant::now()

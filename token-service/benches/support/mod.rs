@@ -1,4 +1,4 @@
-//! Measuring: CPU time of processes, and tables of medians with their spread.
+//! Measurement of CPU time of processes, and tables of medians with their spread.
 
 #![allow(dead_code, reason = "each benchmark uses its part")]
 
@@ -10,7 +10,7 @@ pub(crate) mod server;
 use std::fs;
 use std::time::Duration;
 
-/// CPU time that the process has used, over all its threads that live, in nanoseconds.
+/// CPU time of all live threads of the process, in nanoseconds.
 pub(crate) fn cpu(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -32,7 +32,7 @@ pub(crate) fn resident(pid: u32) -> f64 {
     kilobytes.unwrap_or_default() / 1024.0
 }
 
-/// Median, least and most of some measurements.
+/// Median, minimum and maximum of measurements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -40,7 +40,6 @@ pub(crate) struct Spread {
     pub(crate) most: f64,
 }
 
-/// The spread of `values`.
 pub(crate) fn spread(values: &[f64]) -> Spread {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -52,7 +51,7 @@ pub(crate) fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// One row: what, median, spread, and the bound that it must keep to.
+/// Prints a row: name, median, spread, and the bound.
 pub(crate) fn row(what: &str, values: &[f64], unit: &str, bound: Option<Bound>) {
     let Spread {
         median,
@@ -63,7 +62,7 @@ pub(crate) fn row(what: &str, values: &[f64], unit: &str, bound: Option<Bound>) 
     println!("{what:<100} {median:>10.2} {unit:<8} {least:>9.2} .. {most:<9.2} {verdict}");
 }
 
-/// What a measurement must reach.
+/// A bound for a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
     AtMost(f64),
@@ -80,7 +79,7 @@ impl Bound {
     }
 }
 
-/// The `part`-th of a thousand smallest of `times`, in milliseconds.
+/// The value at position `part` of 1000 in the sorted `times`, in milliseconds.
 pub(crate) fn percentile(times: &mut [Duration], part: usize) -> f64 {
     times.sort_unstable();
     let index = (times.len() * part / 1000).min(times.len().saturating_sub(1));

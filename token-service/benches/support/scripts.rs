@@ -1,4 +1,4 @@
-//! What the clients of the demo send, one script per grant type.
+//! The requests of the demo's clients, one script per grant type.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ pub(crate) fn demo_client(client_id: &str) -> String {
     )
 }
 
-/// The same request again and again.
+/// Repeats the same request.
 pub(crate) struct Constant(pub(crate) Vec<u8>);
 
 impl Constant {
@@ -49,7 +49,7 @@ fn assert_ok(reply: &Reply) -> bool {
     true
 }
 
-/// Assertions that were signed before, each good for one request.
+/// Assertions that were signed in advance. Each is valid for one request.
 #[derive(Clone)]
 pub(crate) struct Assertions(pub(crate) Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -63,7 +63,7 @@ impl Script for Assertions {
     }
 }
 
-/// Makes requests with an assertion each.
+/// Creates requests with one assertion each.
 pub(crate) struct Assertor {
     key: SigningKey,
     signed: usize,
@@ -108,7 +108,7 @@ impl Assertor {
     }
 }
 
-/// Uses refresh tokens in turn; each answer brings the next one.
+/// Uses refresh tokens in turn. Each response contains the next refresh token.
 pub(crate) struct Refreshes {
     tokens: Vec<String>,
     next: usize,
@@ -140,17 +140,15 @@ fn refresh_token(reply: &Reply) -> String {
     body["refresh_token"].as_str().unwrap().to_owned()
 }
 
-/// Browsers in which somebody is signed in get codes in turn, and their application exchanges those. The pair counts as
-/// one.
+/// Signed-in browsers get codes in turn, and their application exchanges the codes. Each pair of requests counts once.
 pub(crate) struct Codes {
-    /// The cookies of each browser.
     browsers: Arc<[String]>,
     next: usize,
     code: Option<String>,
 }
 
 impl Codes {
-    /// Begins with the browser `first`.
+    /// Starts with the browser number `first`.
     pub(crate) const fn new(browsers: Arc<[String]>, first: usize) -> Self {
         Self {
             browsers,
@@ -195,7 +193,7 @@ fn authorization() -> String {
     ])
 }
 
-/// The refresh token of a grant that the person in `browser` makes.
+/// Creates a grant of the user in `browser`, and returns its refresh token.
 pub(crate) async fn grant(
     connection: &mut Connection,
     browsers: &Arc<[String]>,
@@ -210,7 +208,7 @@ pub(crate) async fn grant(
     }
 }
 
-/// Signs Ada in; the cookies of her browser.
+/// Signs Ada in, and returns the cookies of her browser.
 pub(crate) async fn sign_in(connection: &mut Connection) -> String {
     let authorize = format!("/auth/authorize?{}", authorization());
     let page = connection.ask(&get(&authorize, "")).await;
@@ -232,7 +230,7 @@ pub(crate) async fn sign_in(connection: &mut Connection) -> String {
     cookies(&signed_in)
 }
 
-/// The cookies of `signed_in` with the session `id` in the place of the one there.
+/// The cookies of `signed_in` with the session id replaced by `id`.
 pub(crate) fn with_session(signed_in: &str, id: &str) -> String {
     let others = |pair: &&str| !pair.starts_with("session");
     let pairs = signed_in.trim_end().trim_start_matches("cookie: ");

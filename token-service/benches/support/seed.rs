@@ -1,4 +1,4 @@
-//! A store with many clients, users and live grants, and the refresh tokens of those.
+//! A store with many clients, users and live grants, and the refresh tokens of these grants.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use tokio::task::JoinSet;
 use super::server::Demo;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Registrations written in one transaction.
+/// Registrations per transaction.
 const CHUNK: usize = 10_000;
-/// Grants that are made at a time.
+/// Grants that are created concurrently.
 const CALLERS: usize = 256;
 
-/// How much there is of everything.
+/// The numbers of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// As many clients as users.
+    /// Number of clients, and number of users.
     pub(crate) registered: usize,
     pub(crate) grants: usize,
 }
@@ -47,7 +47,7 @@ async fn open(config: &Config) -> Arc<dyn Store> {
     }
 }
 
-/// Signs `count` users in, and returns the ids of their sessions.
+/// Signs in `count` users, and returns their session ids.
 pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
     let store = open(&demo.config()).await;
     let now = SystemClock.now();
@@ -130,7 +130,7 @@ fn user(number: usize) -> User {
     User {
         username: username(number),
         email: Some(format!("user-{number}@example.com")),
-        // As long as a real one.
+        // As long as a real hash.
         password_hash: Some(format!(
             "$argon2id$v=19$m=19456,t=2,p=1${:022}${:043}",
             number, number
@@ -157,7 +157,7 @@ fn account(number: usize) -> LinkedAccount {
     }
 }
 
-/// A live grant of a user, through the operations that make one.
+/// Creates a live grant of a user with the usual operations.
 async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
     let now = SystemClock.now();
     let code = Digest::of(&number.to_le_bytes());

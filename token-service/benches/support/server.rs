@@ -1,4 +1,4 @@
-//! The processes that are measured: the floor, the token service, PostgreSQL.
+//! The measured processes: the floor, the token service, PostgreSQL.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -12,15 +12,15 @@ use token_service::config::Config;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Long enough to read a million registrations.
+/// Long enough for reading a million registrations.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Server {
     process: Child,
     pub(crate) address: SocketAddr,
-    /// Of its internal listener, if it has one.
+    /// Address of the internal listener, if there is one.
     pub(crate) internal: SocketAddr,
-    /// From the start of the process until it took connections.
+    /// Time from the start of the process until it accepted connections.
     pub(crate) started_in: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Stops it in order.
+    /// Stops the process gracefully.
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing tells when a signal is awaited"
@@ -84,21 +84,21 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// The demo, with state of its own and a store of its own.
+/// The demo, with its own state and its own store.
 pub(crate) struct Demo {
     folder: TempDir,
     store: String,
 }
 
 impl Demo {
-    /// On a new redb file.
+    /// Uses a new redb file.
     pub(crate) fn on_redb() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("redb:{}", folder.path().join("store.redb").display());
         Self { folder, store }
     }
 
-    /// On an empty database.
+    /// Uses an empty database.
     pub(crate) fn on_postgres(url: String) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -122,7 +122,7 @@ impl Demo {
         .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
     }
 
-    /// What the service would be configured with.
+    /// The configuration of the service.
     pub(crate) fn config(&self) -> Config {
         let environment = self.environment([1, 2]);
         let environment =
@@ -130,7 +130,6 @@ impl Demo {
         Config::load(Some(Path::new(&Self::file())), environment).unwrap()
     }
 
-    /// Starts the service.
     pub(crate) fn serve(&self) -> Server {
         let ports = [free_port(), free_port()];
         let binary = std::env::var_os("TOKEN_SERVICE")
@@ -145,14 +144,14 @@ impl Demo {
     }
 }
 
-/// A PostgreSQL server that is durable, unlike that of the tests.
+/// A PostgreSQL server with durable commits, unlike the server of the tests.
 pub(crate) struct Postgres {
     script: Child,
     folder: String,
 }
 
 impl Postgres {
-    /// Starts one; `None` where PostgreSQL is not installed.
+    /// Starts a server; `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
         let mut script = Command::new(format!("{REPOSITORY}/tests/tools/postgres.sh"))
             .env("POSTGRES_FSYNC", "on")
@@ -167,7 +166,7 @@ impl Postgres {
         (!folder.is_empty()).then_some(Self { script, folder })
     }
 
-    /// The address of a new database.
+    /// The URL of a new database.
     pub(crate) async fn database(&self, name: &str) -> String {
         let url = |database: &str| format!("postgres://postgres@/{database}?host={}", self.folder);
         let (client, connection) = tokio_postgres::connect(&url("postgres"), tokio_postgres::NoTls)
@@ -179,7 +178,7 @@ impl Postgres {
         url(name)
     }
 
-    /// CPU time of the server and of those that serve its connections, in nanoseconds.
+    /// CPU time of the server and of its connection processes, in nanoseconds.
     pub(crate) fn cpu(&self) -> u64 {
         let pid = std::fs::read_to_string(format!("{}/data/postmaster.pid", self.folder)).unwrap();
         let pid: u32 = pid.lines().next().unwrap().parse().unwrap();

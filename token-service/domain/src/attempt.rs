@@ -1,7 +1,7 @@
-//! Attempts to prove something that can be guessed, and how they are slowed down.
+//! Rate limits for attempts to guess a secret.
 //!
-//! An attempt counts as failed from the moment it is admitted, in the transaction that admits it, so that no number of
-//! parallel guesses gets past the limit; a right one is forgiven afterwards.
+//! The transaction that admits an attempt also counts it as failed, so that parallel guesses cannot exceed the limit. A
+//! successful attempt is forgiven afterwards.
 
 use std::time::Duration;
 
@@ -10,33 +10,31 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
 
-/// How failures slow down the next attempt. The delay doubles with each failure beyond the free ones, up to a longest
-/// one, and failures are forgotten one by one: there is no lock-out for ever.
+/// How failures delay the next attempt. Each failure beyond `free` doubles the delay, up to `longest`. Failures are
+/// forgotten one by one, so that nobody is locked out permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Failures that cost nothing.
+    /// Number of failures without a delay.
     pub free: u32,
-    /// The longest delay, in whole seconds.
+    /// Longest delay, in whole seconds.
     pub longest: Duration,
-    /// After each such time without an attempt one failure is forgotten; whole seconds, more than none.
+    /// Time without an attempt after which one failure is forgotten, in whole seconds; at least 1.
     pub forget_one_after: Duration,
 }
 
-/// Failures that are not forgotten yet.
+/// Failures that are not yet forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// Number of failures.
     pub count: u32,
-    /// When the last one was counted.
+    /// Time of the last failure.
     pub last_at: Timestamp,
-    /// When all are forgotten.
+    /// Time when all failures are forgotten.
     pub expires_at: Timestamp,
 }
 
-/// Decides on an attempt at `now`, for keys with these failures, in the order of the keys. The answer has what is
-/// counted for the first ones. An attempt that has to wait counts for the keys before the first that makes it wait, so
-/// that whoever goes on trying is slowed down by the narrower keys and the wider ones stay free for others; it waits
-/// for the longest.
+/// Decides on an attempt at `now` for these keys, and returns the new failures of the first keys. A delayed attempt
+/// counts only for the keys before the first key with a delay, and waits for the longest delay. Order the keys from
+/// narrow to wide: repeated attempts then slow down the narrow keys, and the wide keys stay free for other users.
 pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
     let waits = |(pace, before): &(Pace, Option<Failures>)| pace.wait(*before, now);
     let counted = keys
@@ -51,27 +49,25 @@ pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, V
     (admission, counted)
 }
 
-/// One of the keys that an attempt counts for: an account, an address.
+/// A key for which attempts are counted, such as an account or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacedKey {
-    /// What failures are counted for.
+    /// Digest of the account or address.
     pub key: Digest,
-    /// How they slow down.
     pub pace: Pace,
 }
 
-/// Whether an attempt may be made now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
-    /// Yes; it counts as failed for all of its keys until it is forgiven.
+    /// The attempt may be made. It counts as failed for all keys until it is forgiven.
     Admitted,
-    /// Not before this time has passed.
+    /// The attempt may be made after this time.
     Wait(Duration),
 }
 
 impl Failures {
-    /// The same without one of them; `None` when none is left.
+    /// The failures minus one; `None` if none remain.
     #[must_use]
     pub fn one_less(self) -> Option<Self> {
         let count = self.count.checked_sub(1).filter(|count| *count > 0)?;
@@ -80,7 +76,6 @@ impl Failures {
 }
 
 impl Pace {
-    /// The delay after the `count`th failure.
     fn delay(&self, count: u32) -> Duration {
         match count.checked_sub(self.free) {
             None | Some(0) => Duration::ZERO,
@@ -91,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// The failures of `before` that are remembered at `now`.
+    /// The number of failures in `before` that are not yet forgotten at `now`.
     fn remembered(&self, before: Option<Failures>, now: Timestamp) -> u32 {
         before.map_or(0, |failures| {
             let each = self.forget_one_after.as_secs().max(1);
@@ -102,7 +97,7 @@ impl Pace {
         })
     }
 
-    /// How long the next attempt has to wait at `now`, after these failures; zero when it may be made.
+    /// How long the next attempt has to wait at `now` after the failures `before`; zero if it may be made now.
     #[must_use]
     pub fn wait(&self, before: Option<Failures>, now: Timestamp) -> Duration {
         let Some(failures) = before else {
@@ -112,7 +107,8 @@ impl Pace {
         delay.saturating_sub(now.since(failures.last_at))
     }
 
-    /// One failure more. The count stops to rise where the delay does, so that the time to forget all is bounded.
+    /// Adds one failure. The count stops rising where the delay does, so that the time to forget all failures is
+    /// bounded.
     #[must_use]
     pub fn count(&self, before: Option<Failures>, now: Timestamp) -> Failures {
         let remembered = self.remembered(before, now);
@@ -143,7 +139,7 @@ mod tests {
         Timestamp::from_seconds(1_800_000_000 + seconds)
     }
 
-    /// Makes an attempt at the earliest moment, again and again; the waits.
+    /// Makes each attempt at the earliest possible moment, and returns the waits.
     fn waits(attempts: usize) -> (Vec<u64>, Failures) {
         let (mut now, mut failures, mut waits) = (at(0), None, Vec::new());
         for _ in 0..attempts {

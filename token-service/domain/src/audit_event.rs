@@ -1,37 +1,37 @@
-//! The audit log: who did what, when and from where. Append-only; no entry holds a secret.
+//! The audit log: who did what, when and from which address. Append-only. No entry contains a secret.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-/// What happened. The names are those of the JSON form; the order is that of the rows in the store, so a new one goes
-/// to the end.
+/// What happened. The JSON form uses these names, and rows store the number of the variant, so add new variants at the
+/// end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
-    /// A person gave the right password, and the second factor where one is owed.
+    /// A user gave the correct password, and the second factor if required.
     SignIn,
-    /// A password was refused, or its user is unknown or disabled.
+    /// The password was wrong, or the user is unknown or disabled.
     SignInRefused,
-    /// A second factor was refused.
+    /// The second factor was wrong.
     SecondFactorRefused,
-    /// A person signed out.
+    /// A user signed out.
     SignOut,
-    /// A person let a client act for a linked account: a code was issued.
+    /// A user authorized a client for a linked account, and the service issued a code.
     CodeIssued,
-    /// Tokens were issued for a code, an assertion or a client's credentials.
+    /// The service issued tokens for a code, an assertion or client credentials.
     TokensIssued,
-    /// Tokens were issued for a refresh token.
+    /// The service issued tokens for a refresh token.
     TokensRefreshed,
-    /// A token request was refused.
+    /// The service refused a token request.
     TokenRequestRefused,
-    /// A used refresh token came back after its grace: its grant is revoked (D-3).
+    /// A used refresh token was used again after its grace period. The grant is revoked (D-3).
     RefreshTokenReused,
-    /// A used code came back: what it gave is revoked (D-2).
+    /// A used code was used again. The grant is revoked (D-2).
     CodeReplayed,
     /// A client revoked a token (RFC 7009).
     TokenRevoked,
-    /// An administrator ended a grant.
+    /// An administrator revoked a grant.
     GrantRevoked,
     /// A client was registered.
     ClientCreated,
@@ -45,13 +45,13 @@ pub enum AuditAction {
     UserUpdated,
     /// A user was removed.
     UserDeleted,
-    /// Signing keys were rotated out of turn.
+    /// An administrator rotated the signing keys ahead of schedule.
     KeysRotated,
-    /// A signing key was removed before its tokens had expired.
+    /// An administrator removed a signing key before its tokens had expired.
     KeyDeleted,
-    /// A copy of the store was taken.
+    /// An administrator made a backup of the store.
     BackupTaken,
-    /// Somebody called the administration without its token.
+    /// The administration API was called without a valid token.
     AdministrationRefused,
     /// A host of the legacy flow was registered.
     LegacyInstanceCreated,
@@ -59,28 +59,28 @@ pub enum AuditAction {
     LegacyInstanceUpdated,
     /// A host of the legacy flow was removed.
     LegacyInstanceDeleted,
-    /// A person set up an authenticator app.
+    /// A user set up an authenticator app.
     SecondFactorSetUp,
     /// An administrator removed a user's second factor.
     SecondFactorRemoved,
-    /// A client revokes too often; one entry a minute for each client.
+    /// A client exceeded the limit of revocations. At most one entry per minute and client.
     RevocationsLimited,
-    /// An administrator ended every token of an issuer that was issued before a time.
+    /// An administrator revoked all tokens of an issuer that were issued before a time.
     TokensCutOff,
-    /// An administrator gave the revocation feed another identity.
+    /// An administrator gave the revocation feed a new identity.
     RevocationFeedRenewed,
-    /// A registrations file says something else than a command before it: the registry stays as it is (D-27).
+    /// A registrations file differs from an earlier command. The registry keeps the state of the command (D-27).
     RegistrationKept,
-    /// A password or second factor was not looked at, because too many had been wrong.
+    /// A password or second factor was not checked, because too many attempts had failed.
     SignInThrottled,
-    /// A used refresh token came back within its grace: its first answer was given again (D-3).
+    /// A used refresh token was used again within its grace period. The service repeated its first response (D-3).
     TokensRepeated,
-    /// An administrator had the store sealed under the current encryption key.
+    /// An administrator sealed the store with the current encryption key.
     StoreResealed,
 }
 
 impl AuditAction {
-    /// All of them, in their order.
+    /// All actions, in the order of the enum.
     pub const ALL: [Self; 34] = [
         Self::SignIn,
         Self::SignInRefused,
@@ -159,7 +159,7 @@ impl AuditAction {
         }
     }
 
-    /// Whether anybody can cause it, without a secret, as often as they like.
+    /// True if anybody can cause the event without a secret, as often as they like.
     #[must_use]
     pub const fn is_refusal(self) -> bool {
         matches!(
@@ -173,47 +173,41 @@ impl AuditAction {
     }
 }
 
-/// One entry, before it has its place in the log.
+/// An entry without its position in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
-    /// Time of the event.
     pub at: Timestamp,
-    /// The action.
     pub action: AuditAction,
-    /// Who did it: a username, `client:` and a Client ID, `administrator`, `file:` and the path of a registrations
-    /// file that a start applied, or `configuration`.
+    /// Who did it: a username, `client:` and a Client ID, `administrator`, `configuration`, or `file:` and the path of
+    /// a registrations file that was applied at a start.
     pub actor: Option<String>,
-    /// The client that it concerns.
     pub client_id: Option<String>,
-    /// The user that it concerns.
     pub username: Option<String>,
-    /// The authorization that it concerns.
     pub grant_id: Option<String>,
-    /// More, in words: a reason, the fields that changed.
+    /// Details in words, such as a reason or the changed fields.
     pub detail: Option<String>,
-    /// The address of the client, as the outermost trusted proxy saw it.
+    /// The client's address, as the outermost trusted proxy reports it.
     pub address: Option<String>,
-    /// The request's id: `x-request-id` of the gateway.
+    /// The request id: the gateway's `x-request-id`.
     pub request_id: Option<String>,
-    /// From then on the entry may be swept.
+    /// The entry may be swept from this time on.
     pub expires_at: Timestamp,
 }
 
 /// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// Position in the log: strictly rising.
+    /// Position in the log. Positions rise strictly.
     pub sequence: u64,
-    /// The event.
     pub event: AuditEvent,
 }
 
-/// A part of the log, by sequence.
+/// A range of the log, by sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditRange {
-    /// What came after this entry, oldest first; 0 for the start of the log.
+    /// Entries after this sequence, oldest first; 0 for the start of the log.
     After(u64),
-    /// What came before this entry, newest first; `None` for the end of the log.
+    /// Entries before this sequence, newest first; `None` for the end of the log.
     Before(Option<u64>),
 }
 

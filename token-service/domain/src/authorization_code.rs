@@ -11,74 +11,66 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
-/// How long a used code is remembered, so that a second use still finds and revokes the grant.
+/// How long the store remembers a used code. A second use within this time revokes the grant.
 pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a code stands for.
+/// What the store keeps of an authorization code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeRecord {
-    /// The client that the code was issued to.
     pub client_id: ClientId,
-    /// The redirect URI of the authorization request, as text.
     pub redirect_uri: String,
     /// The PKCE challenge: SHA-256 of the verifier.
     pub code_challenge: Option<Digest>,
-    /// The user who signed in.
     pub username: Username,
-    /// The linked account that was selected.
+    /// The linked account that the user selected.
     pub account: LinkedAccount,
-    /// Authorized scopes.
     pub scope: Scope,
-    /// How the user signed in.
+    /// The authentication methods of the sign-in (D-11).
     pub amr: Vec<String>,
-    /// When the user signed in.
     pub authenticated_at: Timestamp,
-    /// From this second on the code is refused.
+    /// The code is refused from this second on.
     pub expires_at: Timestamp,
-    /// What the user signed in with.
+    /// The user's credentials at the sign-in.
     #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
 }
 
-/// What a client presents with a code.
+/// A client's request to redeem a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresentedCode {
-    /// The client.
     pub client_id: ClientId,
-    /// The redirect URI, as text.
     pub redirect_uri: String,
-    /// SHA-256 of the code verifier that was sent.
+    /// SHA-256 of the code verifier in the request.
     pub verifier_digest: Option<Digest>,
-    /// Whether the client proved its secret. Without a proof, only a code with a challenge is redeemed (D-25).
+    /// Whether the client proved its secret. Without this proof, only a code with a challenge is redeemed (D-25).
     pub client_authenticated: bool,
 }
 
-/// Why a code does not fit what was presented.
+/// Why a code is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeMismatch {
     /// The code was issued to another client (RFC 6749 §4.1.3).
     Client,
-    /// Too late.
     Expired,
     /// The redirect URI differs from the authorization request's (RFC 6749 §4.1.3).
     RedirectUri,
-    /// The code has a challenge and no verifier came (RFC 7636 §4.6).
+    /// The code has a challenge, but the request has no verifier (RFC 7636 §4.6).
     VerifierMissing,
-    /// A verifier came for a code without a challenge: a downgrade attempt (RFC 9700 §4.8.2).
+    /// The request has a verifier, but the code has no challenge: a downgrade attempt (RFC 9700 §4.8.2).
     VerifierUnexpected,
-    /// The verifier is not the one of the challenge (RFC 7636 §4.6).
+    /// The verifier does not match the challenge (RFC 7636 §4.6).
     VerifierWrong,
-    /// Neither a secret nor a verifier proves who the client is (D-25).
+    /// The client proved its identity neither by a secret nor by a verifier (D-25).
     ClientUnproven,
-    /// The client asks for more than the person authorized (D-9).
+    /// The client requests more scopes than the user authorized (D-9).
     ScopeExceeded,
-    /// The user's credentials have changed since, the user is gone or disabled, or the account is not linked any more
-    /// (D-35).
+    /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
+    /// longer linked (D-35).
     Outdated,
 }
 
 impl CodeMismatch {
-    /// The reason as a word for the log and metrics.
+    /// The value for the log and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -96,8 +88,8 @@ impl CodeMismatch {
 }
 
 impl CodeRecord {
-    /// The grant that redeeming the code creates, at its first step; that step has the scope of the code unless it has
-    /// its own.
+    /// The grant that redeeming the code creates, at its first step. If `first` has no scope, the step gets the scope
+    /// of the code.
     #[must_use]
     pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
         Grant {
@@ -106,7 +98,7 @@ impl CodeRecord {
             username: self.username,
             account: self.account,
             current: RefreshStep {
-                // Without a scope of its own the first access token has all that was authorized.
+                // Without a requested scope, the first access token gets the whole authorized scope.
                 scope: if first.scope.is_empty() {
                     self.scope.clone()
                 } else {
@@ -123,11 +115,11 @@ impl CodeRecord {
         }
     }
 
-    /// Compares what was presented with what the code stands for. Expiry: refused at `expires_at` itself. An empty
-    /// `scope` asks for all that was authorized.
+    /// Checks a request against the code. The code is already expired at `expires_at`. An empty `scope` requests the
+    /// whole authorized scope.
     ///
     /// # Errors
-    /// The first [`CodeMismatch`], client first so that another client learns nothing of the code.
+    /// The first [`CodeMismatch`]. The client is checked first, so that another client learns nothing about the code.
     pub fn check(
         &self,
         presented: &PresentedCode,
@@ -147,7 +139,7 @@ impl CodeRecord {
         Ok(())
     }
 
-    /// Whether the code still rests on what `user` is now: the credentials of the sign-in, and a linked account.
+    /// True if the user still has the credentials of the sign-in, and the account is still linked.
     #[must_use]
     pub fn rests_on(&self, user: Option<&User>) -> bool {
         user.is_some_and(|user| {
@@ -157,7 +149,7 @@ impl CodeRecord {
 }
 
 impl PresentedCode {
-    /// Compares verifier, secret and redirect URI with those of the authorization request.
+    /// Checks verifier, secret and redirect URI against the authorization request.
     fn proves(
         &self,
         code_challenge: Option<&Digest>,
@@ -181,19 +173,18 @@ impl PresentedCode {
     }
 }
 
-/// What is remembered of a used code: enough to tell a replay from a request that would not have redeemed the code.
-/// Codes leak through histories and logs, so the code alone must not end its grant.
+/// What the store remembers of a used code: enough to distinguish a replay from a request that would not have redeemed
+/// the code. Codes leak through browser histories and logs, so a request with only the code must not revoke the grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedCode {
     client_id: ClientId,
-    /// The grant that the code became.
+    /// The grant that redeeming the code created.
     pub grant_id: GrantId,
     redirect_uri: String,
     code_challenge: Option<Digest>,
 }
 
 impl UsedCode {
-    /// What is remembered of `record`, which became this grant.
     #[must_use]
     pub fn of(record: &CodeRecord, grant_id: GrantId) -> Self {
         Self {
@@ -204,10 +195,10 @@ impl UsedCode {
         }
     }
 
-    /// The grant to revoke if `presented` would have redeemed the code, however late it comes.
+    /// The grant to revoke if `presented` would have redeemed the code. Expiry does not matter here.
     ///
     /// # Errors
-    /// The first [`CodeMismatch`]; nothing is to be revoked then.
+    /// The first [`CodeMismatch`]. Revoke nothing then.
     pub fn replayed_by(&self, presented: &PresentedCode) -> Result<GrantId, CodeMismatch> {
         if self.client_id != presented.client_id {
             return Err(CodeMismatch::Client);
@@ -216,8 +207,8 @@ impl UsedCode {
         Ok(self.grant_id)
     }
 
-    /// Like [`Self::replayed_by`], of a code about which an earlier version kept no more than its client and grant:
-    /// only a client that proved its secret is believed.
+    /// Like [`Self::replayed_by`], for a code of which an earlier version kept only the client and the grant. Accepts
+    /// only a client that proved its secret.
     ///
     /// # Errors
     /// [`CodeMismatch::Client`] otherwise.
@@ -234,15 +225,13 @@ impl UsedCode {
     }
 }
 
-/// The outcome of presenting a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redemption {
-    /// The code is used up and this is its new grant.
+    /// The code is now used, and the grant is new.
     Redeemed(Box<Grant>),
-    /// The code was used before, and the request would have redeemed it; the grant of that use is now revoked.
+    /// The code was used before, and the request matches it. The grant of the first use is now revoked.
     Replayed(GrantId),
-    /// The code does not fit; nothing changed.
+    /// The request does not match the code. Nothing changed.
     Mismatch(CodeMismatch),
-    /// No such code.
     Unknown,
 }

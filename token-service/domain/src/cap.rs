@@ -1,43 +1,42 @@
-//! How much one person holds at a time: sessions, codes and grants. Whoever knows a password, and an application that signs in
-//! over and over, fill neither the store nor the revocation feed.
+//! Limits on sessions, codes and grants per user. They keep the store and the revocation feed small when somebody with
+//! a password, or an application, signs in over and over.
 //!
-//! One more is never refused, because then whoever holds the most would keep the person out. What would expire first ends
-//! instead: a session or grant that is in use stays, because each use makes it expire later.
+//! A new session, code or grant is never refused, because a refusal would lock the user out. Instead, the entry that
+//! would expire first ends. Sessions and grants in use stay, because each use extends their expiry.
 
 use crate::clock::Timestamp;
 
-/// Sessions of one stage of one person. The stages are apart, so that somebody who knows only the password ends no session of
-/// a browser that is signed in.
+/// Sessions per user and stage. The stages are counted separately, so that somebody who knows only the password cannot
+/// end the session of a signed-in browser.
 pub const SESSIONS: Cap = Cap(32);
 
-/// Codes of one person for one client that are not redeemed.
+/// Unredeemed codes per user and client.
 pub const CODES: Cap = Cap(16);
 
-/// Live grants of one person for one client.
+/// Live grants per user and client.
 pub const GRANTS: Cap = Cap(100);
 
-/// How many too many are looked at, and end, at once. There are too many only where an earlier version knew no cap, and then
-/// not one operation ends all of them.
+/// How many excess entries one operation reads and ends. More can exist only in a store from a version without caps,
+/// and several operations then remove them.
 const TOO_MANY_AT_ONCE: usize = 8;
 
-/// How many one person holds at most.
+/// A limit on the entries of one user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap(usize);
 
 impl Cap {
-    /// How many there are at most.
     #[must_use]
     pub const fn most(self) -> usize {
         self.0
     }
 
-    /// How many have to be read to decide which end.
+    /// How many entries to read to decide which entries end.
     #[must_use]
     pub const fn looked_at(self) -> usize {
         self.0 + TOO_MANY_AT_ONCE
     }
 
-    /// Which of those that are `held`, each with the time of its expiry, end before one more begins.
+    /// The entries of `held` that must end before a new entry starts. Each entry has its time of expiry.
     #[must_use]
     pub fn to_end<T: Ord>(self, mut held: Vec<(Timestamp, T)>) -> Vec<(Timestamp, T)> {
         held.sort_unstable();

@@ -15,25 +15,24 @@ use x509_parser::time::ASN1Time;
 
 use crate::clock::Timestamp;
 
-/// Size of an RSA modulus that is accepted, in bits (D-10): smaller ones are weak, larger
-/// ones let a client make the service work.
+/// Accepted sizes of an RSA modulus, in bits (D-10). Smaller keys are weak; larger keys let a client cause expensive
+/// verifications.
 pub const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-/// How every DER certificate starts, and no PEM text does.
+/// The first byte of every DER certificate. No PEM text starts with it.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// How long before its end a certificate is warned of.
+/// How long before its expiry a certificate counts as [`CertificateState::ExpiresSoon`].
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The longest certificateAlias, in bytes.
 pub const MAX_ALIAS_LENGTH: usize = 255;
 
-/// An uploaded certificate: what assertions need of it, extracted once at registration.
+/// An uploaded certificate: the parts that assertions need, extracted at registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// The certificateAlias, compared with an assertion's `kid`.
+    /// The certificateAlias. The `kid` of an assertion is compared with it.
     pub alias: String,
-    /// SHA-1 of the DER certificate: compared with an assertion's decoded `x5t`. An identifier, not a proof.
+    /// SHA-1 of the DER certificate. The decoded `x5t` of an assertion is compared with it. An identifier, not a proof.
     pub sha1_thumbprint: [u8; 20],
     /// The RSA public key as SubjectPublicKeyInfo, DER. 2048 to 4096 bits.
     pub public_key_der: Vec<u8>,
@@ -41,16 +40,16 @@ pub struct Certificate {
     pub not_before: Timestamp,
     /// Last second of validity.
     pub not_after: Timestamp,
-    /// The key, read on first use and kept.
+    /// The parsed key, cached after the first use.
     #[serde(skip)]
     pub parsed: ParsedKey,
 }
 
 impl Certificate {
-    /// Whether `signature` is an RS256 signature of this certificate's key over `message`.
+    /// True if `signature` is an RS256 signature over `message` by the key of this certificate.
     ///
-    /// aws-lc-rs verifies, with the key parsed once: jwt-simple takes 170 us for RS256, more than a whole answer to a
-    /// JWT bearer request (96 us of CPU).
+    /// Uses aws-lc-rs with a key that is parsed once, because jwt-simple takes 170 us per RS256 verification: more
+    /// than the CPU time of a whole JWT bearer request (96 us).
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = self.parsed.0.get_or_init(|| {
@@ -61,21 +60,18 @@ impl Certificate {
     }
 }
 
-/// Where a certificate is in its validity.
+/// State of a certificate's validity period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateState {
-    /// It may be used from later on.
     NotYetValid,
-    /// It may be used.
     Valid,
-    /// It may be used for less than 30 days more.
+    /// Less than 30 days remain.
     ExpiresSoon,
-    /// It may not be used any more.
     Expired,
 }
 
 impl CertificateState {
-    /// The state as lists name it.
+    /// The value in lists.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,8 +83,8 @@ impl CertificateState {
     }
 }
 
-/// A key in the library's form, made from its DER when first needed, once for each time that the registry is read. It
-/// adds nothing to the certificate, so all are equal.
+/// A cached key, parsed from its DER at the first use after the registry is read. The cache adds nothing to the
+/// certificate, so all values are equal.
 #[derive(Clone, Default)]
 pub struct ParsedKey(OnceLock<Option<ParsedPublicKey>>);
 
@@ -115,12 +111,12 @@ pub enum CertificateError {
     /// No PEM block with the label `CERTIFICATE`.
     #[error("no PEM block \"CERTIFICATE\" in it")]
     NotPem,
-    /// A private key never leaves the integrator.
+    /// The input contains a private key. Private keys must stay with the integrator.
     #[error(
         "holds a private key; register the certificate alone, and treat that key as known to others"
     )]
     PrivateKey,
-    /// Which one is meant would be a guess.
+    /// Several certificates. Choosing one would be a guess.
     #[error("holds more than one certificate; register each under its own alias")]
     Several,
     /// The block is not an X.509 certificate.
@@ -129,23 +125,24 @@ pub enum CertificateError {
     /// Assertions are signed with RS256 (protocol.md §2.3).
     #[error("its key is not an RSA key; assertions are signed with RS256")]
     NotRsa,
-    /// See [`RSA_KEY_BITS`].
+    /// The size is outside [`RSA_KEY_BITS`].
     #[error("its RSA key has {0} bits; 2048 to 4096 are accepted")]
     KeySize(usize),
-    /// The cryptographic library would not verify with it.
+    /// The cryptographic library does not accept the key.
     #[error("its RSA key is not usable")]
     UnusableKey,
-    /// It can never be valid.
+    /// The validity ends before it starts.
     #[error("it ends before it begins")]
     Validity,
 }
 
 impl Certificate {
-    /// Reads the one certificate in `bytes`, PEM or DER. Its signature is not checked: it is trusted because it was
-    /// registered (protocol.md §2.3), self-signed or not. Nor is its validity: that is checked whenever it is used.
+    /// Reads the one certificate in `bytes`, PEM or DER. Does not check the signature: a certificate is trusted because
+    /// it was registered (protocol.md §2.3), self-signed or not. Does not check the validity either: each use checks
+    /// it.
     ///
     /// # Errors
-    /// A [`CertificateError`] that says what is wrong with it.
+    /// A [`CertificateError`] with the reason.
     pub fn read(alias: &str, bytes: &[u8]) -> Result<Self, CertificateError> {
         let legal =
             (1..=MAX_ALIAS_LENGTH).contains(&alias.len()) && !alias.chars().any(char::is_control);
@@ -170,7 +167,7 @@ impl Certificate {
         if !RSA_KEY_BITS.contains(&bits) {
             return Err(CertificateError::KeySize(bits));
         }
-        // With an exponent of 1 anybody could sign; an even one belongs to no key (RFC 8017 §3.1).
+        // With an exponent of 1 anybody could sign. No valid key has an even exponent (RFC 8017 §3.1).
         if !rsa
             .try_exponent()
             .is_ok_and(|exponent| exponent >= 3 && exponent % 2 == 1)
@@ -197,13 +194,12 @@ impl Certificate {
         })
     }
 
-    /// The `x5t` by which assertions name this certificate: base64url without padding, 27 characters.
+    /// The `x5t` of this certificate in assertions: base64url without padding, 27 characters.
     #[must_use]
     pub fn x5t(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.sha1_thumbprint)
     }
 
-    /// Where the certificate is in its validity.
     #[must_use]
     pub fn state(&self, now: Timestamp) -> CertificateState {
         if now < self.not_before {
@@ -217,7 +213,7 @@ impl Certificate {
         }
     }
 
-    /// Whether the certificate is within its validity, both ends included (RFC 5280 §4.1.2.5).
+    /// True within the validity period, both ends included (RFC 5280 §4.1.2.5).
     #[must_use]
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         (self.not_before..=self.not_after).contains(&now)
@@ -344,7 +340,7 @@ mod tests {
         );
     }
 
-    /// The files were made by the script beside them.
+    /// The script in the same folder made the files.
     #[test]
     fn only_rsa_keys_of_2048_to_4096_bits() {
         for (pem, error) in [

@@ -18,7 +18,7 @@ use crate::random::{self, Random, RandomError};
 pub struct ClientId(String);
 
 impl ClientId {
-    /// Reads a Client ID; `None` when it is empty, too long or has other characters.
+    /// Parses a Client ID; `None` if the text is empty, too long or has other characters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let legal =
@@ -26,7 +26,6 @@ impl ClientId {
         legal.then(|| Self(text.to_owned()))
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,19 +52,17 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// A registered client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// The Client ID.
     pub client_id: ClientId,
-    /// The name that people see on the sign-in page.
+    /// The name on the sign-in page.
     pub name: String,
-    /// The integration type with what only that type has.
+    /// The integration type and the fields of this type.
     #[serde(flatten)]
     pub integration: IntegrationType,
-    /// All scopes that the client may ask for.
+    /// All scopes that the client may request.
     pub scopes: Scope,
-    /// A disabled client is treated like an unknown one.
+    /// A disabled client is treated like an unknown client.
     pub enabled: bool,
 }
 
@@ -75,45 +72,44 @@ pub struct Client {
 pub enum IntegrationType {
     /// Web Server Application: confidential, authorization code, PKCE optional.
     WebServer {
-        /// One, or two during a rotation.
+        /// One secret, or two during a rotation.
         secrets: Vec<ClientSecret>,
         /// Exact redirect URIs.
         redirect_uris: Vec<RedirectUriPattern>,
     },
     /// Installed Application: public, authorization code with PKCE.
     Installed {
-        /// Exact redirect URIs, or loopback ones with any port.
+        /// Exact redirect URIs, or loopback redirect URIs with any port.
         redirect_uris: Vec<RedirectUriPattern>,
     },
     /// Non-Interactive Integration: trusted, JWT bearer.
     NonInteractive {
-        /// One, or two during a rotation.
+        /// One secret, or two during a rotation.
         secrets: Vec<ClientSecret>,
-        /// The uploaded certificates; several for rollover.
+        /// The uploaded certificates. Several are allowed, for rollover.
         certificates: Vec<Certificate>,
-        /// When set, only users of this organization may be named (D-19).
+        /// If set, assertions may name only users of this organization (D-19).
         organization: Option<String>,
     },
     /// User-Bound Integration: confidential, client credentials, always acts as one user.
     UserBound {
-        /// One, or two during a rotation.
+        /// One secret, or two during a rotation.
         secrets: Vec<ClientSecret>,
-        /// The bound user account.
         bound_user: Username,
     },
-    /// A client of the legacy flow: unknown to the current endpoints.
+    /// A client of the legacy flow. The current endpoints treat it as unknown.
     Legacy {
-        /// None for a client without a secret.
+        /// Empty for a client without a secret.
         secrets: Vec<ClientSecret>,
         /// Redirect templates (protocol.md §4.5), as text.
         redirect_templates: Vec<String>,
-        /// The one instance that knows the client; `None` for every instance.
+        /// The only instance that knows the client; `None` for every instance.
         hostname: Option<String>,
     },
 }
 
 impl IntegrationType {
-    /// The type without what only that type has.
+    /// The type without its fields.
     #[must_use]
     pub const fn kind(&self) -> IntegrationKind {
         match self {
@@ -125,30 +121,25 @@ impl IntegrationType {
         }
     }
 
-    /// The `type` of a registration.
+    /// The `type` in registrations.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.kind().name()
     }
 }
 
-/// An integration type by its name alone.
+/// An integration type without its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntegrationKind {
-    /// [`IntegrationType::WebServer`].
     WebServer,
-    /// [`IntegrationType::Installed`].
     Installed,
-    /// [`IntegrationType::NonInteractive`].
     NonInteractive,
-    /// [`IntegrationType::UserBound`].
     UserBound,
-    /// [`IntegrationType::Legacy`].
     Legacy,
 }
 
 impl IntegrationKind {
-    /// All of them, in the order of protocol.md §1.
+    /// All types, in the order of protocol.md §1.
     pub const ALL: [Self; 5] = [
         Self::WebServer,
         Self::Installed,
@@ -157,7 +148,7 @@ impl IntegrationKind {
         Self::Legacy,
     ];
 
-    /// The `type` of a registration.
+    /// The `type` in registrations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -170,26 +161,25 @@ impl IntegrationKind {
     }
 }
 
-/// What generated client secrets start with, so that secret scanners know them.
+/// Prefix of generated client secrets. Secret scanners recognize it.
 pub const GENERATED_PREFIX: &str = "tscs_";
 
-/// A client secret, known only by its SHA-256 digest. Generated secrets have 256 random bits, so a slow
-/// password hash would add cost and no safety (D-21).
+/// A client secret, stored only as its SHA-256 digest. Generated secrets have 256 random bits, so a slow password hash
+/// would add cost but no security (D-21).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientSecret(Digest);
 
 impl ClientSecret {
-    /// The secret with this text.
     #[must_use]
     pub fn of(secret: &str) -> Self {
         Self(Digest::of(secret.as_bytes()))
     }
 
-    /// A fresh secret with its text: [`GENERATED_PREFIX`] and 256 random bits in base64url (D-21).
+    /// A new secret and its text: [`GENERATED_PREFIX`] and 256 random bits in base64url (D-21).
     ///
     /// # Errors
-    /// [`RandomError`] when there are no random bytes.
+    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<(Zeroizing<String>, Self), RandomError> {
         let bits = Zeroizing::new(random::text::<32>(random)?);
         let text = Zeroizing::new(format!("{GENERATED_PREFIX}{}", *bits));
@@ -197,19 +187,17 @@ impl ClientSecret {
         Ok((text, secret))
     }
 
-    /// The secret with this SHA-256 digest.
     #[must_use]
     pub const fn from_digest(digest: Digest) -> Self {
         Self(digest)
     }
 
-    /// The SHA-256 digest.
     #[must_use]
     pub const fn digest(&self) -> &Digest {
         &self.0
     }
 
-    /// Whether `presented` is this secret, in constant time.
+    /// True if `presented` is this secret. Compares in constant time.
     #[must_use]
     pub fn matches(&self, presented: &str) -> bool {
         self.0 == Digest::of(presented.as_bytes())
@@ -217,8 +205,8 @@ impl ClientSecret {
 }
 
 impl Client {
-    /// A client of which only the Client ID and the type are known yet; the rest is empty. A user-bound client is bound to
-    /// its own name, which is no user's (RFC 9700 §4.15).
+    /// A client with only a Client ID and a type; all other fields are empty. The bound user of a user-bound client is
+    /// set to the Client ID, because no user has this name (RFC 9700 §4.15).
     #[must_use]
     pub fn new(client_id: ClientId, kind: IntegrationKind) -> Self {
         let integration = match kind {
@@ -253,7 +241,7 @@ impl Client {
         }
     }
 
-    /// The redirect URIs; empty for the types that use none.
+    /// The redirect URIs; empty for types without redirect URIs.
     #[must_use]
     pub fn redirect_uris(&self) -> &[RedirectUriPattern] {
         match &self.integration {
@@ -265,7 +253,7 @@ impl Client {
         }
     }
 
-    /// The secrets, to be changed; `None` for the type that has none.
+    /// The secrets, mutable; `None` for the type without secrets.
     pub const fn secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
         match &mut self.integration {
             IntegrationType::WebServer { secrets, .. }
@@ -276,7 +264,7 @@ impl Client {
         }
     }
 
-    /// The certificates, to be changed; `None` for the types that have none.
+    /// The certificates, mutable; `None` for types without certificates.
     pub const fn certificates_mut(&mut self) -> Option<&mut Vec<Certificate>> {
         match &mut self.integration {
             IntegrationType::NonInteractive { certificates, .. } => Some(certificates),
@@ -284,7 +272,7 @@ impl Client {
         }
     }
 
-    /// The certificates; empty for the types that have none.
+    /// The certificates; empty for types without certificates.
     #[must_use]
     pub fn certificates(&self) -> &[Certificate] {
         match &self.integration {

@@ -1,28 +1,21 @@
-//! When client secrets were added and used: what an operator must know to end an old one.
+//! When client secrets were added and used. Operators need these times to decide when to remove an old secret.
 
 use crate::client::{ClientId, ClientSecret};
 use crate::clock::Timestamp;
 
-/// What is known of a client secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretTimes {
-    /// The client that has it.
     pub client_id: ClientId,
-    /// Which of its secrets.
     pub secret: ClientSecret,
-    /// When it was registered; `None` for one from before this was kept.
+    /// When the secret was registered; `None` if it is older than this record.
     pub added_at: Option<Timestamp>,
-    /// When a request last proved it, as it was last noted.
+    /// When a request last proved the secret, as far as recorded.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A use of a client secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretUse {
-    /// The client.
     pub client_id: ClientId,
-    /// The secret that it proved.
     pub secret: ClientSecret,
-    /// When.
     pub at: Timestamp,
 }

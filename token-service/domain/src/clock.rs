@@ -1,4 +1,4 @@
-//! The one place that reads the wall clock. A request reads it once, at the door, and passes it on.
+//! The only module that reads the wall clock. Each request reads the clock once, on arrival, and passes the time on.
 
 use std::fmt;
 use std::ops::Add;
@@ -14,25 +14,23 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment `seconds` after 1970.
     #[must_use]
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// Seconds since 1970.
     #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0
     }
 
-    /// The moment as RFC 3339 writes it, in UTC.
+    /// The timestamp in RFC 3339 form, in UTC.
     #[must_use]
     pub fn rfc3339(self) -> String {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.0)).to_string()
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead.
+    /// Time since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
@@ -53,13 +51,11 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Tells the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The current second.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -69,7 +65,7 @@ impl Clock for SystemClock {
         reason = "the one module that owns the wall clock"
     )]
     fn now(&self) -> Timestamp {
-        // A clock before 1970 reads as 1970: every token is then expired, none is accepted.
+        // A system time before 1970 counts as 1970. No token is accepted then.
         Timestamp(
             std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
@@ -78,23 +74,21 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move, for tests.
+/// A clock for tests. It changes only when a test sets it.
 #[derive(Debug, Default)]
 pub struct ManualClock(std::sync::atomic::AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `now`.
     #[must_use]
     pub const fn new(now: Timestamp) -> Self {
         Self(std::sync::atomic::AtomicU64::new(now.0))
     }
 
-    /// Sets the clock, forward or back.
+    /// Sets the clock, forward or backward.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
     }
 
-    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.0
             .fetch_add(by.as_secs(), std::sync::atomic::Ordering::SeqCst);

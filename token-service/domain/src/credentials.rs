@@ -1,22 +1,21 @@
-//! What people sign in with.
+//! Credentials of users.
 
 use crate::digest::Digest;
 use crate::{CredentialsVersion, User};
 
-/// What a user signs in with, all of it as it was at one moment. It has no `Debug`.
+/// The credentials of a user at one moment. The type has no `Debug`, because it contains secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The version of all this.
     pub version: CredentialsVersion,
-    /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
+    /// The password as an argon2id PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,
-    /// The TOTP secret, sealed with the encryption key: what the person set up, or else what is registered. `None` without
-    /// a second factor.
+    /// The TOTP secret, sealed with the encryption key: the secret that the user set up, or else the registered secret.
+    /// `None` without a second factor.
     pub totp_secret_sealed: Option<Vec<u8>>,
 }
 
 impl Credentials {
-    /// Those of `user`, who has set up `own`; `None` for a disabled user.
+    /// The credentials of `user` with the second factor `own`; `None` for a disabled user.
     #[must_use]
     pub fn of(user: User, own: Option<SecondFactor>) -> Option<Self> {
         user.enabled.then(|| Self {
@@ -29,17 +28,17 @@ impl Credentials {
     }
 }
 
-/// A second factor that a person set up. It counts in the place of the registered one.
+/// A second factor that a user set up. It replaces the registered second factor.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SecondFactor {
     /// The TOTP secret, sealed with the encryption key.
     pub totp_secret_sealed: Vec<u8>,
-    /// Keyed digests of the recovery codes that are left.
+    /// Keyed digests of the unused recovery codes.
     pub recovery_codes: Vec<Digest>,
 }
 
 impl SecondFactor {
-    /// Takes a recovery code away; says whether it was left.
+    /// Removes a recovery code. Returns whether the code was unused.
     pub fn use_up(&mut self, code: &Digest) -> bool {
         let before = self.recovery_codes.len();
         self.recovery_codes.retain(|left| left != code);

@@ -1,4 +1,4 @@
-//! SHA-256 digests: the only form in which the store knows codes, secrets and session ids.
+//! SHA-256 digests. The store keeps codes, secrets and session ids only as digests.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,19 +15,17 @@ use subtle::ConstantTimeEq as _;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `secret`.
     #[must_use]
     pub fn of(secret: &[u8]) -> Self {
         Self(Sha256::digest(secret).into())
     }
 
-    /// A digest that was computed elsewhere.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A digest as base64url without padding, 43 characters (the form of a PKCE challenge, RFC 7636 §4.2).
+    /// Parses base64url without padding, 43 characters (the form of a PKCE challenge, RFC 7636 §4.2).
     #[must_use]
     pub fn from_base64url(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
@@ -39,7 +37,6 @@ impl Digest {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// The 32 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -52,7 +49,7 @@ impl PartialEq for Digest {
     }
 }
 
-/// For maps with a keyed hash, such as the standard library's: what is equal hashes the same.
+/// For maps with a keyed hash, such as the standard library's. Equal digests hash equally.
 impl Hash for Digest {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);

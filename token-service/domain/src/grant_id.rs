@@ -10,17 +10,17 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
 
-/// The id of a grant: a UUIDv7, so that ids are ordered by their time and rows are written side by side.
-/// Written as 22 characters of base64url, because every token carries it.
+/// The id of a grant: a UUIDv7, so that ids are ordered by time and new rows are written next to each other. Written as
+/// 22 characters of base64url, because every token contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GrantId(Uuid);
 
 impl GrantId {
-    /// A fresh id.
+    /// A new id.
     ///
     /// # Errors
-    /// [`RandomError`] when there are no random bytes.
+    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random, now: Timestamp) -> Result<Self, RandomError> {
         let bytes = random::bytes::<10>(random)?;
         let milliseconds = now.seconds().saturating_mul(1000);
@@ -29,14 +29,14 @@ impl GrantId {
         ))
     }
 
-    /// Reads an id; `None` when it is not one.
+    /// Parses an id; `None` if the text is not an id.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.try_into().ok().map(Self::from_bytes)
     }
 
-    /// When the grant was made; `None` for bytes that are no UUIDv7 (RFC 9562 §5.7).
+    /// When the grant was created; `None` for bytes that are not a UUIDv7 (RFC 9562 §5.7).
     #[must_use]
     pub fn made_at(&self) -> Option<Timestamp> {
         if self.0.get_version() != Some(uuid::Version::SortRand) {
@@ -46,13 +46,12 @@ impl GrantId {
         Some(Timestamp::from_seconds(seconds))
     }
 
-    /// The 16 bytes, big endian: byte order is time order.
+    /// The 16 bytes, big endian, so that byte order is time order.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    /// The id with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))

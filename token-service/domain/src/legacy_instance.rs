@@ -1,34 +1,32 @@
-//! Hosts of the legacy flow: an instance is chosen by host name (protocol.md §4.4 to §4.7).
+//! Hosts of the legacy flow. The host name of a request selects the instance (protocol.md §4.4 to §4.7).
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// A host of the legacy flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyInstance {
     /// {hostname}.
     pub hostname: String,
     /// {auth_server_hostname}.
     pub auth_server_hostname: String,
-    /// Whether OAuth2 authentication is enabled on the host.
     pub enabled: bool,
 }
 
 impl LegacyInstance {
-    /// Whether a `Host` header names this instance; its port does not count.
+    /// True if a `Host` header names this instance. Ignores the port.
     #[must_use]
     pub fn is_at(&self, host: &str) -> bool {
         same_host(&self.hostname, host)
     }
 
-    /// Whether a `Host` header names this instance's authorization server.
+    /// True if a `Host` header names the authorization server of this instance. Ignores the port.
     #[must_use]
     pub fn has_auth_server_at(&self, host: &str) -> bool {
         same_host(&self.auth_server_hostname, host)
     }
 }
 
-/// Whether `text` is a host as a `Host` header names it, in the normal form that the header is compared in.
+/// True if `text` is a host in the normal form that `Host` headers are compared in.
 #[must_use]
 pub fn is_host(text: &str) -> bool {
     let url = Url::parse(&format!("https://{text}/"));
@@ -37,7 +35,7 @@ pub fn is_host(text: &str) -> bool {
     })
 }
 
-/// Compares names alone: a configured value may carry a scheme and a port (D-26), and proxies move ports.
+/// Compares host names only: a configured value may contain a scheme and a port (D-26), and proxies change ports.
 fn same_host(configured: &str, sent: &str) -> bool {
     let configured = configured
         .split_once("://")

@@ -1,5 +1,5 @@
-//! What the token service is about: clients, users and their accounts, grants, codes and sessions, with the rules that they
-//! keep. Types and plain functions: no I/O, no HTTP, no database. Time and randomness are passed in.
+//! The domain of the token service: clients, users and their accounts, grants, codes and sessions, with their rules.
+//! Types and plain functions without I/O, HTTP or database. Callers pass in time and randomness.
 
 pub mod attempt;
 pub mod audit_event;

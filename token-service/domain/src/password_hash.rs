@@ -1,23 +1,23 @@
-//! What checking a registered password hash costs.
+//! Limits on the cost of checking a registered password hash.
 //!
-//! A check with other parameters takes another time, which would tell who is registered. So every check does the work of
-//! all schemes that are registered ([`schemes`]), and no scheme may cost more than the bounds here.
+//! Checks with different parameters take different times, which would reveal who is registered. Therefore every check
+//! does the work of all registered schemes ([`schemes`]), and no scheme may exceed the bounds in this module.
 
 use argon2::{Params, PasswordHash};
 
-/// Memory that a password hash may ask for, in KiB: 128 MiB.
+/// Maximum memory of a password hash, in KiB: 128 MiB.
 pub const MAX_MEMORY: u32 = 128 * 1024;
 
-/// Passes that a password hash may ask for.
+/// Maximum passes of a password hash.
 pub const MAX_PASSES: u32 = 16;
 
-/// Memory times passes, in KiB: some thirteen times what a new hash takes.
+/// Maximum of memory times passes, in KiB: about 13 times the work of a new hash.
 pub const MAX_WORK: u64 = 512 * 1024;
 
-/// Schemes whose work every check does, at most: the most expensive ones that are registered.
+/// Maximum number of schemes whose work every check does: the most expensive registered schemes.
 const MOST_SCHEMES: usize = 4;
 
-/// Algorithm, version and parameters of a PHC string, as text: what stands before salt and hash.
+/// Algorithm, version and parameters of a PHC string, as text: the part before salt and hash.
 #[must_use]
 pub fn scheme(hash: &str) -> Option<&str> {
     let (rest, _hash) = hash.rsplit_once('$')?;
@@ -25,14 +25,14 @@ pub fn scheme(hash: &str) -> Option<&str> {
     Some(scheme)
 }
 
-/// Memory times passes; `None` for what is no argon2 hash.
+/// Memory times passes; `None` if `hash` is not an argon2 hash.
 #[must_use]
 pub fn work(hash: &PasswordHash) -> Option<u64> {
     let parameters = Params::try_from(hash).ok()?;
     Some(u64::from(parameters.m_cost()) * u64::from(parameters.t_cost()))
 }
 
-/// Whether checking `hash` costs no more than the bounds.
+/// True if checking `hash` stays within the bounds.
 #[must_use]
 pub fn is_within_bounds(hash: &PasswordHash) -> bool {
     let within =
@@ -40,13 +40,13 @@ pub fn is_within_bounds(hash: &PasswordHash) -> bool {
     Params::try_from(hash).is_ok_and(within) && work(hash).is_some_and(|work| work <= MAX_WORK)
 }
 
-/// The different schemes of `hashes`, within the bounds, the most expensive first.
+/// The distinct schemes of `hashes` within the bounds, the most expensive first.
 pub fn schemes<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<(u64, &str)> = Vec::new();
     let mut last = "";
     for hash in hashes {
         let Some(scheme) = scheme(hash) else { continue };
-        // Nearly all have the same.
+        // Nearly all hashes have the same scheme.
         if scheme == last || found.iter().any(|(_, known)| *known == scheme) {
             continue;
         }

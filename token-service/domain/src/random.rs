@@ -1,25 +1,26 @@
-//! Random values, always from the operating system.
+//! Random values from the operating system.
 
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The operating system gave no random bytes. Nothing may be issued without them.
+/// The operating system returned no random bytes. Without them, the service must not issue anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gave no random bytes")]
 pub struct RandomError;
 
 /// A source of unpredictable bytes. The service uses [`OsRandom`]; tests may pass a fixed sequence.
 pub trait Random: Send + Sync + fmt::Debug {
-    /// Fills `buffer`.
+    /// Fills `buffer` with random bytes.
     ///
     /// # Errors
-    /// [`RandomError`] when the source failed; the buffer must not be used then.
+    /// [`RandomError`] if the source failed. Do not use the buffer then.
     fn fill(&self, buffer: &mut [u8]) -> Result<(), RandomError>;
 }
 
-/// The operating system's generator, one system call for each value: about 1 us. AWS-LC's generator takes twice as long.
+/// The operating system's generator. One system call per value takes about 1 us; AWS-LC's generator takes twice as
+/// long.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsRandom;
 
@@ -32,17 +33,17 @@ impl Random for OsRandom {
 /// `N` random bytes.
 ///
 /// # Errors
-/// [`RandomError`] when the source failed.
+/// [`RandomError`] if the source failed.
 pub fn bytes<const N: usize>(random: &dyn Random) -> Result<[u8; N], RandomError> {
     let mut buffer = [0; N];
     random.fill(&mut buffer)?;
     Ok(buffer)
 }
 
-/// `N` random bytes as base64url without padding: 22 characters for 16 bytes, 43 for 32.
+/// `N` random bytes as base64url without padding: 22 characters for 16 bytes, 43 characters for 32 bytes.
 ///
 /// # Errors
-/// [`RandomError`] when the source failed.
+/// [`RandomError`] if the source failed.
 pub fn text<const N: usize>(random: &dyn Random) -> Result<String, RandomError> {
     bytes::<N>(random).map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -1,4 +1,4 @@
-//! Redirect templates (protocol.md §4.5): exact, with any port on loopback, or with any text as whole path segments.
+//! Redirect templates (protocol.md §4.5): exact text, any port on loopback, or any text as whole path segments.
 
 use url::Url;
 
@@ -14,28 +14,28 @@ pub struct RedirectTemplate<'a> {
 /// Why a template cannot be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// Not printable ASCII, or with a fragment.
+    /// Not printable ASCII, or contains a fragment.
     #[error("must be printable ASCII without spaces and fragment")]
     Characters,
     /// Not an http or https URL with a host.
     #[error("must be an https URL, or an http one on loopback")]
     Url,
-    /// Plain http to another machine.
+    /// Plain http to a host that is not loopback.
     #[error("plain http is for loopback alone")]
     InsecureHttp,
     /// A wildcard that is neither a loopback port nor a whole path segment.
     #[error("a * may be the port of a loopback address, or one whole segment of the path")]
     Wildcard,
-    /// User name and password in the authority.
+    /// The authority contains a user name or password.
     #[error("must have neither user name nor password")]
     UserInfo,
 }
 
-/// The hosts of loopback addresses: here `localhost` too, where it is registered (D-24).
+/// The hosts of loopback addresses. Legacy templates may use `localhost` too (D-24).
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl<'a> RedirectTemplate<'a> {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     /// A [`TemplateError`].
@@ -66,7 +66,7 @@ impl<'a> RedirectTemplate<'a> {
         if misplaced {
             return Err(TemplateError::Wildcard);
         }
-        // What remains must be a URL that browsers take as it is.
+        // Without its wildcards, the template must be a URL that browsers use unchanged.
         let concrete = text.replace(":*", ":1").replace('*', "x");
         match Url::parse(&concrete) {
             Ok(url) if url.as_str() == concrete || url.path() == "/" => Ok(Self { parts }),
@@ -74,7 +74,7 @@ impl<'a> RedirectTemplate<'a> {
         }
     }
 
-    /// The redirect URI, if the template matches what a client sent.
+    /// The redirect URI `sent`, if the template matches it.
     #[must_use]
     pub fn matches(&self, sent: &str) -> Option<RedirectUri> {
         if !sent.bytes().all(|byte| byte.is_ascii_graphic()) || sent.contains(['#', '*', '\\']) {
@@ -104,14 +104,14 @@ impl<'a> RedirectTemplate<'a> {
     }
 }
 
-/// A segment that stays one segment however a server reads it.
+/// True if every server reads the text as exactly one segment.
 fn is_plain_segment(segment: &str) -> bool {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     !segment.is_empty() && !matches!(segment, "." | "..") && segment.bytes().all(plain)
 }
 
-/// A URL taken apart as text: parsers normalise, and then other texts match.
+/// A URL split as text. URL parsers normalize, so different texts would match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Parts<'a> {
     scheme: &'a str,

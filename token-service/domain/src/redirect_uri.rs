@@ -1,14 +1,14 @@
 //! Redirect URIs: what may be registered and what matches (protocol.md §5.5, D-12, RFC 6749 §3.1.2, RFC 8252 §7).
 //!
-//! A redirect URI keeps its original text and is compared as text (RFC 9700 §2.1): a URL parser would
-//! normalise two different texts into one.
+//! A redirect URI keeps its original text and is compared as text (RFC 9700 §2.1), because a URL parser can normalize
+//! two different texts to the same URL.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// Which client the pattern is registered for; each kind has its own rules.
+/// The client type that the pattern is registered for. Each type has its own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectUriUse {
     /// Web Server Application: https, or http on a loopback address.
@@ -23,30 +23,30 @@ pub enum RedirectUriError {
     /// Not an absolute URI of printable ASCII.
     #[error("not an absolute URI")]
     NotAbsolute,
-    /// RFC 6749 §3.1.2.
+    /// The URI has a fragment (RFC 6749 §3.1.2).
     #[error("a redirect URI has no fragment")]
     Fragment,
-    /// Credentials in a redirect URI are never meant.
+    /// The URI contains a user name or password.
     #[error("a redirect URI has no user name or password")]
     Credentials,
     /// Only the port of a loopback URI may be a wildcard.
     #[error("only the port of http://127.0.0.1:*/path or http://[::1]:*/path may be a wildcard")]
     Wildcard,
-    /// A web server knows its port (D-12).
+    /// A web server knows its port, so a wildcard port is refused (D-12).
     #[error(
         "a wildcard port is for installed clients; a web_server client registers each redirect URI in full"
     )]
     WildcardOfWebServer,
-    /// Plain http beyond the machine.
+    /// Plain http to a host that is not loopback.
     #[error("http is for 127.0.0.1 and [::1] only; use https")]
     PlainHttp,
-    /// The integration type takes no private-use scheme.
+    /// The client type does not allow private-use schemes.
     #[error("a web_server client redirects to https, or to http on 127.0.0.1 or [::1]")]
     PrivateUseScheme,
-    /// `scheme://..` names a host; private-use schemes have none (RFC 8252 §7.1).
+    /// `scheme://..` contains a host. Private-use schemes have no host (RFC 8252 §7.1).
     #[error("a private-use redirect URI has the form scheme:/path")]
     PrivateUseForm,
-    /// Schemes that run or read something in the browser.
+    /// The browser itself runs or reads URIs of this scheme.
     #[error("the scheme {0} is not for redirects")]
     ForbiddenScheme(String),
 }
@@ -55,24 +55,24 @@ pub enum RedirectUriError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RedirectUriPattern {
-    /// Matches its own text alone.
+    /// Matches only the same text.
     Exact(String),
     /// A loopback URI with any port.
     LoopbackAnyPort {
         /// `http://127.0.0.1` or `http://[::1]`.
         origin: String,
-        /// Everything behind the port: path and query.
+        /// The text after the port: path and query.
         path: String,
     },
 }
 
-/// A redirect URI that a known client has registered. It can be made only by [`RedirectUriPattern::matches`],
-/// so the holder of a value may redirect to it (RFC 9700 §4.11).
+/// A redirect URI that matches a registered pattern. Only [`RedirectUriPattern::matches`] and the legacy templates
+/// create values, so it is safe to redirect to a value (RFC 9700 §4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedirectUri(String);
 
 impl RedirectUri {
-    /// A redirect URI that a template of the legacy flow has matched.
+    /// A redirect URI that a legacy template matched.
     pub(crate) const fn matched_by_template(text: String) -> Self {
         Self(text)
     }
@@ -83,15 +83,15 @@ impl RedirectUri {
         &self.0
     }
 
-    /// Whether any app on the person's device may get what is sent here: a loopback address or a private-use scheme
-    /// (RFC 8252 §8.6).
+    /// True if any app on the user's device may receive requests to this URI: a loopback address or a private-use
+    /// scheme (RFC 8252 §8.6).
     #[must_use]
     pub fn is_native(&self) -> bool {
         !self.0.starts_with("https://")
     }
 
-    /// The URI with `parameters` appended to its query in the form that form decoding and plain percent-decoding
-    /// read alike: a space is `%20`. The registered text stays as it is.
+    /// The URI with `parameters` appended to its query. Spaces are written as `%20`, which form decoding and plain
+    /// percent-decoding read alike. The registered text stays unchanged.
     #[must_use]
     pub fn with_parameters<'a>(
         &self,
@@ -110,9 +110,9 @@ impl RedirectUri {
         format!("{}{separator}{query}", self.0)
     }
 
-    /// The source expression that a `form-action` directive needs so that a form's answer may redirect here:
-    /// the origin of an http(s) URI, the scheme of any other (CSP3 §2.3.1). The grammar has no IPv6 addresses, and
-    /// browsers ignore a source that holds one, so that for these any host of the port has to do.
+    /// The source expression with which a `form-action` directive allows a redirect to this URI: the origin of an
+    /// http(s) URI, otherwise the scheme (CSP3 §2.3.1). The grammar has no IPv6 addresses, and browsers ignore a source
+    /// with an IPv6 address. Therefore these URIs get a source with any host and the same port.
     #[must_use]
     pub fn form_action_source(&self) -> String {
         match Url::parse(&self.0) {
@@ -133,10 +133,10 @@ impl fmt::Display for RedirectUri {
     }
 }
 
-/// The loopback origins of RFC 8252 §7.3, as literals: `localhost` may resolve elsewhere (§8.3).
+/// The loopback origins of RFC 8252 §7.3. `localhost` is not allowed, because it may resolve to another address (§8.3).
 const LOOPBACK_ORIGINS: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
-/// Schemes with a meaning of their own in browsers: never a way back to an app.
+/// Schemes with a special meaning in browsers. They never lead back to an app.
 const FORBIDDEN_SCHEMES: [&str; 11] = [
     "about",
     "blob",
@@ -152,10 +152,10 @@ const FORBIDDEN_SCHEMES: [&str; 11] = [
 ];
 
 impl RedirectUriPattern {
-    /// Reads a redirect URI to be registered.
+    /// Parses a redirect URI for registration.
     ///
     /// # Errors
-    /// A [`RedirectUriError`] that says what is wrong with it.
+    /// A [`RedirectUriError`] with the reason.
     pub fn parse(text: &str, use_: RedirectUriUse) -> Result<Self, RedirectUriError> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
             return Err(RedirectUriError::NotAbsolute);
@@ -195,7 +195,7 @@ impl RedirectUriPattern {
         }
     }
 
-    /// `https:host` and `HTTPS://host` parse as URLs, but are not how anyone writes one.
+    /// Refuses `https:host` and `HTTPS://host`, which parse as URLs but are probably typing errors.
     fn with_authority(text: &str, start: &str) -> Result<Self, RedirectUriError> {
         if text.starts_with(start) {
             Ok(Self::Exact(text.to_owned()))
@@ -214,7 +214,7 @@ impl RedirectUriPattern {
         })
     }
 
-    /// The redirect URI `sent` if this pattern allows it: the same text, but for the port of a loopback
+    /// The redirect URI `sent` if this pattern allows it. The texts must be equal, except for the port of a loopback
     /// pattern (RFC 8252 §7.3, RFC 9700 §2.1).
     #[must_use]
     pub fn matches(&self, sent: &str) -> Option<RedirectUri> {
@@ -228,8 +228,8 @@ impl RedirectUriPattern {
         allowed.then(|| RedirectUri(sent.to_owned()))
     }
 
-    /// The web origin from which a single-page app at this URI calls the token endpoint; `None` for
-    /// anything but https and loopback http with a fixed port (D-12, D-20).
+    /// The web origin of a single-page app at this URI, which calls the token endpoint. `None` for URIs other than
+    /// https and loopback http with a fixed port (D-12, D-20).
     #[must_use]
     pub fn web_origin(&self) -> Option<String> {
         let Self::Exact(text) = self else { return None };
@@ -237,13 +237,13 @@ impl RedirectUriPattern {
         origin.is_tuple().then(|| origin.ascii_serialization())
     }
 
-    /// Whether the pattern takes any port.
+    /// True if the pattern allows any port.
     #[must_use]
     pub const fn is_any_port(&self) -> bool {
         matches!(self, Self::LoopbackAnyPort { .. })
     }
 
-    /// Whether `origin` may be that of a single-page app at this URI.
+    /// True if a single-page app at this URI may have the origin `origin`.
     #[must_use]
     pub fn allows_origin(&self, origin: &str) -> bool {
         match self {
@@ -270,7 +270,7 @@ fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("127.0.0.1" | "[::1]"))
 }
 
-/// A port as a client writes it: 1 to 65535 in decimal, no leading zero.
+/// A port as clients write it: 1 to 65535 in decimal, without leading zeros.
 pub(crate) fn is_port(text: &str) -> bool {
     !text.starts_with('0')
         && text.bytes().all(|byte| byte.is_ascii_digit())

@@ -8,68 +8,60 @@ use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
 use crate::{ClientId, Scope};
 
-/// Spent steps that are remembered at most: a client that rotates faster than this within one grace period
-/// is not retrying a lost answer.
+/// Maximum number of spent steps. A client that exceeds it within one grace period is not retrying a lost response.
 const MAX_SPENT_STEPS: usize = 8;
 
-/// A use of a refresh token.
+/// A request with a refresh token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefreshRotation {
-    /// The grant that the token names.
     pub grant_id: GrantId,
-    /// The `jti` of the token.
     pub refresh_id: TokenId,
-    /// The client that uses it, authenticated.
+    /// The authenticated client of the request.
     pub client_id: ClientId,
-    /// The scope that it asks for; `None` for all that was granted.
+    /// The requested scope; `None` requests the whole granted scope.
     pub scope: Option<Scope>,
-    /// Ids for the next step, should this use win.
+    /// `jti` of the next refresh token, if the current token rotates.
     pub next_refresh_id: TokenId,
-    /// Likewise for the access token.
+    /// `jti` of the next access token, if the current token rotates.
     pub next_access_id: TokenId,
-    /// The time of this use.
     pub now: Timestamp,
-    /// How long the next refresh token lives.
+    /// Lifetime of the next refresh token.
     pub lifetime: Duration,
-    /// How long after its first use a refresh token is answered with the same successor.
+    /// Time after the first use of a refresh token in which the service repeats the response.
     pub grace: Duration,
 }
 
-/// The outcome of using a refresh token.
+/// The outcome of a request with a refresh token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rotation {
     /// The first use: `grant.current` is the new step.
     Rotated(Box<Grant>),
-    /// A repeated use within the grace: answer this step, as the first use did.
+    /// A repeated use within the grace period: return this step, like the first use.
     Repeated {
-        /// The grant.
         grant: Box<Grant>,
-        /// What the first use answered.
+        /// The step in the response to the first use.
         step: RefreshStep,
     },
-    /// A used token after its grace: the grant is revoked, in the feed too.
+    /// A used token after its grace period. The grant is revoked, and the revocation is in the feed.
     Reused(GrantId),
-    /// Nothing changed.
+    /// The token was refused. Nothing changed.
     Refused(RotationRefusal),
 }
 
-/// Why a refresh token is refused without further consequence.
+/// Why a refresh token is refused without other consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotationRefusal {
-    /// No such grant.
     Unknown,
-    /// The token belongs to another client.
     OtherClient,
-    /// More scope than was granted.
+    /// The requested scope exceeds the granted scope.
     ScopeExceeded,
-    /// The token expired unused.
+    /// The token expired before its first use.
     Expired,
-    /// The grant was revoked before.
     Revoked,
 }
 
 impl RotationRefusal {
-    /// The reason as a word for the log and metrics.
+    /// The value for the log and metrics.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -82,25 +74,24 @@ impl RotationRefusal {
     }
 }
 
-/// What [`Grant::rotate`] decided; the store writes the changed grant for the first and third.
+/// The decision of [`Grant::rotate`]. For `Rotate` and `Revoke`, the store writes the changed grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationDecision {
-    /// The grant moved on by one step.
+    /// The grant has a new current step.
     Rotate,
-    /// Answer this step again.
+    /// Return this step again.
     Repeat(RefreshStep),
-    /// The grant is now revoked.
     Revoke,
-    /// Nothing changes.
+    /// The grant is unchanged.
     Refuse(RotationRefusal),
 }
 
 impl Grant {
-    /// Decides one use of a refresh token (D-3) and changes the grant accordingly.
+    /// Decides on one use of a refresh token (D-3) and changes the grant accordingly.
     ///
-    /// The current token rotates. A spent one within its grace gets the same answer as its first use. Any
-    /// other token of this grant that we once signed was used before: somebody else has it, so the grant ends.
-    /// A token is expired at `refresh_expires_at` itself; the grace includes its last second.
+    /// The current token rotates. A spent token within its grace period gets the response of its first use. Any other
+    /// signed token of this grant was used before and may be stolen, so the grant is revoked. The current token is
+    /// already expired at `refresh_expires_at`. The grace period includes its last second.
     pub fn rotate(&mut self, rotation: &RefreshRotation) -> RotationDecision {
         if self.client_id != rotation.client_id {
             return RotationDecision::Refuse(RotationRefusal::OtherClient);

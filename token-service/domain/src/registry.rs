@@ -1,4 +1,4 @@
-//! The registry as requests see it: an immutable value that is replaced as a whole.
+//! The registry in memory: an immutable value that is replaced as a whole.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use crate::password_hash;
 use crate::redirect_uri::RedirectUriPattern;
 use crate::user::{User, Username};
 
-/// All clients and users, indexed for requests.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     clients: HashMap<ClientId, Arc<Client>>,
@@ -24,7 +23,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Indexes `clients` and `users`; a later one replaces an earlier one of the same name.
+    /// Indexes `clients` and `users`. Of two entries with the same name, the later entry counts.
     #[must_use]
     pub fn new(
         clients: impl IntoIterator<Item = Client>,
@@ -39,7 +38,7 @@ impl Registry {
         Self::indexed(clients.collect(), users.collect())
     }
 
-    /// With what the store has now of some objects: `None` for one that it has no more.
+    /// Replaces some objects by their current state in the store; `None` if the store has removed the object.
     #[must_use]
     pub fn updated(
         &self,
@@ -106,7 +105,7 @@ impl Registry {
         }
     }
 
-    /// As the store's registry of this version.
+    /// Sets the version, which is the store's position in the sequence of changes.
     #[must_use]
     pub fn with_version(self, version: u64) -> Self {
         Self {
@@ -115,13 +114,13 @@ impl Registry {
         }
     }
 
-    /// The store's position in the sequence of changes when the registry was read; `None` for one that is in no store.
+    /// The store's position in the sequence of changes at the time of reading; `None` if the registry is not from a
+    /// store.
     #[must_use]
     pub const fn version(&self) -> Option<u64> {
         self.version
     }
 
-    /// With these hosts of the legacy flow.
     #[must_use]
     pub fn with_legacy_instances(self, legacy_instances: Vec<LegacyInstance>) -> Self {
         Self {
@@ -130,19 +129,19 @@ impl Registry {
         }
     }
 
-    /// The schemes of passwords that are registered: see [`password_hash::schemes`].
+    /// The distinct schemes of the registered password hashes: see [`password_hash::schemes`].
     #[must_use]
     pub fn password_schemes(&self) -> Arc<[String]> {
         Arc::clone(&self.password_schemes)
     }
 
-    /// The hosts of the legacy flow, in the order of their names.
+    /// The hosts of the legacy flow, sorted by name.
     #[must_use]
     pub fn legacy_instances(&self) -> &[LegacyInstance] {
         &self.legacy_instances
     }
 
-    /// The instance whose host a `Host` header names; its port does not count.
+    /// The instance whose host is in the `Host` header `host`. Ignores the port.
     #[must_use]
     pub fn legacy_instance(&self, host: &str) -> Option<&LegacyInstance> {
         self.legacy_instances
@@ -150,7 +149,8 @@ impl Registry {
             .find(|instance| instance.is_at(host))
     }
 
-    /// The instances whose authorization server a `Host` header names: several may share one.
+    /// The instances whose authorization server is in the `Host` header `host`. Several instances may share one
+    /// authorization server. Ignores the port.
     pub fn legacy_auth_servers<'a>(
         &'a self,
         host: &'a str,
@@ -165,7 +165,7 @@ impl Registry {
         self.scopes.iter().map(String::as_str)
     }
 
-    /// The enabled client of the current flows with this id; legacy clients are unknown here.
+    /// The enabled client of the current flows with this id. Ignores legacy clients.
     #[must_use]
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients
@@ -175,7 +175,7 @@ impl Registry {
             })
     }
 
-    /// The enabled client with this id, of the current flows or the legacy one.
+    /// The enabled client with this id, of the current flows or the legacy flow.
     #[must_use]
     pub fn client_of_any_flow(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients
@@ -183,7 +183,7 @@ impl Registry {
             .filter(|client| client.enabled)
     }
 
-    /// The enabled client of the legacy flow with this id, on this instance (protocol.md §4.5).
+    /// The enabled legacy client with this id, on this instance (protocol.md §4.5).
     #[must_use]
     pub fn legacy_client(&self, client_id: &str, instance: &str) -> Option<&Arc<Client>> {
         self.clients
@@ -196,7 +196,7 @@ impl Registry {
             })
     }
 
-    /// The enabled single-sign-on users with this e-mail address, without regard to case (protocol.md §4.5).
+    /// The enabled single-sign-on users with this e-mail address. Ignores case (protocol.md §4.5).
     #[must_use]
     pub fn single_sign_on_users(&self, email: &str) -> &[Username] {
         self.single_sign_on
@@ -212,8 +212,8 @@ impl Registry {
             .filter(|user| user.enabled)
     }
 
-    /// Whether a page of this origin may call the token endpoint: it is that of an enabled public client's
-    /// redirect URI (D-12, D-20).
+    /// True if a page of this origin may call the token endpoint, because an enabled public client has a redirect URI
+    /// with this origin (D-12, D-20).
     #[must_use]
     pub fn allows_origin(&self, origin: &str) -> bool {
         self.app_origins.contains(origin)
@@ -223,7 +223,7 @@ impl Registry {
                 .any(|uri| uri.allows_origin(origin))
     }
 
-    /// The client with this id, of whatever type, enabled or not.
+    /// The client with this id, of any type, enabled or not.
     #[must_use]
     pub fn any_client(&self, client_id: &ClientId) -> Option<&Arc<Client>> {
         self.clients.get(client_id)

@@ -1,4 +1,4 @@
-//! Changes of what is registered.
+//! Changes of the registry.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,10 +7,10 @@ use crate::{
     Client, ClientId, IntegrationType, LegacyInstance, ObjectName, Remembered, User, Username,
 };
 
-/// Changes of the registry, made together or not at all.
+/// Changes of the registry that are applied together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryChange {
-    /// Clients to add or replace, by client id.
+    /// Clients to add or replace, by Client ID.
     pub put_clients: Vec<Client>,
     /// Clients to remove; their grants are revoked in the same transaction.
     pub remove_clients: Vec<ClientId>,
@@ -22,17 +22,17 @@ pub struct RegistryChange {
     pub put_legacy_instances: Vec<LegacyInstance>,
     /// Hostnames of legacy instances to remove.
     pub remove_legacy_instances: Vec<String>,
-    /// What to remember of files that are applied, in the place of what was remembered of the same objects (D-27).
+    /// What to remember of applied files. Replaces what was remembered of the same objects (D-27).
     pub remember: Vec<Remembered>,
-    /// Objects of which to forget what files said.
+    /// Objects for which the store forgets the remembered files.
     pub forget: Vec<ObjectName>,
-    /// The position in the sequence of changes that the change was planned on: it is made only while nothing that it
-    /// [rests on](Premises) has changed since. `None`: in any case.
+    /// The position in the sequence of changes at which the change was planned. The change is applied only if nothing
+    /// that it [rests on](Premises) has changed since. `None`: always applied.
     pub planned_on: Option<u64>,
 }
 
 impl RegistryChange {
-    /// The objects that the change adds, replaces or removes, and those of which it changes what is remembered.
+    /// The objects that the change adds, replaces or removes, and the objects whose remembered files it changes.
     #[must_use]
     pub fn touches(&self) -> Vec<Touched> {
         let mut touched: BTreeMap<ObjectName, bool> = BTreeMap::new();
@@ -71,42 +71,41 @@ fn is_legacy(client: &Client) -> bool {
     matches!(client.integration, IntegrationType::Legacy { .. })
 }
 
-/// An object that a change of the registry touched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Touched {
-    /// Name of the object.
     pub object: ObjectName,
-    /// Whether the object is now a client or an instance of the legacy flow, whose tokens may be too short for the
-    /// longest user ID (protocol.md §2.5).
+    /// True if the object is now a legacy client or a legacy instance. Its tokens may be too short for the longest user
+    /// ID (protocol.md §2.5).
     pub is_legacy: bool,
 }
 
 impl From<ObjectName> for Touched {
-    /// A user, or an object of the current flows.
+    /// Creates the value for a user or for an object of the current flows.
     fn from(object: ObjectName) -> Self {
         let is_legacy = false;
         Self { object, is_legacy }
     }
 }
 
-/// Changes of the registry kept by a store, by the object. A reader that missed more reads everything anew.
+/// Number of registry changes that a store keeps, counted by object. A reader that missed more changes reads the whole
+/// registry again.
 pub const CHANGES_KEPT: u64 = 10_000;
 
-/// The changes of the registry behind a position of the sequence of changes.
+/// The changes of the registry after a position in the sequence of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryChanges {
-    /// The next ones, oldest first: each raised the position by 1.
+    /// The next changes, oldest first. Each change raised the position by 1.
     Known(Vec<Touched>),
-    /// The store does not know any more.
+    /// The store no longer has these changes.
     Forgotten,
 }
 
 impl RegistryChanges {
-    /// The changes behind `after`, from `rows` of positions and objects in the order of their positions. `last` is the
-    /// position of the store.
+    /// The changes after position `after`, from `rows` of positions and objects sorted by position. `last` is the
+    /// current position of the store.
     ///
     /// # Errors
-    /// The rows'.
+    /// The error of a row.
     pub fn behind<E>(
         after: u64,
         last: u64,
@@ -128,7 +127,7 @@ impl RegistryChanges {
     }
 }
 
-/// What a change rests on: a plan that was made before one of these objects changed has to be made again.
+/// What a change rests on. If one of these objects changes after planning, the change has to be planned again.
 #[derive(Debug, Default)]
 pub struct Premises {
     objects: HashSet<ObjectName>,
@@ -138,9 +137,11 @@ pub struct Premises {
 }
 
 impl Premises {
-    /// What `change` rests on: the objects that it touches; for a client, that no user has its name (RFC 9700 §4.15) and
-    /// that its bound user exists; for a user, that no client has the name, and that the linked accounts fit the tokens of
-    /// the legacy flow; for the end of a user, that no client is bound to the user.
+    /// What `change` rests on:
+    /// - The objects that it touches.
+    /// - For a client: no user has the client's name (RFC 9700 §4.15), and the bound user exists.
+    /// - For a user: no client has the user's name, and the linked accounts fit into legacy tokens.
+    /// - For the removal of a user: no client is bound to the user.
     #[must_use]
     pub fn of(change: &RegistryChange) -> Self {
         let touched = change.touches().into_iter();
@@ -169,7 +170,7 @@ impl Premises {
         premises
     }
 
-    /// Whether one of `changes`, which were made since the plan, overtakes it.
+    /// True if one of `changes`, which happened after planning, affects a premise.
     #[must_use]
     pub fn are_overtaken_by(&self, changes: &RegistryChanges) -> bool {
         match changes {
@@ -187,9 +188,9 @@ impl Premises {
 /// The outcome of changing the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistryOutcome {
-    /// The change is made.
+    /// The change was applied.
     Changed,
-    /// Nothing was changed: something that the change rests on has changed since it was planned.
+    /// Nothing was changed, because something that the change rests on has changed since planning.
     Overtaken,
 }
 
@@ -279,10 +280,10 @@ mod tests {
             (&other, &web, false),
             (&other, &ada, false),
             (&web, &ada, false),
-            // A name is that of a client or of a user.
+            // No client may have the name of a user.
             (&put(vec![], vec![user("web")]), &web, true),
             (&put(vec![public("ada")], vec![]), &ada, true),
-            // A client is bound to a user who exists.
+            // The user that a client is bound to must exist.
             (
                 &without("ada"),
                 &put(vec![bound("batch", "ada")], vec![]),
@@ -298,7 +299,7 @@ mod tests {
                 &put(vec![bound("batch", "ada")], vec![]),
                 false,
             ),
-            // Tokens of the legacy flow have room for every user ID.
+            // Legacy tokens must have room for every user ID.
             (&put(vec![legacy("old")], vec![]), &ada, true),
             (&ada, &put(vec![legacy("old")], vec![]), true),
             (&put(vec![legacy("old")], vec![]), &web, false),

@@ -1,4 +1,4 @@
-//! What files said of a client, user or legacy instance when they were last applied (D-27).
+//! What files contained for a client, user or legacy instance when they were last applied (D-27).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// What kind of object a file describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
@@ -19,7 +18,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The name for people.
+    /// The name for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,24 +29,22 @@ impl ObjectKind {
     }
 }
 
-/// A client, user or legacy instance by its name.
+/// The kind and name of a client, user or legacy instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectName {
-    /// Kind of the object.
     pub kind: ObjectKind,
     /// The Client ID, username or hostname.
     pub name: String,
 }
 
 impl ObjectName {
-    /// The object of this kind with this name.
     #[must_use]
     pub fn new(kind: ObjectKind, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { kind, name }
     }
 
-    /// The key of its row in a store; keys of different objects differ.
+    /// The key of the object's row in a store. Keys of different objects differ.
     #[must_use]
     pub fn key(&self) -> String {
         let prefix = match self.kind {
@@ -58,7 +55,7 @@ impl ObjectName {
         format!("{prefix}:{}", self.name)
     }
 
-    /// The object whose row has this key.
+    /// Parses a row key.
     #[must_use]
     pub fn from_key(key: &str) -> Option<Self> {
         let (prefix, name) = key.split_once(':')?;
@@ -72,38 +69,37 @@ impl ObjectName {
     }
 }
 
-/// One value of a field; a field that is not a list has one at most.
+/// One value of a field. Only lists have more than one value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Element {
-    /// What identifies the value within its list, such as a certificate's alias. Empty for a field that is no list.
+    /// Identifies the value within its list, such as the alias of a certificate. Empty if the field is not a list.
     pub key: String,
-    /// The value as text. A client secret is its SHA-256 digest; a password or TOTP secret is a tag that nobody can
-    /// make or guess at without the encryption key.
+    /// The value as text. A client secret is stored as its SHA-256 digest. A password or TOTP secret is stored as a
+    /// tag, which nobody can compute or use for guessing without the encryption key.
     pub value: String,
 }
 
-/// What a file said of an object: every field by its name.
+/// The content of a file for an object: field names and values.
 pub type Said = BTreeMap<String, Vec<Element>>;
 
-/// The stored form that a password or TOTP secret of a file got. It is salted or sealed, so the file's value does not
-/// tell whether the stored one still is the file's.
+/// The stored form of a password or TOTP secret from a file. The stored form is salted or sealed, so comparing it with
+/// the file's value is not enough to see whether it still comes from the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// The tag of the file's value.
+    /// The tag of the value in the file.
     pub value: String,
     /// The SHA-256 digest of the stored form.
     pub digest: Digest,
 }
 
-/// What is remembered of an object.
+/// What the store remembers of the files for an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
-    /// The object.
     pub object: ObjectName,
-    /// What was applied last, at a start or by `apply`.
+    /// The content that was applied last, by a start or by `apply`.
     pub last: Said,
-    /// What the service's own file said at the last start; `None` if it did not list the object. A start compares with
-    /// it too: a file that nobody touched does not undo what `apply` brought from another one.
+    /// The content of the service's own file at the last start; `None` if the file did not list the object. A start
+    /// compares the file with this content too, so that an unchanged file does not undo an `apply` of another file.
     pub start: Option<Said>,
     /// The stored forms of passwords and TOTP secrets, by field.
     #[serde(default)]
@@ -111,7 +107,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Notes that a stored form is sealed anew, and says the same; `false` if no file made it.
+    /// Records that a stored form was sealed with another key. Returns `false` if no file created the stored form.
     pub fn reseal(&mut self, before: &[u8], after: &[u8]) -> bool {
         let before = Digest::of(before);
         let made = self.made.values_mut().find(|made| made.digest == before);

@@ -1,4 +1,4 @@
-//! What is revoked, and its entries in the feed to the gateways (`claims::revocation`).
+//! Revocations, and their entries in the feed to the gateways (`claims::revocation`).
 
 use std::fmt;
 use std::time::Duration;
@@ -12,27 +12,25 @@ use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
 use crate::{ClientId, LinkedAccount, Username};
 
-/// Identity of the feed of one store: 128 random bits, written as 22 characters of base64url. Positions mean nothing in
-/// another feed.
+/// Identity of the feed of a store: 128 random bits, written as 22 characters of base64url. A position is valid only in
+/// the feed that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FeedId([u8; 16]);
 
 impl FeedId {
-    /// A fresh identity.
+    /// A new identity.
     ///
     /// # Errors
-    /// [`RandomError`] when there are no random bytes.
+    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::bytes(random).map(Self)
     }
 
-    /// The identity with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -45,45 +43,42 @@ impl fmt::Display for FeedId {
     }
 }
 
-/// The feed at one moment.
+/// The state of the feed at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
-    /// Identity of the feed.
     pub feed: FeedId,
-    /// The highest position that the feed ever had; 0 before the first entry.
+    /// The highest position that the feed ever used; 0 before the first entry.
     pub last: u64,
 }
 
-/// What an entry of the feed revokes. Rows hold the variants by their order, so a new one goes to the end.
+/// What a feed entry revokes. Rows store the number of the variant, so add new variants at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Revoked {
-    /// All tokens of one authorization.
+    /// All tokens of one grant.
     Grant(GrantId),
     /// One access token of the current flows.
     Token(TokenId),
-    /// All tokens of one client that were issued up to the entry's time.
+    /// All tokens of one client with an `iat` up to the entry's time.
     Client(ClientId),
-    /// All tokens of the current flows for one user that were issued up to the entry's time. Legacy tokens name the
-    /// user in another way: [`Revoked::Grant`] ends them.
+    /// All tokens of the current flows for one user with an `iat` up to the entry's time. Legacy tokens do not contain
+    /// the username; use [`Revoked::Grant`] for them.
     User(Username),
     /// Like [`Revoked::User`], for one linked account of the user.
     Account {
-        /// The user.
         username: Username,
         /// `user_id` of the account.
         user_id: String,
         /// `site` of the account.
         site: String,
     },
-    /// All tokens with this `iss` that were issued up to the entry's time.
+    /// All tokens with this `iss` and an `iat` up to the entry's time.
     Issuer(String),
-    /// One legacy access token, by [`TokenId::parse_legacy`].
+    /// One legacy access token, by its [`TokenId::parse_legacy`].
     LegacyToken(TokenId),
 }
 
 impl Revoked {
-    /// The linked account of a user.
     #[must_use]
     pub fn account(username: &Username, account: &LinkedAccount) -> Self {
         Self::Account {
@@ -93,7 +88,7 @@ impl Revoked {
         }
     }
 
-    /// True if the entry concerns tokens by their `iat`.
+    /// True if the entry revokes tokens by their `iat`.
     #[must_use]
     pub const fn is_up_to_a_time(&self) -> bool {
         match self {
@@ -102,7 +97,7 @@ impl Revoked {
         }
     }
 
-    /// Kind and id in bytes: the key of an index. Equal keys mean equal values.
+    /// Kind and id as bytes: the key of an index. Only equal values have equal keys.
     #[must_use]
     pub fn key(&self) -> Vec<u8> {
         let (kind, id) = match self {
@@ -117,7 +112,7 @@ impl Revoked {
                 user_id,
                 site,
             } => {
-                // Lengths before texts: no two accounts have the same key.
+                // Lengths before texts, so that no two accounts have the same key.
                 let mut key = vec![b'a'];
                 for text in [username.as_str(), user_id, site] {
                     key.extend_from_slice(&(text.len() as u64).to_be_bytes());
@@ -130,17 +125,17 @@ impl Revoked {
     }
 }
 
-/// How long an entry means something: two times.
+/// The two times of a feed entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// When it was revoked: the latest `iat` of tokens that the entry concerns, if it concerns tokens by their `iat`.
+    /// Time of the revocation. For entries that revoke by `iat`: the latest revoked `iat`.
     pub at: Timestamp,
-    /// When every access token that the entry concerns has expired.
+    /// Time when every access token that the entry revokes has expired.
     pub expires_at: Timestamp,
 }
 
 impl Extent {
-    /// The extent of a revocation at `at`, where the longest-lived token lives for `longest_token`.
+    /// The extent of a revocation at `at`, if the longest-lived access token lives for `longest_token`.
     #[must_use]
     pub fn of(at: Timestamp, longest_token: Duration) -> Self {
         Self {
@@ -149,8 +144,8 @@ impl Extent {
         }
     }
 
-    /// The extent of the entry that is to be written for `revoked`, whose entry has the extent `existing` so far.
-    /// `None` if that one says as much already.
+    /// The extent to write for `revoked`, if the existing entry has the extent `existing`. `None` if the existing entry
+    /// already covers this extent.
     #[must_use]
     pub fn after(self, existing: Option<Self>, revoked: &Revoked) -> Option<Self> {
         let Some(existing) = existing else {
@@ -165,42 +160,41 @@ impl Extent {
     }
 }
 
-/// A token, by everything that an entry of the feed may name.
+/// The properties of a token by which a feed entry can revoke it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenReference {
-    /// `iss`.
+    /// Claim `iss`.
     pub issuer: String,
-    /// The token itself.
+    /// Claim `jti`.
     pub token_id: TokenId,
     /// Claim `grant_id` of the token.
     pub grant_id: GrantId,
     /// Claim `client_id` of the token.
     pub client_id: ClientId,
-    /// Whom it speaks for.
+    /// The user or account of the token.
     pub subject: TokenSubject,
-    /// When it was issued.
     pub issued_at: Timestamp,
 }
 
-/// Whom a token speaks for, as far as its claims say.
+/// The user or account of a token, as far as the claims contain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSubject {
-    /// A user, with the linked account if the token names it: tokens of the current flows.
+    /// A user, and the linked account if the token contains it: tokens of the current flows.
     User {
-        /// `sub`.
+        /// Claim `sub`.
         username: Username,
-        /// `user_id` and `user_site`; refresh tokens have none.
+        /// Claims `user_id` and `user_site`; `None` for refresh tokens.
         account: Option<(String, String)>,
     },
-    /// A linked account, whose user only the grant knows: access tokens of the legacy flow.
+    /// A linked account: access tokens of the legacy flow. Only the grant contains the user.
     Account {
-        /// `sub`.
+        /// Claim `sub`.
         user_id: String,
     },
 }
 
 impl TokenReference {
-    /// What ends the token whenever it was issued.
+    /// The entries that revoke the token regardless of its `iat`.
     #[must_use]
     pub fn ended_by(&self) -> [Revoked; 2] {
         let itself = match self.subject {
@@ -210,7 +204,7 @@ impl TokenReference {
         [Revoked::Grant(self.grant_id), itself]
     }
 
-    /// What ends the token if it was issued up to the time of the entry.
+    /// The entries that revoke the token if its `iat` is not after the entry's time.
     #[must_use]
     pub fn ended_up_to_a_time_by(&self) -> Vec<Revoked> {
         let mut all = vec![
@@ -231,16 +225,14 @@ impl TokenReference {
     }
 }
 
-/// One entry of the revocation feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// Position in the feed: strictly rising, never reused.
+    /// Position in the feed. Positions rise strictly and are never reused.
     pub sequence: u64,
-    /// What is revoked.
     pub revoked: Revoked,
-    /// When it was revoked.
+    /// See [`Extent::at`].
     pub at: Timestamp,
-    /// When every access token that it concerns has expired; the entry is swept after it.
+    /// Time when every access token that the entry revokes has expired. The entry is swept afterwards.
     pub expires_at: Timestamp,
 }
 

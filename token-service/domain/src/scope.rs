@@ -5,14 +5,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of scope tokens. Written as the tokens in alphabetical order, joined by spaces.
+/// A set of scope tokens. Written as the tokens in alphabetical order, separated by spaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scope(BTreeSet<String>);
 
 impl Scope {
-    /// Reads scope tokens separated by single spaces; `None` when a character is not allowed or nothing is
-    /// there (RFC 6749 §3.3: `%x21 / %x23-5B / %x5D-7E`).
+    /// Parses scope tokens separated by single spaces; `None` if the text is empty or contains an invalid character
+    /// (RFC 6749 §3.3: `%x21 / %x23-5B / %x5D-7E`).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let legal = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
@@ -22,7 +22,7 @@ impl Scope {
             .map(Self)
     }
 
-    /// Whether every token is also in `other`.
+    /// True if `other` contains every token.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
@@ -33,7 +33,6 @@ impl Scope {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether there is no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

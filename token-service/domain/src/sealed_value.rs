@@ -1,16 +1,16 @@
-//! What the store holds sealed with the encryption key, so that all of it can be sealed anew under another one.
+//! The values that the store seals with the encryption key. A list of all of them is needed to seal them with another
+//! key.
 
 use crate::Username;
 
-/// A sealed value of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SealedValue {
-    /// The root of the tags that the protocol makes.
+    /// The root key of the tags.
     Root,
     /// The private part of the signing key with this `kid`.
     SigningKey(String),
-    /// The TOTP secret that is registered for this user.
+    /// The registered TOTP secret of this user.
     RegisteredTotpSecret(Username),
-    /// The TOTP secret that this user has set up.
+    /// The TOTP secret that this user set up.
     OwnTotpSecret(Username),
 }

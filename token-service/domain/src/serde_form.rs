@@ -1,9 +1,9 @@
-//! How types that are stored in compact rows are read.
+//! Reading of types in compact rows.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a field that was added at the end of a compact row: rows from before end where it begins, and have its default.
-/// Earlier versions of the program read the row without it.
+/// Reads a field that was added at the end of a compact row. Older rows end before this field, and get its default.
+/// Earlier versions of the program ignore the field.
 ///
 /// # Errors
 /// None.

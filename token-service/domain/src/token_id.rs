@@ -1,4 +1,4 @@
-//! Ids of tokens: the claim `jti`.
+//! Token ids (claim `jti`).
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::{self, Random, RandomError};
 
-/// Characters of a `jti`.
+/// Length of a `jti` in characters.
 const JTI_LENGTH: usize = 22;
 
-/// Characters of the `jti` of a legacy access token: 66 random bits. It only has to differ from those of the other
-/// tokens that may be revoked.
+/// Length of the `jti` of a legacy access token in characters: 66 random bits. It only has to be unique among the
+/// tokens that can still be revoked.
 pub const LEGACY_JTI_LENGTH: usize = 11;
 
 /// The unique id of a token (`jti`): 128 random bits, written as 22 characters of base64url.
@@ -21,33 +21,31 @@ pub const LEGACY_JTI_LENGTH: usize = 11;
 pub struct TokenId([u8; 16]);
 
 impl TokenId {
-    /// A fresh id.
+    /// A new id.
     ///
     /// # Errors
-    /// [`RandomError`] when there are no random bytes.
+    /// [`RandomError`] if no random bytes are available.
     pub fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::bytes(random).map(Self)
     }
 
-    /// The id with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Reads the `jti` form; `None` when it is not one.
+    /// Parses a `jti`; `None` if the text is not a `jti`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
-    /// The `jti` of a legacy access token with this id.
+    /// The `jti` that a legacy access token with this id contains.
     #[must_use]
     pub fn legacy(&self) -> String {
         let mut jti = self.to_string();
@@ -55,7 +53,8 @@ impl TokenId {
         jti
     }
 
-    /// Reads the `jti` of a legacy access token: the bits that it leaves out are zero. `None` when it is not one.
+    /// Parses the `jti` of a legacy access token, and sets the missing bits to zero. `None` if the text is not such a
+    /// `jti`.
     #[must_use]
     pub fn parse_legacy(text: &str) -> Option<Self> {
         if text.len() != LEGACY_JTI_LENGTH {

@@ -8,14 +8,14 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 use crate::digest::Digest;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
-/// characters and without white space at its ends (D-33). Keyboards and libraries compose accents in different ways.
+/// characters and without leading or trailing white space (D-33). Normalized because keyboards and libraries compose
+/// accents in different ways.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Username(String);
 
 impl Username {
-    /// Reads a username, and brings it into its normal form; `None` when it is empty, too long or has control
-    /// characters.
+    /// Parses and normalizes a username; `None` if the text is empty, too long or has control characters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -27,19 +27,18 @@ impl Username {
         legal.then_some(Self(text))
     }
 
-    /// The username with this text: printable ASCII without spaces is in its normal form.
+    /// A username from printable ASCII without spaces, which is already normalized.
     pub(crate) fn of_printable_ascii(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name with accents as letters of their own (normal form D), if that is another text: what many keyboards
-    /// type, and what was stored before names had a normal form.
+    /// The name in normal form D (accents as separate characters), if it differs. Many keyboards type this form, and
+    /// earlier versions stored names without normalizing them.
     #[must_use]
     pub fn decomposed(&self) -> Option<String> {
         let decomposed: String = self.0.nfd().collect();
@@ -78,39 +77,36 @@ pub struct LinkedAccount {
     pub site: String,
 }
 
-/// The state of a user's credentials: another number after each change of password or second factor, and after the user
-/// was disabled or removed. No number is used twice, not even for a user who is removed and registered again; rows from
-/// before there were numbers have 0.
+/// The version of a user's credentials. Each change of the password or second factor gives it a new number, and so does
+/// disabling or removing the user. No number is used twice, not even for a user who is removed and registered again.
+/// Rows without a version have 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CredentialsVersion(u64);
 
 impl CredentialsVersion {
-    /// The version with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
-/// A user of the authorization server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// The account's username: the `sub` of tokens and assertions.
+    /// The username: the `sub` of tokens and assertions.
     pub username: Username,
-    /// E-mail address; used by legacy single sign-on, need not be unique.
+    /// E-mail address for legacy single sign-on. Need not be unique.
     pub email: Option<String>,
-    /// The password as an argon2id PHC string; `None` when the user cannot sign in with one.
+    /// The password as an argon2id PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,
-    /// The SHA-256 digest of the registered hash, where `password_hash` is a stronger one of the same password: it
-    /// tells that hash when a file has it again. The hash itself is not kept, because it is the one that is guessed at
-    /// quickly. Nobody guesses at it by its digest: that covers the salt too, which is random and nowhere else in the
+    /// The SHA-256 digest of the registered hash, if `password_hash` is a stronger hash of the same password. It
+    /// identifies the registered hash in a file. The store does not keep the weaker hash, because it would be faster to
+    /// guess. The digest does not help with guessing, because it covers the random salt, which is nowhere else in the
     /// store.
     #[serde(
         default,
@@ -120,21 +116,21 @@ pub struct User {
     pub registered_password_digest: Option<Digest>,
     /// The TOTP secret, sealed with the encryption key; `None` without a second factor.
     pub totp_secret_sealed: Option<Vec<u8>>,
-    /// Organization, compared with a non-interactive client's (D-19).
+    /// Organization, compared with the organization of a non-interactive client (D-19).
     pub organization: Option<String>,
-    /// Legacy: may be found by e-mail.
+    /// Legacy flow: the user may be found by e-mail address.
     pub single_sign_on: bool,
     /// Linked accounts, in the order of registration.
     pub accounts: Vec<LinkedAccount>,
-    /// A disabled user can neither sign in nor be named.
+    /// A disabled user can neither sign in nor be named in a request.
     pub enabled: bool,
-    /// What codes, sessions and grants were made with (D-35). The store alone sets it: in a change of the registry it
-    /// does not count.
+    /// The version on which codes, sessions and grants depend (D-35). Only the store sets it; registry changes ignore
+    /// it.
     #[serde(default)]
     pub credentials_version: CredentialsVersion,
 }
 
-/// Reads the digest, or makes it of the hash that rows of earlier versions have in its place.
+/// Reads the digest, or computes it from the hash that rows of earlier versions have in this place.
 fn registered_password<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Digest>, D::Error> {
@@ -152,7 +148,7 @@ fn registered_password<'de, D: Deserializer<'de>>(
 }
 
 impl User {
-    /// A user of whom only the username is known yet: enabled, without password, second factor and linked accounts.
+    /// An enabled user without password, second factor and linked accounts.
     #[must_use]
     pub const fn new(username: Username) -> Self {
         Self {
@@ -169,13 +165,13 @@ impl User {
         }
     }
 
-    /// Accounts that are linked to this user and no longer to `next`, the same user after a change.
+    /// The accounts that are linked to this user, but not to `next`, the same user after a change.
     pub fn unlinked_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a LinkedAccount> {
         let accounts = self.accounts.iter();
         accounts.filter(|account| !next.accounts.contains(account))
     }
 
-    /// Takes `stronger` as the hash of the password that `hash` is of; says whether `hash` was the current one.
+    /// Replaces the password hash `hash` by `stronger`. Returns `false` if `hash` is not the current hash.
     pub fn rehash(&mut self, hash: &str, stronger: String) -> bool {
         if self.password_hash.as_deref() != Some(hash) {
             return false;
@@ -186,20 +182,20 @@ impl User {
         true
     }
 
-    /// Whether a sign-in with credentials of this version still counts: nothing about them has changed since.
+    /// True if a sign-in with credentials of this version is still valid.
     #[must_use]
     pub fn still_has(&self, credentials: CredentialsVersion) -> bool {
         self.enabled && self.credentials_version == credentials
     }
 
-    /// Whether what rests on `before` ends now that the user is as `self`: another password, another registered second
-    /// factor, or disabled. A stronger hash of the same password is no other password ([`Self::rehash`]).
+    /// True if sessions and grants of `before` end, because the password or the registered second factor changed, or
+    /// the user is disabled now. A stronger hash of the same password is not a change ([`Self::rehash`]).
     #[must_use]
     pub fn ends_what_rests_on(&self, before: &Self) -> bool {
         self.has_other_credentials_than(before) || (before.enabled && !self.enabled)
     }
 
-    /// Whether password or registered second factor differ.
+    /// True if the passwords or the registered second factors differ.
     #[must_use]
     pub fn has_other_credentials_than(&self, before: &Self) -> bool {
         before.password_hash != self.password_hash

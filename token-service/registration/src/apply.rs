@@ -1,4 +1,4 @@
-//! Applying a registrations file: what differs from the registry, and the change that makes it the same.
+//! Applying a registrations file: the differences from the registry, and the change that applies them.
 
 mod difference;
 mod merge;
@@ -24,18 +24,18 @@ use protocol::flows;
 pub use difference::{Difference, DifferenceKind, FieldChange};
 pub use merge::{Kept, Occasion};
 
-/// What applying a file does.
+/// The effect of applying a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The change for the store, on the registry that it was planned on.
+    /// The change for the store. It is valid only for the registry that it was planned on.
     pub change: RegistryChange,
-    /// The same, for people.
+    /// The same change, for people.
     pub differences: Vec<Difference>,
-    /// Where the file says something else and the registry stays.
+    /// Differences that stay, because the registry takes precedence over the file.
     pub kept: Vec<Kept>,
 }
 
-/// A misfit as a line that starts with the place of its client, if that is one of `places`.
+/// The misfit as one line. The line starts with the place of the client if `places` contains the client.
 #[must_use]
 pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
     match places.get(&misfit.client_id) {
@@ -44,12 +44,11 @@ pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
     }
 }
 
-/// The names that a file lists.
+/// The names in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed(HashSet<ObjectName>);
 
 impl Listed {
-    /// The names in `registrations`.
     #[must_use]
     pub fn of(registrations: &Registrations) -> Self {
         let clients = registrations.clients.iter();
@@ -64,7 +63,7 @@ impl Listed {
 }
 
 impl Plan {
-    /// An empty plan on `stored`: the store carries it out only while the registry is that one.
+    /// An empty plan on `stored`. The store applies it only if the registry has not changed since.
     #[must_use]
     pub fn on(stored: &Registry) -> Self {
         Self {
@@ -76,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Whether there is nothing to do, to tell or to remember.
+    /// True if there is nothing to change, to report or to remember.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.differences.is_empty()
@@ -84,10 +83,10 @@ impl Plan {
             && self.change.forget.is_empty()
     }
 
-    /// Makes an object what a command's `registration` says.
+    /// Sets an object to the `registration` of a command.
     ///
     /// # Errors
-    /// The [`Protection`]'s.
+    /// The errors of [`Protection`].
     pub fn register<T: Registered>(
         &mut self,
         registration: Registration<T>,
@@ -100,7 +99,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes as well what `stored` has and `listed` has not, and forgets it.
+    /// Also removes the objects that are in `stored` but not in `listed`, and forgets what was remembered of them.
     pub fn prune(&mut self, listed: &Listed, stored: &Registry, remembered: &[Remembered]) {
         self.remove_unlisted::<Client>(listed, stored);
         self.remove_unlisted::<User>(listed, stored);
@@ -120,7 +119,8 @@ impl Plan {
         }
     }
 
-    /// Clients whose access tokens would have no room for names after the change (protocol.md §2.5): the change is refused.
+    /// Clients whose access tokens would be too short for the names after the change (protocol.md §2.5). If there are
+    /// any, the change is refused.
     #[must_use]
     pub fn misfits(&self, api_audience: &str, stored: &Registry) -> Vec<Misfit> {
         flows::misfits(
@@ -140,7 +140,6 @@ impl Plan {
         )
     }
 
-    /// Adds or changes an object.
     pub fn put<T: Registered>(&mut self, object: T, before: Option<&T>) {
         let changes =
             before.map(|before| FieldChange::between(&Values::of(before), &Values::of(&object)));
@@ -157,7 +156,6 @@ impl Plan {
         T::put(&mut self.change).push(object);
     }
 
-    /// Removes an object.
     pub fn remove<T: Registered>(&mut self, object: &T) {
         self.differences.push(Difference {
             object: object.object_name(),
@@ -166,7 +164,7 @@ impl Plan {
         object.remove(&mut self.change);
     }
 
-    /// Registers `user` without the second factor.
+    /// Removes the registered second factor of `user`.
     pub fn remove_totp_secret(&mut self, user: &User) {
         let without = User {
             totp_secret_sealed: None,
@@ -176,7 +174,7 @@ impl Plan {
     }
 }
 
-/// The object as the registry keeps it. Secrets that are the stored ones keep their stored form.
+/// The object in its stored form. Unchanged secrets keep their stored form.
 fn protect<T: Registered>(
     registration: Registration<T>,
     before: Option<&T>,

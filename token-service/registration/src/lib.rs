@@ -1,5 +1,5 @@
-//! Clients, users and legacy instances: what they consist of (protocol.md §1, §5), registrations files, and the changes that
-//! applying a file makes.
+//! Clients, users and legacy instances: their fields (protocol.md §1, §5), registrations files, and the changes from
+//! applying a file.
 
 pub mod apply;
 pub mod describe;

@@ -1,4 +1,4 @@
-//! What people sign in with, as a file gives it and as the registry keeps it.
+//! Secrets of users: their form in a file and their stored form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,35 +10,35 @@ use protocol::sealing::{EncryptionKey, SealingError};
 use protocol::sign_in::password::{self, PasswordError};
 use protocol::sign_in::totp;
 
-/// How the secrets of users are kept at rest. Applying a file again must not make them anew, or the users would
-/// be signed out: what is stored is compared with what is registered first.
+/// Protection of stored user secrets. Applying a file again must not create new stored forms, because that would sign
+/// the users out. Therefore callers first compare the stored secret with the registered secret.
 pub trait Protection {
-    /// A password as an argon2id PHC string.
+    /// Hashes a password to an argon2id PHC string.
     ///
     /// # Errors
-    /// When hashing fails.
+    /// If hashing fails.
     fn hash(&self, password: &str) -> Result<String, ProtectionError>;
 
-    /// Whether `hash` is the password's.
+    /// True if `hash` is a hash of `password`.
     ///
     /// # Errors
-    /// When the stored hash cannot be read.
+    /// If the stored hash cannot be parsed.
     fn is_hash_of(&self, hash: &str, password: &str) -> Result<bool, ProtectionError>;
 
-    /// A TOTP secret, sealed for this user.
+    /// Seals a TOTP secret for this user.
     ///
     /// # Errors
-    /// When sealing fails.
+    /// If sealing fails.
     fn seal(&self, username: &Username, totp_secret: &[u8]) -> Result<Vec<u8>, ProtectionError>;
 
-    /// A secret of a file as it is remembered: only who has the service's key can make it, or guess at the secret with
-    /// it.
+    /// The tag by which the store remembers a secret of a file. Computing tags, and guessing secrets from tags,
+    /// requires the service's key.
     fn tag(&self, field: &str, username: &Username, secret: &[u8]) -> String;
 
-    /// A sealed TOTP secret of this user.
+    /// Unseals a TOTP secret of this user.
     ///
     /// # Errors
-    /// When it was sealed with another key.
+    /// If the secret was sealed with another key.
     fn unseal(
         &self,
         username: &Username,
@@ -46,17 +46,15 @@ pub trait Protection {
     ) -> Result<Zeroizing<Vec<u8>>, ProtectionError>;
 }
 
-/// Passwords hashed with argon2id, TOTP secrets sealed with the encryption key.
+/// Hashes passwords with argon2id and seals TOTP secrets with the encryption key.
 #[derive(Debug, Clone, Copy)]
 pub struct AtRest<'a>(pub &'a EncryptionKey);
 
 /// Why a password or TOTP secret cannot be protected or compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionError {
-    /// See [`PasswordError`].
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// See [`SealingError`].
     #[error("the TOTP secret of {0}: {1}")]
     TotpSecret(Username, SealingError),
 }
@@ -96,32 +94,30 @@ impl Protection for AtRest<'_> {
     }
 }
 
-/// A secret of a user as it is registered. It has no `Debug`.
+/// A registered secret of a user. The type has no `Debug`, because it contains secrets.
 pub enum Hidden {
-    /// A password as it is typed.
+    /// A password in plain text.
     Password(Zeroizing<String>),
     /// A password as an argon2id PHC string.
     PasswordHash(String),
-    /// A TOTP secret.
     TotpSecret(Zeroizing<Vec<u8>>),
 }
 
-/// A secret of a user as the registry keeps it: hashed or sealed.
+/// The stored form of a user's secret: hashed or sealed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Protected {
-    /// A password.
     Hash {
         /// The argon2id PHC string.
         hash: String,
         /// [`domain::User::registered_password_digest`].
         registered: Option<Digest>,
     },
-    /// A TOTP secret, sealed.
+    /// A sealed TOTP secret.
     Sealed(Vec<u8>),
 }
 
 impl Protected {
-    /// Identifies the form. A hash that was made stronger at a sign-in is still the registered password.
+    /// Identifies the stored form. A hash that became stronger at a sign-in keeps the digest of the registered hash.
     pub(crate) fn digest(&self) -> Digest {
         match self {
             Self::Hash { hash, registered } => {
@@ -133,7 +129,7 @@ impl Protected {
 }
 
 impl Hidden {
-    /// The secret as it is remembered.
+    /// The tag by which the store remembers the secret.
     pub(crate) fn tag(&self, owner: &Username, protection: &dyn Protection) -> String {
         let (field, secret) = match self {
             Self::Password(password) => ("password", password.as_bytes()),
@@ -143,7 +139,7 @@ impl Hidden {
         protection.tag(field, owner, secret)
     }
 
-    /// Whether `protected` is this secret.
+    /// True if `protected` is the stored form of this secret.
     pub(crate) fn is(
         &self,
         protected: &Protected,
@@ -165,7 +161,7 @@ impl Hidden {
         }
     }
 
-    /// The secret as the registry keeps it from now on.
+    /// Creates the stored form of the secret.
     pub(crate) fn protect(
         &self,
         owner: &Username,

@@ -1,7 +1,6 @@
 //! The registrations file: clients, users and certificates as TOML.
 //!
-//! The file says what the clients and users that it lists are, and nothing about others. Nothing of it
-//! reaches the registry unless all of it is right.
+//! The file describes only the clients and users that it lists. Nothing in the file is applied if any part is wrong.
 
 #[cfg(test)]
 mod tests;
@@ -18,24 +17,24 @@ use domain::registry::Registry;
 use domain::remembered::ObjectKind;
 use domain::user::User;
 
-/// A registrations file, checked. It may hold passwords, so it has no `Debug`.
+/// A checked registrations file. The type has no `Debug`, because it may contain passwords.
 pub struct Registrations {
     /// The clients, in the order of the file.
     pub clients: Vec<Registration<Client>>,
-    /// Where the file names each client.
+    /// Where the file defines each client.
     pub client_places: BTreeMap<ClientId, Place>,
     /// The users, in the order of the file.
     pub users: Vec<Registration<User>>,
-    /// What is allowed but unwise.
+    /// Values that are allowed but not advisable.
     pub warnings: Vec<Problem>,
 }
 
 impl Registrations {
     /// Reads and checks the file at `path`.
     ///
-    /// `stored` is the registry that the file will be added to: a `bound_user` may be there instead of in the
-    /// file, and names must not collide with it. Pass an empty one when the file stands alone. `now` tells
-    /// which certificates have expired.
+    /// `stored` is the registry that the file will be added to. A `bound_user` may be in `stored` instead of the file,
+    /// and names must not collide with `stored`. Pass an empty registry if there is none. `now` decides which
+    /// certificates have expired.
     ///
     /// # Errors
     /// [`InvalidDocument`] with every problem.
@@ -45,7 +44,7 @@ impl Registrations {
         Self::read(table, problems, stored, Completeness::Whole, now)
     }
 
-    /// Reads and checks the same as JSON: an object with the lists `clients` and `users`.
+    /// Reads and checks registrations as JSON: an object with the lists `clients` and `users`.
     ///
     /// # Errors
     /// [`InvalidDocument`] with every problem.
@@ -87,7 +86,7 @@ impl Registrations {
     }
 }
 
-/// Reads and checks one object as JSON, which has the keys of an entry of its list in a file.
+/// Reads and checks one object as JSON, with the keys of an entry in a file.
 ///
 /// # Errors
 /// [`InvalidDocument`] with every problem.
@@ -103,13 +102,13 @@ pub fn read_entry<T: Registered>(
     let read = reading.object(section);
     check_names(&reading, &problems, stored);
     let read: Option<Registration<T>> = problems.none_or(read)?;
-    // Nothing is missing without a problem.
+    // Every missing value was reported as a problem.
     read.ok_or(InvalidDocument {
         problems: Vec::new(),
     })
 }
 
-/// Compares the names of a document with each other and with the registry that the document is added to.
+/// Compares the names in a document with each other and with the stored registry.
 fn check_names(reading: &Reading, problems: &Problems, stored: &Registry) {
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
@@ -117,7 +116,7 @@ fn check_names(reading: &Reading, problems: &Problems, stored: &Registry) {
         usernames.is_some_and(|names| names.contains_key(name))
             || User::find(stored, name).is_some()
     };
-    // A client's token must not pass for a user's (RFC 9700 §4.15).
+    // A client's token must not be mistaken for a user's token (RFC 9700 §4.15).
     for (client_id, place) in names(ObjectKind::Client) {
         if is_user(client_id) {
             let message = format!("client_id: {client_id} is also a username (RFC 9700 §4.15)");

@@ -1,5 +1,5 @@
-//! What every store must do, as plain functions over the trait. Each store's tests run all of them, once on a
-//! store that stays open and once on one that is closed and opened again between the steps.
+//! The requirements on every store, as plain functions over the trait. The tests of each store run all of them twice:
+//! on a store that stays open, and on a store that is closed and reopened between the steps.
 
 mod attempts;
 mod audit;
@@ -61,7 +61,7 @@ pub(crate) use self::sessions::*;
 pub(crate) use self::signing_keys::*;
 pub(crate) use self::upkeep::*;
 
-/// How long access tokens live in these tests.
+/// Lifetime of access tokens in these tests.
 pub(crate) const ACCESS: Duration = Duration::from_secs(3600);
 
 pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -70,15 +70,13 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) const PARALLEL: usize = 100;
 
-/// A store under test.
 pub(crate) trait Subject: Send {
-    /// The store, open.
     fn store(&self) -> Arc<dyn Store>;
-    /// Closes and opens the store, in the run that tests durability.
+    /// Closes and reopens the store, in the run that tests durability.
     fn restart(&mut self) -> impl Future<Output = ()>;
 }
 
-/// Defines one test per case for a store.
+/// Defines one test per requirement for a store.
 macro_rules! conformance {
     ($subject:expr) => {
         $crate::conformance::conformance!($subject;
@@ -208,7 +206,7 @@ pub(crate) fn user(name: &str) -> User {
     }
 }
 
-/// A code of client `web`, user `ada` and account 1 that was issued at 0.
+/// A code of client `web`, user `ada` and account 1, issued at 0.
 pub(crate) fn code() -> CodeRecord {
     CodeRecord {
         client_id: client_id("web"),
@@ -224,21 +222,21 @@ pub(crate) fn code() -> CodeRecord {
     }
 }
 
-/// Registers a user who has used one code of an authenticator app.
+/// Registers a user and claims a TOTP time step of this user.
 pub(crate) async fn registered(store: &dyn Store, username: &Username) {
     version_of(store, username).await;
     let step = store.claim_totp_step(username.clone(), 7).await;
     assert_eq!(step, Ok(Claim::Claimed));
 }
 
-/// Asserts that the user of [`registered`] is known, and the code used.
+/// Asserts that the user of [`registered`] is known, and the time step is claimed.
 pub(crate) async fn assert_registered(store: &dyn Store, username: &Username) {
     assert!(store.credentials(username.clone()).await.unwrap().is_some());
     let step = store.claim_totp_step(username.clone(), 7).await;
     assert_eq!(step, Ok(Claim::AlreadyClaimed));
 }
 
-/// The version of a user's credentials; the user is registered if that has not been done.
+/// The version of a user's credentials. Registers the user if necessary.
 pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> CredentialsVersion {
     let known = || store.credentials(username.clone());
     if known().await.unwrap().is_none() {
@@ -248,7 +246,7 @@ pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> Creden
     known().await.unwrap().unwrap().version
 }
 
-/// Issues a code of a user with the credentials of now.
+/// Issues a code with the user's current credentials.
 pub(crate) async fn issue(store: &dyn Store, code: &str, record: CodeRecord) {
     let record = CodeRecord {
         credentials_version: version_of(store, &record.username).await,
@@ -258,7 +256,7 @@ pub(crate) async fn issue(store: &dyn Store, code: &str, record: CodeRecord) {
     assert_eq!(issued.unwrap(), Begin::Begun);
 }
 
-/// Starts a session of a user with the credentials of now, and returns it.
+/// Starts a session with the user's current credentials, and returns the session.
 pub(crate) async fn start(
     store: &dyn Store,
     id: Digest,
@@ -311,7 +309,7 @@ pub(crate) async fn redeem(
         .unwrap()
 }
 
-/// A grant that redeeming `record` gave at 0.
+/// The grant from redeeming `record` at 0.
 pub(crate) async fn grant_of(store: &dyn Store, record: CodeRecord) -> Grant {
     let code = domain::random::text::<16>(&OsRandom).unwrap();
     let presented = PresentedCode {

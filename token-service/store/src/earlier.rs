@@ -1,4 +1,4 @@
-//! Stores as earlier versions of the program left them: one row of every kind, which later versions must find.
+//! Stores of earlier versions of the program, with one row of each kind. Later versions must read these rows.
 
 use claims::Algorithm;
 
@@ -31,8 +31,8 @@ const FAILURES: Pace = Pace {
     forget_one_after: Duration::from_secs(600),
 };
 
-/// Writes what [`assert_filled`] looks for. The stores in `testdata` were filled by it in the versions that their names
-/// tell.
+/// Writes the rows that [`assert_filled`] expects. The versions in the names of the `testdata` files filled those files
+/// with this function.
 pub(super) async fn fill(store: &dyn Store) {
     let mut change = put(vec![client("web")], vec![user("ada"), user("grace")]);
     change.put_legacy_instances = vec![legacy_instance("us1.example")];
@@ -101,7 +101,7 @@ fn rotation(from: u8, to: u8) -> RefreshRotation {
     }
 }
 
-/// Asserts that `store` has everything of [`fill`], and goes on with it.
+/// Asserts that `store` has all rows of [`fill`], and uses them.
 pub(super) async fn assert_filled(store: &dyn Store) {
     let (clients, users) = registrations(store).await;
     assert_eq!(clients, [client("web")]);

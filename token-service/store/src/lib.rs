@@ -1,9 +1,8 @@
 //! Durable state behind one trait of atomic domain operations.
 //!
-//! Every operation is one transaction: whatever must hold together is decided and written inside it, and its
-//! answer is given only when the write is durable. `Replayed`, `Reused`, `AlreadyClaimed` are successful
-//! outcomes whose consequences are already on disk; an [`Err`](StoreError) means that storage failed and
-//! nothing is known.
+//! Every operation is one transaction: the operation decides and writes inside the transaction, and returns after the
+//! write is durable. `Replayed`, `Reused` and `AlreadyClaimed` are successful outcomes whose consequences are already
+//! on disk. An [`Err`](StoreError) means that storage failed and the outcome is unknown.
 
 #[cfg(test)]
 mod conformance;
@@ -29,91 +28,83 @@ pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
 
-/// How old registrations in memory may be when a token is issued by them: beyond it, nothing is issued. The store is
-/// asked every second whether they have changed; what is left is for the time that reading them anew takes.
+/// Maximum age of the registrations in memory. The service issues no token from older registrations. The service asks
+/// the store every second for changes; the rest of the time is for reading them.
 pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 
-/// How far the clocks of replicas may differ, together with the time that a change takes to be durable.
+/// Maximum difference between the clocks of replicas, plus the time until a change is durable.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
-/// The latest `iat` of tokens that may be issued by the registrations before a change at `now`: what the change revokes
-/// is revoked up to here. A client or user who is enabled again gets tokens that last from the second after it.
+/// The latest `iat` of tokens that may still be issued from the registrations before a change at `now`. The change
+/// revokes tokens up to this `iat`. A client or user who is enabled again gets valid tokens from the next second on.
 #[must_use]
 pub fn issued_until(now: Timestamp) -> Timestamp {
     now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
 }
 
-/// Why an operation has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of the writer is full: try again soon.
+    /// The queue of the writer is full. Try again soon.
     #[error("the store is overloaded")]
     Overloaded,
-    /// Reading or writing failed; whether the operation took effect is unknown.
+    /// Reading or writing failed. The operation may or may not have taken effect.
     #[error("the store failed: {0}")]
     Failed(String),
 }
 
-/// Times that a row of the store was passed over because it cannot be read.
+/// Counts how often a row was skipped because it cannot be read.
 #[must_use]
 pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
     row::unreadable_rows()
 }
 
-/// Sessions, codes and grants that ended because their person holds no more than a [`Cap`](domain::cap::Cap).
+/// Counts sessions, codes and grants that were ended because the user had reached a [`Cap`](domain::cap::Cap).
 #[must_use]
 pub fn ended_for_room() -> EndedForRoom {
     room::ended_for_room()
 }
 
-/// Rows in the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Grants, with those that are revoked and not yet swept.
+    /// Grants, including revoked grants that are not yet swept.
     pub grants: u64,
-    /// Sign-in sessions, with those that expired and are not yet swept.
+    /// Sign-in sessions, including expired sessions that are not yet swept.
     pub sessions: u64,
     /// Entries of the revocation feed.
     pub revocations: u64,
-    /// Entries of the audit log.
     pub audit_entries: u64,
 }
 
-/// Why there is no copy of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
-    /// The store has tools of its own for that.
+    /// The database has its own backup tools; the text names them.
     #[error("this store is backed up with its own tools: {0}")]
     Unsupported(&'static str),
-    /// Reading the store or writing the copy failed.
     #[error("the copy failed: {0}")]
     Failed(String),
 }
 
-/// The outcome of claiming something that may be used once.
+/// The outcome of claiming a value that may be used once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// It was unused, and is now used for ever (until it expires by itself).
+    /// The value was unused. It now stays used until it expires.
     Claimed,
-    /// Somebody used it before.
+    /// The value was used before.
     AlreadyClaimed,
 }
 
-/// Whether something was begun that rests on a user's credentials (D-35).
+/// Whether a code or session was started that depends on a user's credentials (D-35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Begin {
-    /// It was.
     Begun,
-    /// The credentials have changed since they were checked, or the user is gone or disabled: nothing was changed.
+    /// Nothing was changed: the credentials have changed since they were checked, or the user was removed or disabled.
     CredentialsChanged,
 }
 
-/// What a sweep removed, in rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Rows removed in this batch.
     pub removed: usize,
-    /// Whether more expired rows wait.
+    /// Whether more expired rows remain.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! The operations of the store, one trait for each topic. Each store implements a topic in the file of its name.
+//! The operations of the store, one trait per topic. Each store implements a topic in the file of the same name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,51 +20,53 @@ use domain::{
 /// Clients, users and hosts of the legacy flow.
 #[async_trait]
 pub trait RegistrationStore: Send + Sync {
-    /// The client with this id, enabled or not. A row that cannot be read counts as absent, in lists too: who is not
-    /// registered is refused, and the others go on.
+    /// The client with this id, enabled or not. An unreadable row counts as absent, in lists too: the service refuses
+    /// that client or user, and the others keep working.
     async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError>;
 
     /// The user with this name, enabled or not.
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError>;
 
-    /// Clients whose ids follow `after` (empty: from the start), in the order of the store; at most `limit`, and fewer
-    /// only at the end.
+    /// At most `limit` clients whose ids follow `after` (empty: from the start), in the order of the store. A shorter
+    /// list means that no more clients follow.
     async fn clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
 
-    /// Users whose names follow `after`, as [`RegistrationStore::clients`].
+    /// At most `limit` users whose names follow `after`, like [`RegistrationStore::clients`].
     async fn users(&self, after: String, limit: usize) -> Result<Vec<User>, StoreError>;
 
-    /// All hosts of the legacy flow, in the order of their names.
+    /// All hosts of the legacy flow, sorted by name.
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError>;
 
-    /// The position in the sequence of changes: each object that a change touches raises it by 1, so that replicas notice
-    /// each other's changes.
+    /// The position in the sequence of changes. Each object that a change touches raises the position by 1, so that
+    /// replicas notice each other's changes.
     async fn registry_version(&self) -> Result<u64, StoreError>;
 
-    /// What changed behind the position `after`, at most `limit` objects. The store remembers the last
-    /// [`CHANGES_KEPT`](domain::registry_change::CHANGES_KEPT).
+    /// At most `limit` objects that changed after position `after`. The store remembers the last
+    /// [`CHANGES_KEPT`](domain::registry_change::CHANGES_KEPT) objects.
     async fn registry_changes(
         &self,
         after: u64,
         limit: usize,
     ) -> Result<RegistryChanges, StoreError>;
 
-    /// Applies `change` atomically, with its consequences: what was issued to a client or user that is removed or
-    /// disabled is revoked, and so is what a user authorized for an account that is no longer linked; a new password or
-    /// second factor ends the user's sessions and grants (RFC 9700 §4.14.2), and with another [`CredentialsVersion`]
-    /// what was begun before: codes, and sign-ins in flight (D-35). Whether the change is
-    /// [overtaken](domain::Premises::are_overtaken_by) is decided in the same transaction.
+    /// Applies `change` atomically, with its consequences:
+    /// - Removing or disabling a client or a user revokes its tokens.
+    /// - Unlinking an account revokes what the user authorized for this account.
+    /// - A new password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
+    /// - A new [`CredentialsVersion`] ends codes and unfinished sign-ins (D-35).
+    ///
+    /// The same transaction decides whether the change is [overtaken](domain::Premises::are_overtaken_by).
     async fn change_registry(
         &self,
         change: RegistryChange,
         now: Timestamp,
     ) -> Result<RegistryOutcome, StoreError>;
 
-    /// What is remembered of the files that were applied, in any order.
+    /// What the store remembers of applied files, in any order.
     async fn remembered(&self) -> Result<Vec<Remembered>, StoreError>;
 
-    /// Takes a stronger hash of a password in the place of `hash` ([`User::rehash`]), unless another one was registered
-    /// meanwhile; nothing ends, and the [`CredentialsVersion`] stays.
+    /// Replaces the password hash `hash` by `stronger`, a hash of the same password ([`User::rehash`]). Does nothing if
+    /// another password was registered in the meantime. Nothing is revoked, and the [`CredentialsVersion`] stays.
     async fn rehash_password(
         &self,
         username: Username,
@@ -73,61 +75,60 @@ pub trait RegistrationStore: Send + Sync {
     ) -> Result<(), StoreError>;
 }
 
-/// Times of client secrets.
+/// When client secrets were added and used.
 #[async_trait]
 pub trait ClientSecretStore: Send + Sync {
-    /// What is known of the secrets of these clients, in any order. A secret from before this was kept is there once it
-    /// was used.
+    /// The times of the secrets of these clients, in any order. A secret that is older than this record appears after
+    /// its next use.
     async fn secret_times(&self, client_ids: Vec<ClientId>)
     -> Result<Vec<SecretTimes>, StoreError>;
 
-    /// Notes uses of client secrets. One of a secret that has ended since is left out.
+    /// Records uses of client secrets. Skips secrets that were removed in the meantime.
     async fn note_secret_uses(&self, uses: Vec<SecretUse>) -> Result<(), StoreError>;
 }
 
-/// Signing keys, sealed.
 #[async_trait]
 pub trait SigningKeyStore: Send + Sync {
-    /// All signing keys, sealed, oldest first.
+    /// All signing keys, oldest first.
     async fn signing_keys(&self) -> Result<Vec<SealedSigningKey>, StoreError>;
 
-    /// Adds `key`, unless the store has a key of the same algorithm that was made after `unless_after` (`None`:
-    /// any key of that algorithm). Replicas that rotate at the same moment thus agree on one key. Whether it was
-    /// added.
+    /// Adds `key`, unless the store has a key of the same algorithm that was made after `unless_after` (`None`: any key
+    /// of that algorithm). Replicas that rotate at the same moment thus agree on one key. Returns whether the store
+    /// added the key.
     async fn add_signing_key(
         &self,
         key: SealedSigningKey,
         unless_after: Option<Timestamp>,
     ) -> Result<bool, StoreError>;
 
-    /// Notes when a key stopped to sign, or that it signs again; an unknown key is no error.
+    /// Records when a key stopped signing, or (`None`) that the key signs again. An unknown key is not an error.
     async fn retire_signing_key(
         &self,
         kid: String,
         retired_at: Option<Timestamp>,
     ) -> Result<(), StoreError>;
 
-    /// Removes a key: what it signed is worth nothing from now on. `false` when there is no such key.
+    /// Removes a key, which invalidates everything it signed. Returns `false` if the key is unknown.
     async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError>;
 }
 
-/// What the encryption key seals.
+/// Values that are sealed with the encryption key.
 #[async_trait]
 pub trait SealedStore: Send + Sync {
-    /// The root of the tags, sealed; `None` in a store that has none yet.
+    /// The root key of the tags, sealed; `None` if the store has no root key yet.
     async fn sealed_root(&self) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// The TOTP secrets that users whose names follow `after` have set up, sealed, in the order of the names; at most
-    /// `limit`, and fewer only at the end.
+    /// At most `limit` TOTP secrets (sealed) that users set up themselves, for users whose names follow `after`, sorted
+    /// by name. A shorter list means that no more follow.
     async fn own_totp_secrets(
         &self,
         after: String,
         limit: usize,
     ) -> Result<Vec<(Username, Vec<u8>)>, StoreError>;
 
-    /// Puts `after`, the same value sealed anew, in the place of `before`. Nothing ends, and the [`CredentialsVersion`] stays.
-    /// `false`, and nothing is changed, if something else than `before` is there. For the root, `before` may be `None`: there
-    /// is none yet.
+    /// Replaces `before` by `after`, the same value sealed with another key. Nothing is revoked, and the
+    /// [`CredentialsVersion`] stays. Returns `false`, and changes nothing, if the stored value is not `before`. For the
+    /// root, `before` is `None` if the store has no root yet.
     async fn reseal(
         &self,
         value: SealedValue,
@@ -136,20 +137,18 @@ pub trait SealedStore: Send + Sync {
     ) -> Result<bool, StoreError>;
 }
 
-/// Authorization codes.
 #[async_trait]
 pub trait CodeStore: Send + Sync {
-    /// Keeps a fresh code, unless it does not [rest](CodeRecord::rests_on) on what the user is now. In the same
-    /// transaction codes of this user and client beyond [`cap::CODES`](domain::cap::CODES) end.
+    /// Stores a new code, if the code still [rests on](CodeRecord::rests_on) the user's current credentials and
+    /// accounts. The same transaction removes codes of this user and client beyond [`cap::CODES`](domain::cap::CODES).
     async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
 
-    /// Exchanges a code for `grant`'s first tokens, or says why not (D-2).
+    /// Exchanges a code for the first tokens of a grant, or returns the reason for refusal (D-2).
     ///
-    /// In one transaction: the code is looked up, [`CodeRecord::check`] compares what was presented and
-    /// [`CodeRecord::rests_on`] what the user is now, the code is marked as used and the grant is written. A mismatch
-    /// changes nothing; a second use by the code's own client revokes the grant of the first. Of any number of parallel
-    /// calls exactly one is `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are
-    /// revoked.
+    /// One transaction looks up the code, checks the request with [`CodeRecord::check`] and the user with
+    /// [`CodeRecord::rests_on`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
+    /// by the client of the code revokes the grant of the first use. Of any number of parallel calls exactly one
+    /// returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
     async fn redeem_code(
         &self,
         code: Digest,
@@ -160,17 +159,16 @@ pub trait CodeStore: Send + Sync {
     ) -> Result<Redemption, StoreError>;
 }
 
-/// Grants and their refresh tokens.
 #[async_trait]
 pub trait GrantStore: Send + Sync {
-    /// Uses a refresh token (D-3): see [`Grant::rotate`], which decides inside the transaction. A grant that was made
-    /// with other credentials than the user has now is revoked instead (D-35).
+    /// Uses a refresh token (D-3). [`Grant::rotate`] decides inside the transaction. If the user's credentials have
+    /// changed since the sign-in of the grant, the grant is revoked instead (D-35).
     async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
 
-    /// The grant, revoked or not, while it is remembered.
+    /// The grant, revoked or not, until the sweep removes it.
     async fn grant(&self, grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
 
-    /// Grants behind `after` in the order of their ids, which is that of their time; at most `limit`.
+    /// At most `limit` grants after `after`, sorted by id, which is the order of creation.
     async fn grants(
         &self,
         filter: GrantFilter,
@@ -178,36 +176,32 @@ pub trait GrantStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Grant>, StoreError>;
 
-    /// Ends a grant: its refresh token is dead and the revocation is in the feed when this returns. `false`
-    /// when there is no such live grant.
+    /// Revokes a grant and adds the feed entry in the same transaction. Returns `false` if there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
 }
 
-/// The revocation feed.
 #[async_trait]
 pub trait RevocationStore: Send + Sync {
-    /// Adds an entry to the feed: it is there when this returns. An entry for the same thing is replaced by one that
-    /// says as much as both; if it says as much already, nothing is written and the answer is `false`.
+    /// Adds an entry to the feed. Merges the entry with an existing entry for the same subject. Returns `false`, and
+    /// writes nothing, if the existing entry already covers the new one.
     async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
 
-    /// Whether the feed has an entry that concerns the token.
+    /// True if a feed entry revokes the token.
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
 
-    /// How long the longest-lived access token lives that may exist: the configured lifetime, or a longer one that was
-    /// configured before until the last token of it has expired.
+    /// The longest lifetime of any access token that can still be valid: the configured lifetime, or a longer lifetime
+    /// from an earlier configuration until its last token has expired.
     fn longest_token(&self) -> Duration;
 
-    /// The feed as it is now.
     async fn feed_state(&self) -> Result<FeedState, StoreError>;
 
-    /// Gives the feed another identity: every reader starts over.
+    /// Gives the feed a new identity, so that every reader starts over.
     async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError>;
 
-    /// Moves with every commit that may have added entries, if the store is this process's alone. `None` for a store
-    /// that others write to as well.
+    /// Changes with every commit that may have added entries. `None` if other processes write to the store too.
     fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
 
-    /// Feed entries behind position `since` (0: from the start), oldest first, at most `limit`.
+    /// At most `limit` feed entries after position `since` (0: from the start), oldest first.
     async fn revocations_since(
         &self,
         since: u64,
@@ -215,7 +209,6 @@ pub trait RevocationStore: Send + Sync {
     ) -> Result<Vec<Revocation>, StoreError>;
 }
 
-/// Things that may be used once.
 #[async_trait]
 pub trait OnceStore: Send + Sync {
     /// Claims an assertion's `jti` for a client until `expires_at` (protocol.md §2.3, D-10).
@@ -227,7 +220,6 @@ pub trait OnceStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
 
-    /// Whether an assertion's `jti` is claimed at `now`.
     async fn is_jti_claimed(
         &self,
         client_id: ClientId,
@@ -235,24 +227,24 @@ pub trait OnceStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Claims a TOTP time step for a user, so that a code works once (RFC 6238 §5.2). Steps at or below the
-    /// last claimed one are `AlreadyClaimed`.
+    /// Claims a TOTP time step for a user, so that each code works only once (RFC 6238 §5.2). Steps up to the last
+    /// claimed step return `AlreadyClaimed`.
     async fn claim_totp_step(&self, username: Username, step: u64) -> Result<Claim, StoreError>;
 }
 
-/// What users sign in with, and second factors that they set up.
+/// Credentials of users, and second factors that users set up themselves.
 #[async_trait]
 pub trait CredentialStore: Send + Sync {
-    /// What this user signs in with; `None` for one who is unknown or disabled.
+    /// The user's credentials; `None` if the user is unknown or disabled.
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
 
-    /// What this user has set up.
+    /// The second factor that this user set up.
     async fn second_factor(&self, username: Username) -> Result<Option<SecondFactor>, StoreError>;
 
-    /// Sets up a second factor in the place of the one before, or removes it; all sessions and grants of the user end
-    /// in the same transaction (D-35). The answer is the new version of the credentials; `None`, and nothing was
-    /// changed, when the user is unknown or does not have the version `rests_on` (`None`: any). A second factor also
-    /// goes when the user is removed, and when another TOTP secret is registered.
+    /// Replaces or removes the second factor that the user set up. The same transaction ends all sessions and grants of
+    /// the user (D-35). Returns the new version of the credentials, or `None` if nothing was changed, because the user
+    /// is unknown or the current version is not `rests_on` (`None`: any version). Removing the user, or registering
+    /// another TOTP secret, removes the second factor too.
     async fn set_second_factor(
         &self,
         username: Username,
@@ -261,7 +253,7 @@ pub trait CredentialStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError>;
 
-    /// Uses a recovery code up, once: unknown ones are `AlreadyClaimed` too.
+    /// Uses up a recovery code. An unknown code returns `AlreadyClaimed` too.
     async fn claim_recovery_code(
         &self,
         username: Username,
@@ -269,20 +261,19 @@ pub trait CredentialStore: Send + Sync {
     ) -> Result<Claim, StoreError>;
 }
 
-/// Attempts to prove something that can be guessed.
+/// Attempts to guess a secret.
 #[async_trait]
 pub trait AttemptStore: Send + Sync {
-    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Deciding and counting is one
-    /// transaction: of any number of parallel attempts no more are admitted than of consecutive ones. The keys differ
-    /// from each other.
+    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Both happen in one transaction, so
+    /// that parallel attempts are admitted no more often than consecutive attempts. The keys must be distinct.
     async fn admit_attempt(
         &self,
         keys: Vec<PacedKey>,
         now: Timestamp,
     ) -> Result<Admission, StoreError>;
 
-    /// After an attempt that was no failure: all failures of `forget` are forgotten, and one is taken back of each of
-    /// `take_back`. The keys differ from each other.
+    /// Called after an attempt that was not a failure: removes all failures of `forget`, and one failure of each key in
+    /// `take_back`. The keys must be distinct.
     async fn forgive_attempt(
         &self,
         forget: Option<Digest>,
@@ -290,12 +281,11 @@ pub trait AttemptStore: Send + Sync {
     ) -> Result<(), StoreError>;
 }
 
-/// Sign-in sessions.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Starts a session under the digest of its random id, and ends `replaces` in the same transaction, and sessions of
-    /// this user and stage beyond [`cap::SESSIONS`](domain::cap::SESSIONS); unless the user has other credentials by now
-    /// than the session was made with.
+    /// Starts a session under the digest of its random id, unless the user's credentials have changed since the
+    /// sign-in. The same transaction ends `replaces`, and sessions of this user and stage beyond
+    /// [`cap::SESSIONS`](domain::cap::SESSIONS).
     async fn start_session(
         &self,
         id: Digest,
@@ -303,10 +293,10 @@ pub trait SessionStore: Send + Sync {
         replaces: Option<Digest>,
     ) -> Result<Begin, StoreError>;
 
-    /// The live session with this id.
+    /// The session with this id, if it has not expired.
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
 
-    /// Lets a session live until `expires_at`, as it is used; a dead one stays dead.
+    /// Moves the expiry of a session to `expires_at`. An expired session stays expired.
     async fn extend_session(
         &self,
         id: Digest,
@@ -314,20 +304,18 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Ends a session; ending an unknown one is no error.
+    /// Ends a session. An unknown session is not an error.
     async fn end_session(&self, id: Digest) -> Result<(), StoreError>;
 }
 
-/// The audit log.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
-    /// Appends entries, in this order.
+    /// Appends entries in this order.
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError>;
 
-    /// At most `limit` entries of the log.
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
-    /// Removes up to `limit` entries of the log up to the sequence `last`, oldest first.
+    /// Removes up to `limit` of the oldest entries whose sequence is at most `last`.
     async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError>;
 }
 
@@ -351,19 +339,19 @@ pub trait Store:
     /// Removes up to `limit` rows that expired before `now`.
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
 
-    /// How many rows there are.
+    /// Number of rows by kind.
     async fn counts(&self) -> Result<Counts, StoreError>;
 
-    /// Writes a consistent copy of the store to a new file at `to`, while it serves.
+    /// Writes a consistent copy of the store to a new file at `to`. The store keeps serving.
     async fn backup(&self, to: &Path) -> Result<(), BackupError>;
 
-    /// Adds what the store counts to `registry`.
+    /// Registers the metrics of the store.
     fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry);
 
-    /// Fails when the store cannot take writes now.
+    /// Returns an error if the store cannot take writes now.
     async fn ready(&self) -> Result<(), StoreError>;
 
-    /// Waits until the store has failed for good, so that the process has to end; the answer says why.
+    /// Waits until the store has failed permanently and the process has to end. Returns the reason.
     async fn failed(&self) -> String {
         std::future::pending().await
     }

@@ -1,21 +1,20 @@
-//! What ended because its person holds no more than a [`Cap`](domain::cap::Cap): a line of the log and a count.
+//! Logs and counts the entries that end because a user has reached a [`Cap`](domain::cap::Cap).
 
 use std::sync::LazyLock;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// Counters by the kind of what ended.
+/// Counters by kind of entry.
 pub type EndedForRoom = Family<[(&'static str, &'static str); 1], Counter>;
 
 static ENDED: LazyLock<EndedForRoom> = LazyLock::new(Family::default);
 
-/// Sessions, codes and grants that ended to make room.
 pub(crate) fn ended_for_room() -> EndedForRoom {
     ENDED.clone()
 }
 
-/// Notes that so many of a kind end to make room for one more of `user`.
+/// Records that `ended` entries of a kind end to make room for a new entry of `user`.
 pub(crate) fn note(kind: &'static str, user: &str, ended: usize) {
     if ended == 0 {
         return;

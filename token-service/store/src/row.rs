@@ -1,7 +1,7 @@
-//! How rows are written, in every store.
+//! The format of rows, in every store.
 //!
-//! Rows that requests write are compact (postcard), behind the version of their layout; registry rows and signing keys are
-//! JSON, because their types are tagged and because an operator may have to read them.
+//! Rows that requests write are compact (postcard) and start with the version of their layout. Registry rows and
+//! signing keys are JSON, because their types are tagged and operators may have to read them.
 
 use std::sync::LazyLock;
 
@@ -11,19 +11,19 @@ use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A row that is not what this version writes.
+/// A row that this version does not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a row of the store cannot be read: {0}")]
 pub(crate) struct RowError(pub(crate) String);
 
 static UNREADABLE: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Times that a row was passed over because it cannot be read.
+/// Counts how often a row was skipped because it cannot be read.
 pub(crate) fn unreadable_rows() -> Counter {
     UNREADABLE.clone()
 }
 
-/// Notes that a row was passed over: one that cannot be read stops nothing else.
+/// Logs and counts that a row was skipped. An unreadable row does not affect other rows.
 pub(crate) fn pass_over(what: &'static str, reason: &str) {
     UNREADABLE.inc();
     tracing::error!(
@@ -33,15 +33,14 @@ pub(crate) fn pass_over(what: &'static str, reason: &str) {
     );
 }
 
-/// What a compact row begins with, before the version of its layout. Rows of before there were versions begin with the
-/// length of a text or of bytes, with a count or with a time, none of which is zero.
+/// The first byte of a compact row, before the version of its layout. Rows from before versions start with the length
+/// of a text or of bytes, with a count or with a time. None of these is zero.
 const VERSIONED: u8 = 0;
 
-/// A kind of compact row.
 pub(crate) trait Row: Serialize + DeserializeOwned {
-    /// The version of its layout. A layout that changes, other than by a field at the end that rows of before may lack, gets
-    /// the next one, and a way to read the one before; with it the schema of each store gets the next version, so that no
-    /// program meets rows that it does not know.
+    /// The version of the layout. Raise it when the layout changes, except for a new last field that older rows may
+    /// lack. Then add a reader for the previous layout, and raise the schema version of each store, so that no program
+    /// meets rows with an unknown layout.
     const VERSION: u8;
 }
 
@@ -64,12 +63,11 @@ rows! {
     UsedCode: 1,
 }
 
-/// A compact row.
 pub(crate) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, RowError> {
     versioned::<T>(row)
 }
 
-/// Several entries in one compact row.
+/// Encodes several entries in one compact row.
 pub(crate) fn encode_all<'a, T: Row + 'a>(
     rows: impl IntoIterator<Item = &'a T>,
 ) -> Result<Vec<u8>, RowError> {
@@ -81,12 +79,12 @@ fn versioned<T: Row>(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
         .map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads a compact row, of this version or of before there were versions.
+/// Reads a compact row, with this version or without a version.
 pub(crate) fn decode<T: Row>(row: &[u8]) -> Result<T, RowError> {
     decode_bare(without_version::<T>(row)?)
 }
 
-/// Reads several entries that are in one compact row.
+/// Reads the entries of one compact row.
 pub(crate) fn decode_all<T: Row>(row: &[u8]) -> Result<Vec<T>, RowError> {
     decode_bare(without_version::<T>(row)?)
 }
@@ -102,22 +100,21 @@ fn without_version<T: Row>(row: &[u8]) -> Result<&[u8], RowError> {
     }
 }
 
-/// What is compact and has no version: the key of a row, or a row of before there were versions.
+/// Encodes a value without a version: the key of a row, or a row from before versions.
 pub(crate) fn encode_bare(value: &impl Serialize) -> Result<Vec<u8>, RowError> {
     postcard::to_stdvec(value).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads what [`encode_bare`] wrote.
 pub(crate) fn decode_bare<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RowError> {
     postcard::from_bytes(bytes).map_err(|error| RowError(error.to_string()))
 }
 
-/// A readable row.
+/// Encodes a JSON row.
 pub(crate) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
     serde_json::to_vec(row).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads a readable row.
+/// Reads a JSON row.
 pub(crate) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowError> {
     serde_json::from_slice(row).map_err(|error| RowError(error.to_string()))
 }
@@ -126,7 +123,7 @@ pub(crate) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowError
 mod tests {
     use super::*;
 
-    /// A row of a later layout is not taken for something else, and says what it is.
+    /// A row with a later layout is refused, with its version in the message.
     #[test]
     fn rows_have_the_version_of_their_layout() {
         use crate::conformance::{at, session};
@@ -147,7 +144,7 @@ mod tests {
         assert!(decode::<Session>(&row[..1]).is_err());
     }
 
-    /// Before credentials had a version, these rows ended one byte earlier.
+    /// Before credentials had a version, these rows were one byte shorter.
     #[test]
     fn rows_from_before_credentials_had_a_version_are_read() {
         use crate::conformance::{at, code, session};

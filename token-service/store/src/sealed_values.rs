@@ -1,18 +1,18 @@
-//! Everything that a store holds sealed.
+//! All sealed values of a store.
 
 use crate::{Store, StoreError};
 use domain::{SealedValue, User, Username};
 
-/// Rows read at once.
+/// Rows per read.
 const PAGE: usize = 1000;
 
-/// A walk over the sealed values of a store, page by page.
+/// Reads the sealed values of a store page by page.
 #[derive(Debug, Default)]
 pub struct SealedValues {
     next: Next,
 }
 
-/// What the next page has.
+/// The content of the next page.
 #[derive(Debug, Default)]
 enum Next {
     #[default]
@@ -30,7 +30,7 @@ impl SealedValues {
     /// The next page, which may be empty; `None` at the end.
     ///
     /// # Errors
-    /// The store's; the next call asks for the same page.
+    /// The errors of the store. The next call reads the same page again.
     pub async fn page(
         &mut self,
         store: &dyn Store,
@@ -78,7 +78,7 @@ fn registered(user: User) -> Option<(SealedValue, Vec<u8>)> {
     Some((SealedValue::RegisteredTotpSecret(user.username), sealed))
 }
 
-/// Where the page after the one of these names starts; `None` if this one is the last.
+/// The name after which the next page starts; `None` if this page is the last.
 fn after_the_last<'a>(
     names: impl DoubleEndedIterator<Item = &'a Username> + ExactSizeIterator,
 ) -> Option<String> {

@@ -1,25 +1,25 @@
-//! How long entries of the revocation feed are kept.
+//! How long entries stay in the revocation feed.
 
 use std::time::Duration;
 
 use domain::clock::Timestamp;
 
-/// How long a store goes on with a longer lifetime of tokens after every process issues shorter ones, beyond that
-/// lifetime itself: processes that stop later than others have issued such tokens until then.
+/// When the configured lifetime of tokens becomes shorter, the store keeps the longer lifetime for that lifetime plus
+/// this margin. Other processes may still issue longer-lived tokens during the margin.
 pub(crate) const LIFETIME_MARGIN: Duration = Duration::from_secs(300);
 
-/// The lifetime of the longest-lived access tokens that may exist: what a store remembers of earlier configurations, so
-/// that a shorter lifetime brings no revoked token back.
+/// The longest lifetime of access tokens that may still be valid. The store remembers it from earlier configurations,
+/// so that shortening the lifetime does not make revoked tokens valid again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TokenLifetime {
-    /// The lifetime, in seconds.
+    /// In seconds.
     pub(crate) longest: u64,
-    /// When the last of these tokens has expired, seconds since 1970; 0 while tokens of this lifetime are issued.
+    /// When the last of these tokens has expired, in seconds since 1970; 0 while tokens of this lifetime are issued.
     pub(crate) until: u64,
 }
 
 impl TokenLifetime {
-    /// What holds when a process opens the store that issues tokens of `configured` seconds.
+    /// The value after a process that issues tokens of `configured` seconds opens the store.
     pub(crate) const fn opened(self, configured: u64) -> Self {
         if configured < self.longest {
             return self;
@@ -30,7 +30,7 @@ impl TokenLifetime {
         }
     }
 
-    /// What holds at `now`, while a process issues tokens of `configured` seconds.
+    /// The value at `now`, while a process issues tokens of `configured` seconds.
     pub(crate) fn at(self, configured: u64, now: Timestamp) -> Self {
         if configured >= self.longest || (self.until > 0 && self.until <= now.seconds()) {
             return Self {

@@ -6,17 +6,17 @@ use serde::Deserialize;
 
 use crate::row::{RowError, decode, decode_bare};
 
-/// A [`UsedCode`] as earlier versions wrote it.
+/// The row of a [`UsedCode`] in earlier versions.
 #[derive(Debug, Deserialize)]
 struct ShortUsedCode {
     client_id: ClientId,
     grant_id: GrantId,
 }
 
-/// Reads a row, and decides as [`UsedCode::replayed_by`].
+/// Reads a row, and decides like [`UsedCode::replayed_by`].
 ///
 /// # Errors
-/// [`RowError`] if the row is neither of the two.
+/// [`RowError`] if the row has neither of the two layouts.
 pub(crate) fn judge(
     row: &[u8],
     presented: &PresentedCode,

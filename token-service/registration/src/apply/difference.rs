@@ -1,11 +1,11 @@
-//! What differs between two states of an object, for people to read.
+//! Differences between two states of an object, for people.
 
 use std::fmt;
 
 use crate::describe::{Registered, Rule};
 use domain::remembered::{Element, ObjectName};
 
-/// The values that an object has in a field.
+/// The values of an object in a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) field: &'static str,
@@ -34,28 +34,26 @@ impl Values {
     }
 }
 
-/// How a change of a field is shown.
+/// How the output shows a change of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Old and new value.
     Value,
-    /// What came and what went.
+    /// Added and removed values.
     List,
-    /// By its name alone.
+    /// Only the name of the field.
     Secret,
 }
 
-/// The change of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
-    /// The field's key in a registrations file.
+    /// The field's key in registrations files.
     pub field: &'static str,
-    /// Old and new value, for people; `None` for secrets.
+    /// Old and new value as text; `None` for secrets.
     pub values: Option<String>,
 }
 
 impl FieldChange {
-    /// The fields that differ.
     pub(super) fn between(before: &[Values], after: &[Values]) -> Vec<Self> {
         let pairs = before.iter().zip(after);
         let differing = pairs.filter(|(before, after)| before.elements != after.elements);
@@ -90,7 +88,7 @@ fn values(before: &Values, after: &Values) -> Option<String> {
     }
 }
 
-/// The values of a field, for people.
+/// The values of a field as text.
 pub(super) fn text(values: &Values) -> String {
     let texts: Vec<String> = values
         .elements
@@ -107,28 +105,24 @@ pub(super) fn text(values: &Values) -> String {
     }
 }
 
-/// One difference between file and registry, for people to read. Its text names fields, never their values.
+/// A difference between file and registry, for people. Its text contains the names of fields, never their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Client, user or legacy instance that differs.
     pub object: ObjectName,
-    /// What applying the file does to the object.
     pub kind: DifferenceKind,
 }
 
-/// What applying a file does to an object.
+/// The effect of applying a file to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// Adds the object.
     Added,
-    /// Changes these fields.
     Changed(Vec<FieldChange>),
-    /// Removes the object and revokes what was issued to it.
+    /// Removes the object and revokes its tokens.
     Removed,
 }
 
 impl Difference {
-    /// The names of the fields that change.
+    /// The names of the changed fields.
     #[must_use]
     pub fn fields(&self) -> Vec<&'static str> {
         match &self.kind {
@@ -137,7 +131,7 @@ impl Difference {
         }
     }
 
-    /// The text, followed by a line for each field with its old and its new value; secrets have none.
+    /// The text, followed by a line with the old and the new value of each field. Secrets have no such line.
     #[must_use]
     pub fn with_values(&self) -> String {
         let mut text = self.to_string();

@@ -8,7 +8,7 @@ use domain::clock::Timestamp;
 use domain::user::Username;
 use zeroize::Zeroizing;
 
-/// Marks instead of protecting, so that the tests see what was done.
+/// Marks secrets instead of protecting them, so that tests see which operation was used.
 struct Marking;
 
 impl Protection for Marking {

@@ -1,4 +1,4 @@
-//! Checks that users and clients share.
+//! Checks for users and clients.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use document::{Located, Place, Section};
 
-/// The shortest client secret and password that are accepted, in bytes.
+/// Minimum length of client secrets and passwords, in bytes.
 pub const MIN_SECRET_LENGTH: usize = 8;
-/// The longest client secret and password, in bytes.
+/// Maximum length of client secrets and passwords, in bytes.
 pub const MAX_SECRET_LENGTH: usize = 1024;
-/// The longest value that travels in a claim and in a header, in bytes.
+/// Maximum length of a value in a claim and a header, in bytes.
 pub const MAX_CLAIM_LENGTH: usize = 255;
 
-/// Reports `text` if it was seen before; `what` names it.
+/// Reports `text` if it was used before. `what` is the name in the message.
 pub(crate) fn unique(
     section: &Section<'_>,
     what: &str,
@@ -28,7 +28,7 @@ pub(crate) fn unique(
     }
 }
 
-/// The texts at `key`: at least one, none twice.
+/// The texts at `key`. At least one is required, and duplicates are reported.
 pub(crate) fn required_texts(
     section: &mut Section<'_>,
     key: &'static str,
@@ -51,7 +51,7 @@ pub(crate) fn is_trimmed(text: &str) -> bool {
     text.trim() == text
 }
 
-/// Text that people see: any script, one line.
+/// A text for people: any script, one line.
 pub(crate) fn display_name(text: &str) -> Result<String, &'static str> {
     if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(text) && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
@@ -60,8 +60,8 @@ pub(crate) fn display_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Text that becomes a claim and, at the edge, a header, where the filter percent-encodes what is not printable ASCII. Kept
-/// in Unicode's normal form C (D-33).
+/// A text that becomes a claim and, at the gateway, a header (in which the filter percent-encodes everything except
+/// printable ASCII). Normalized to Unicode's normal form C (D-33).
 pub(crate) fn claim_text(text: &str) -> Result<String, &'static str> {
     let text: String = text.nfc().collect();
     if text.len() <= MAX_CLAIM_LENGTH && is_trimmed(&text) && !text.chars().any(char::is_control) {

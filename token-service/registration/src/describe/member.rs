@@ -1,4 +1,4 @@
-//! Where domain types have the fields that are described.
+//! Accessors for the described fields of domain types.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use domain::Username;
 use domain::client::IntegrationKind;
 use domain::remembered::Element;
 
-/// One value of a merged field: the number of the value on its side.
+/// The source of one value in a merged field, with its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pick {
     /// A value of the file.
@@ -19,9 +19,9 @@ pub(crate) enum Pick {
     Stored(usize),
 }
 
-/// A member of the domain type `T`, or several, that have a field.
+/// A member, or several members, of the domain type `T` that contain a field.
 pub(crate) trait Member<T>: Sync {
-    /// The integration types that have the member; all objects have it if empty.
+    /// The integration types with this member; empty if all objects have it.
     fn types(&self) -> &'static [IntegrationKind] {
         &[]
     }
@@ -34,12 +34,12 @@ pub(crate) trait Member<T>: Sync {
         Shape::Text
     }
 
-    /// Whether there may be no value.
+    /// True if the value may be absent.
     fn is_optional(&self) -> bool {
         false
     }
 
-    /// Reads the field into `into`, if there is something to read into; reports what is wrong or missing.
+    /// Reads the field into `into`, if `into` is `Some`. Reports wrong and missing values.
     fn read(
         &self,
         _entry: &mut Entry<'_, '_>,
@@ -48,24 +48,23 @@ pub(crate) trait Member<T>: Sync {
     ) {
     }
 
-    /// The values, to be compared.
+    /// The values for comparison.
     fn elements(&self, object: &T) -> Vec<Element>;
 
-    /// The values in JSON.
     fn json(&self, _object: &T) -> Value {
         Value::Null
     }
 
-    /// Sets the field of `into` to the values of `picks`.
+    /// Sets the field of `into` to the values in `picks`.
     fn assemble(&self, _picks: &[Pick], _file: &T, _stored: &T, _into: &mut T) {}
 
-    /// The secret of which only a protected form is kept, if the field is one.
+    /// The accessors for the secret, if the field is a secret that is stored in a protected form.
     fn secret(&self) -> Option<&Secret<T>> {
         None
     }
 }
 
-/// A member that is read once, with the object: its name or its type.
+/// A member that is read together with the object: its name or its type.
 pub(crate) struct Fixed<T>(pub(crate) &'static str, pub(crate) fn(&T) -> &str);
 
 impl<T> Member<T> for Fixed<T> {
@@ -82,13 +81,12 @@ impl<T> Member<T> for Fixed<T> {
     }
 }
 
-/// A member with values of type `V`.
 pub(crate) struct Lens<T, V> {
     pub(crate) types: &'static [IntegrationKind],
     pub(crate) names: &'static [&'static str],
     pub(crate) get: fn(&T) -> Option<&V>,
     pub(crate) get_mut: fn(&mut T) -> Option<&mut V>,
-    /// Reads the value at a key; `None` if it is absent or wrong, which is reported.
+    /// Reads the value at a key; `None` if it is absent or wrong. Wrong values are reported.
     pub(crate) read: fn(&mut Entry<'_, '_>, &'static str) -> Option<V>,
 }
 
@@ -149,7 +147,7 @@ impl<T, V: Content> Member<T> for Lens<T, V> {
     }
 }
 
-/// The [`Lens`] on a member that every object of the type has.
+/// The [`Lens`] for a member that every object of the type has.
 macro_rules! member {
     ($object:ty, $member:ident, $read:expr) => {
         crate::describe::member::Lens {
@@ -162,7 +160,7 @@ macro_rules! member {
     };
 }
 
-/// The [`Lens`] on a member that clients of some integration types have.
+/// The [`Lens`] for a member that only clients of some integration types have.
 macro_rules! member_of_types {
     ($($kind:ident)|+, $member:ident, $read:expr) => {
         crate::describe::member::Lens {
@@ -183,13 +181,13 @@ macro_rules! member_of_types {
 
 pub(crate) use {member, member_of_types};
 
-/// Members with the protected form of a secret.
+/// A member that contains the protected form of a secret.
 pub(crate) struct Secret<T> {
     pub(crate) names: &'static [&'static str],
     pub(crate) owner: fn(&T) -> &Username,
     pub(crate) get: fn(&T) -> Option<Protected>,
     pub(crate) set: fn(&mut T, Protected),
-    /// Reads the secret; `None` if it is absent or wrong, which is reported.
+    /// Reads the secret; `None` if it is absent or wrong. Wrong values are reported.
     pub(crate) read: fn(&mut Entry<'_, '_>) -> Option<Hidden>,
 }
 

@@ -1,7 +1,7 @@
-//! How clients, users and legacy instances are described: one [`Field`] for each of their fields.
+//! Descriptions of clients, users and legacy instances: one [`Field`] per field.
 //!
-//! The reader of files and JSON, the JSON views, the schemas of OpenAPI, the comparison and merging of files (D-27), the flags
-//! and tables of the command line, and the tables of `docs/configuration.md` follow from these descriptions.
+//! Generated from these descriptions: the reader of files and JSON, the JSON views, the OpenAPI schemas, the comparison
+//! and merging of files (D-27), the flags and tables of the command line, and the tables of `docs/configuration.md`.
 
 pub(crate) mod checks;
 pub(crate) mod member;
@@ -27,56 +27,51 @@ use view::Derived;
 pub use checks::{MAX_CLAIM_LENGTH, MAX_SECRET_LENGTH, MIN_SECRET_LENGTH};
 pub use reading::{Completeness, Registration};
 
-/// A kind of object that is registered.
 pub trait Registered: Clone + Send + Sync + 'static {
-    /// Kind of the objects.
     const KIND: ObjectKind;
-    /// Key of the name.
+    /// Key of the name in files and JSON.
     const NAME_KEY: &'static str;
-    /// Description of the objects.
     const DESCRIPTION: Description<Self>;
 
-    /// Name of the object, unlike that of any other of its kind.
+    /// The name, unique among the objects of the kind.
     fn name(&self) -> &str;
 
-    /// The object as it is remembered.
+    /// The name under which the store remembers files for the object.
     fn object_name(&self) -> ObjectName {
         ObjectName::new(Self::KIND, self.name())
     }
 
-    /// Integration type, if the kind has some.
+    /// The integration type; `None` for kinds without integration types.
     fn integration(&self) -> Option<IntegrationKind> {
         None
     }
 
-    /// Reads what every object must have before its other fields can be read. `None` if that is wrong, which is reported.
+    /// Reads the values that the other fields depend on. Reports wrong values and returns `None`.
     fn begin(entry: &mut Entry<'_, '_>) -> Option<Self>;
 
-    /// All objects of the kind, in no order.
+    /// All objects of the kind, in any order.
     fn all(registry: &Registry) -> Vec<Arc<Self>>;
 
-    /// The object with this name.
     fn find(registry: &Registry, name: &str) -> Option<Arc<Self>>;
 
-    /// Lists of the objects that a change puts.
+    /// The list in `change` of objects to add or replace.
     fn put(change: &mut RegistryChange) -> &mut Vec<Self>;
 
-    /// Has a change remove the object.
+    /// Adds the removal of the object to `change`.
     fn remove(&self, change: &mut RegistryChange);
 }
 
-/// Description of the objects of type `T`.
 pub struct Description<T: 'static> {
-    /// Schema of a registration: its name and what it describes.
+    /// Name and description of the schema of registrations.
     pub registration: (&'static str, &'static str),
-    /// Schema of a view: its name and what it describes.
+    /// Name and description of the schema of views.
     pub view: (&'static str, &'static str),
-    /// The fields, in the order in which people see them.
+    /// The fields in display order.
     pub fields: &'static [Field<T>],
 }
 
 impl<T> Description<T> {
-    /// The secrets of which only a protected form is kept, by the keys of their fields.
+    /// The fields with a secret that is stored in a protected form, by key.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = (&'static str, &'static Secret<T>)> {
         self.fields.iter().flat_map(|field| {
             let secrets = field.members.iter().filter_map(|member| member.secret());
@@ -85,61 +80,55 @@ impl<T> Description<T> {
     }
 }
 
-/// A field of an object.
 pub struct Field<T: 'static> {
-    /// Key in files and JSON, and name in differences and the audit log.
+    /// Key in files and JSON. Differences and the audit log use it too.
     pub key: &'static str,
-    /// Another key that gives the field in another form.
+    /// Another key for the same field in another form.
     pub alternative: Option<Key>,
-    /// Name for people.
+    /// Name in output for people.
     pub label: &'static str,
-    /// What the field means.
     pub help: &'static str,
-    /// What a registration must know beyond that; may be empty.
+    /// Additional help for registrations; may be empty.
     pub given: &'static str,
-    /// Whether every registration has the field.
+    /// True if every registration must contain the field.
     pub required: bool,
-    /// Flag of the command line.
     pub flag: Option<Flag>,
-    /// Whether lists for people have a column for the field.
+    /// True if lists for people have a column for the field.
     pub column: bool,
-    /// What a view shows in place of the field.
+    /// What views show instead of the field.
     pub shown: Option<&'static [Derived<T>]>,
     pub(crate) rule: Rule,
     pub(crate) members: &'static [&'static dyn Member<T>],
 }
 
-/// How the command line gives a field.
+/// The command-line flag of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Flag {
-    /// `--LONG VALUE`, several times for a list.
+    /// `--LONG VALUE`; repeated for a list.
     Value {
-        /// Name of the flag.
         long: &'static str,
-        /// Name of the value.
+        /// Placeholder of the value in the help.
         value: &'static str,
     },
-    /// `--LONG FILE`: the file with a secret.
+    /// `--LONG FILE`: a file with a secret.
     File(&'static str),
-    /// `--LONG ALIAS=FILE`: a record with a name and the text of a file.
+    /// `--LONG ALIAS=FILE`: a name and a file.
     NamedFile(&'static str),
-    /// A flag for each state, with what it does. New objects have the one against the default.
+    /// A pair of flags, each with its help. New objects have only the flag that changes the default.
     Switch {
-        /// The state `true`.
+        /// The flag for `true`, and its help.
         on: (&'static str, &'static str),
-        /// The state `false`.
+        /// The flag for `false`, and its help.
         off: (&'static str, &'static str),
-        /// The state of a registration that does not have the field.
+        /// The state if a registration does not contain the field.
         default: bool,
     },
 }
 
-/// The flag `--long VALUE`.
 pub(crate) const fn flag(long: &'static str, value: &'static str) -> Option<Flag> {
     Some(Flag::Value { long, value })
 }
 
-/// The flags of two states.
 pub(crate) const fn flags(
     on: (&'static str, &'static str),
     off: (&'static str, &'static str),
@@ -148,29 +137,30 @@ pub(crate) const fn flags(
     Some(Flag::Switch { on, off, default })
 }
 
-/// How a file and the registry come together in a field (D-27).
+/// How a file and the registry are merged in a field (D-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The name of the object: it never differs.
+    /// The name of the object. It never differs.
     Name,
-    /// The integration type: it decides which fields there are.
+    /// The integration type. It determines the fields of the object.
     Type,
-    /// One value, or none.
+    /// A single value, which may be absent.
     Value,
-    /// A list, value by value.
+    /// A list, merged value by value.
     List,
-    /// A list that may not become empty.
+    /// A list that must not become empty.
     FilledList,
-    /// Whether the object may be used: where nothing is remembered, disabled is the safer state.
+    /// Whether the object is enabled. If nothing is remembered, disabled is the safer state.
     Enabled,
-    /// Client secrets, which are no list: a secret that a command ended or made stays ended or the only one.
+    /// Client secrets. Not merged as a list: a secret that a command removed stays removed, and a secret that a command
+    /// created stays the only secret.
     ClientSecrets,
-    /// A secret of which only a protected form is kept.
+    /// A secret that is stored in a protected form.
     Hidden,
 }
 
 impl<T> Field<T> {
-    /// One value, which may be absent, without a flag.
+    /// A field with a single value that may be absent, without a flag.
     pub(crate) const fn new(key: &'static str, label: &'static str, help: &'static str) -> Self {
         Self {
             key,
@@ -187,19 +177,18 @@ impl<T> Field<T> {
         }
     }
 
-    /// The keys that give the field.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static str> {
         let alternative = self.alternative.iter();
         std::iter::once(self.key).chain(alternative.map(|key| key.key))
     }
 
-    /// The integration types that have the field; none if all objects have it.
+    /// The integration types with the field; empty if all objects have it.
     pub fn types(&self) -> Vec<IntegrationKind> {
         let members = self.members.iter();
         members.flat_map(|member| member.types()).copied().collect()
     }
 
-    /// Where an object of the type `integration` has the field.
+    /// The member with the field in an object of the type `integration`.
     pub(crate) fn member(
         &self,
         integration: Option<IntegrationKind>,
@@ -211,19 +200,18 @@ impl<T> Field<T> {
         members.find(|member| has(member.types()))
     }
 
-    /// Names of the members of the domain type that have the field, as they are stored.
+    /// Names of the stored members of the domain type with the field.
     pub fn stored(&self) -> impl Iterator<Item = &'static str> {
         let members = self.members.iter();
         members.flat_map(|member| member.names()).copied()
     }
 
-    /// Whether the field has one value, or none.
+    /// True if the field has a single value that may be absent.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.members.iter().all(|member| member.is_optional())
     }
 
-    /// Whether a patch can change the field.
     #[must_use]
     pub fn can_change(&self) -> bool {
         !matches!(self.rule, Rule::Name | Rule::Type)

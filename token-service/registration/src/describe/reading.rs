@@ -1,4 +1,4 @@
-//! Reading registered objects from files and JSON, field by field.
+//! Reading of registered objects from files and JSON, field by field.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,16 +11,15 @@ use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
 use domain::remembered::ObjectKind;
 
-/// An object as it is registered.
 pub struct Registration<T> {
-    /// The object, without the secrets of which only a protected form is kept.
+    /// The object without its protected secrets.
     pub object: T,
-    /// Those secrets, by the keys of their fields. What is absent stays as it is stored.
+    /// The protected secrets, by key of the field. Absent secrets keep their stored form.
     pub(crate) hidden: BTreeMap<&'static str, Hidden>,
 }
 
 impl<T> Registration<T> {
-    /// The registration of an object that has no such secrets, or keeps those that are stored.
+    /// The registration of an object without secrets, or with unchanged secrets.
     pub const fn of(object: T) -> Self {
         Self {
             object,
@@ -28,28 +27,29 @@ impl<T> Registration<T> {
         }
     }
 
-    /// The secret that is registered under the key of a field.
+    /// The registered secret of the field `key`.
     #[must_use]
     pub fn hidden(&self, key: &str) -> Option<&Hidden> {
         self.hidden.get(key)
     }
 }
 
-/// Whether a registration says everything, or may leave out what is stored or made for it.
+/// Whether a registration must be complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
-    /// A file: it must hold the client secrets and certificates.
+    /// A file must contain the client secrets and certificates.
     Whole,
-    /// A change through the administration: client secrets and certificates have operations of their own there.
+    /// A change through the administration API has separate operations for client secrets and certificates, so it may
+    /// omit them.
     Partial,
 }
 
-/// What the entries of one document share.
+/// Shared state of the entries of one document.
 pub(crate) struct Reading {
     pub(crate) completeness: Completeness,
-    /// Tells which certificates have expired.
+    /// Decides which certificates have expired.
     pub(crate) now: Timestamp,
-    /// What is allowed but unwise.
+    /// Values that are allowed but not advisable.
     pub(crate) warnings: Problems,
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
@@ -79,7 +79,6 @@ impl Reading {
             .collect()
     }
 
-    /// Reads an object.
     pub(crate) fn object<T: Registered>(
         &mut self,
         section: Section<'_>,
@@ -93,17 +92,16 @@ impl Reading {
     }
 }
 
-/// One entry of a document, while it is read.
+/// An entry of a document during reading.
 pub struct Entry<'e, 'p> {
     pub(crate) section: Section<'p>,
-    /// The integration type of a client, once it is known.
+    /// The integration type of a client, after it was read.
     pub(crate) integration: Option<IntegrationKind>,
     pub(crate) reading: &'e mut Reading,
     given: Vec<&'static str>,
 }
 
 impl<'e, 'p> Entry<'e, 'p> {
-    /// An entry with these fields.
     pub(crate) fn new<T>(
         fields: &[Field<T>],
         section: Section<'p>,
@@ -118,7 +116,7 @@ impl<'e, 'p> Entry<'e, 'p> {
         }
     }
 
-    /// Reads the fields into `into`, if there is something to read into.
+    /// Reads the fields into `into`, if `into` is `Some`.
     pub(crate) fn fields<T>(
         &mut self,
         fields: &[Field<T>],
@@ -135,19 +133,19 @@ impl<'e, 'p> Entry<'e, 'p> {
                         let why = format!("not for a client of type {}", kind.name());
                         self.section.refuse(key, &why);
                     }
-                    // Which fields there are depends on a type that is wrong itself.
+                    // The type is wrong, so its fields are unknown.
                     None => self.section.skip(key),
                 }
             }
         }
     }
 
-    /// Whether the entry has the key, also if it was read already.
+    /// True if the entry contains the key, even if the key was already read.
     pub(crate) fn gives(&self, key: &str) -> bool {
         self.given.contains(&key)
     }
 
-    /// The text at `key`, read by `parse`, whose error is reported.
+    /// Parses the text at `key` with `parse`, and reports its error.
     pub(crate) fn text<V, E: fmt::Display>(
         &mut self,
         key: &'static str,
@@ -156,7 +154,7 @@ impl<'e, 'p> Entry<'e, 'p> {
         self.section.parsed(key, parse).map(|text| text.value)
     }
 
-    /// The text at `key`, which must be there, read by `parse`, whose error is reported.
+    /// Parses the required text at `key` with `parse`, and reports its error.
     pub(crate) fn required<V, E: fmt::Display>(
         &mut self,
         key: &'static str,
@@ -166,24 +164,24 @@ impl<'e, 'p> Entry<'e, 'p> {
         self.text(key, parse)
     }
 
-    /// Notes the object's name, and reports it if another object of the kind has it already.
+    /// Records the object's name. Reports the name if another object of the kind has it.
     pub(crate) fn name(&mut self, kind: ObjectKind, key: &str, name: &Located<String>) {
         let names = self.reading.names.entry(kind).or_default();
         unique(&self.section, key, name, names);
     }
 }
 
-/// Reads text that becomes a claim; see [`claim_text`].
+/// Reads a text that becomes a claim; see [`claim_text`].
 pub(crate) fn claim(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Option<String>> {
     entry.text(key, claim_text).map(Some)
 }
 
-/// Reads text that becomes a claim and must be there.
+/// Reads a required text that becomes a claim.
 pub(crate) fn required_claim(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<String> {
     entry.required(key, claim_text)
 }
 
-/// Reads a flag.
+/// Reads a boolean.
 pub(crate) fn switch(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<bool> {
     entry.section.flag(key).map(|flag| flag.value)
 }

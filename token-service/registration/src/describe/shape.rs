@@ -1,15 +1,11 @@
 //! Shapes of JSON values.
 
-/// A key of a JSON object.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The key.
     pub key: &'static str,
-    /// What the value means.
     pub help: &'static str,
-    /// Shape of the value.
     pub shape: Shape,
-    /// Whether the key is always there.
+    /// True if the key is always present.
     pub required: bool,
 }
 
@@ -25,7 +21,7 @@ impl Key {
         }
     }
 
-    /// A key that is always there.
+    /// A key that is always present.
     pub(crate) const fn always(key: &'static str, help: &'static str, shape: Shape) -> Self {
         let required = true;
         Self {
@@ -35,28 +31,20 @@ impl Key {
     }
 }
 
-/// Shape of a JSON value.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// A string.
     Text,
-    /// A boolean.
     Flag,
-    /// A whole number.
     Count,
-    /// An object.
     Record(fn() -> Record),
-    /// A list.
     List(&'static Self),
 }
 
-/// A described JSON object within another one.
+/// The description of a nested JSON object.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Name of the schema.
     pub name: &'static str,
-    /// What the object is.
     pub help: &'static str,
-    /// The keys, in the order in which people see them.
+    /// The keys in display order.
     pub keys: Vec<Key>,
 }

@@ -1,4 +1,4 @@
-//! Every field is described, and views have the keys of their schemas.
+//! Every field has a description, and views contain the keys of their schemas.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::registrations::{Registrations, read_entry};
 use domain::clock::Timestamp;
 use domain::{Client, ClientId, LegacyInstance, User, Username};
 
-/// Members that nobody registers.
+/// Members that are not in registrations.
 const NOT_REGISTERED: [&str; 1] = ["credentials_version"];
 
 fn undescribed<T: Registered + Serialize>(object: &T) -> Vec<String> {
@@ -41,7 +41,7 @@ fn instance() -> LegacyInstance {
     }
 }
 
-/// A member of a domain type without a description could be neither registered nor shown.
+/// A member of a domain type without a description could neither be registered nor shown.
 #[test]
 fn every_member_of_the_domain_types_is_described() {
     for kind in IntegrationKind::ALL {
@@ -52,7 +52,7 @@ fn every_member_of_the_domain_types_is_described() {
     assert_eq!(undescribed(&instance()), [""; 0]);
 }
 
-/// A field that a type has by its description is one that its clients have in the store.
+/// The types in a field's description are the types that store the field.
 #[test]
 fn the_types_of_a_field_are_those_that_store_it() {
     for kind in IntegrationKind::ALL {
@@ -109,7 +109,7 @@ fn views_have_the_keys_of_their_schemas() {
     check_view(&instance(), &moment);
 }
 
-/// What a patch is laid over says the same as what is stored.
+/// The object that a patch is applied to equals the stored object.
 #[test]
 fn a_registration_of_what_is_stored_is_read_as_it_was() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
@@ -133,7 +133,7 @@ fn a_registration_of_what_is_stored_is_read_as_it_was() {
     }
 }
 
-/// What the reader expects at a key that has a number.
+/// The shape in the reader's message about a number at this key.
 fn expected(key: &Key) -> &'static str {
     match key.shape {
         Shape::Text => "a string",
@@ -206,7 +206,7 @@ fn documentation<T: Registered>() -> Vec<String> {
     lines
 }
 
-/// The tables of the documentation are these descriptions.
+/// The tables of the documentation match these descriptions.
 #[test]
 fn the_documentation_has_every_key() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");

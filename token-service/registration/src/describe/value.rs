@@ -1,4 +1,4 @@
-//! Kinds of values that fields have.
+//! Types of field values.
 
 use serde_json::Value;
 
@@ -7,20 +7,18 @@ use domain::client::ClientSecret;
 use domain::remembered::Element;
 use domain::{RedirectUriPattern, Scope, Username};
 
-/// One value.
 pub(crate) trait Item: Clone + 'static {
     /// Shape of the value in registrations.
     const SHAPE: Shape;
 
-    /// The value as it is compared, and shown to people.
+    /// The value for comparison and for people.
     fn text(&self) -> String;
 
-    /// What tells the value from others of a list.
+    /// Identifies the value within a list.
     fn key(&self) -> String {
         self.text()
     }
 
-    /// The value in JSON.
     fn json(&self) -> Value {
         Value::String(self.text())
     }
@@ -70,22 +68,21 @@ impl Item for ClientSecret {
     }
 }
 
-/// What a member of a domain type holds: one value, perhaps one, or several.
+/// The content of a member of a domain type: one value, an optional value or a list.
 pub(crate) trait Content: Sized + 'static {
-    /// The single values.
+    /// The type of a single value.
     type Item: Item;
     /// Shape in registrations.
     const SHAPE: Shape;
-    /// Whether there may be no value.
+    /// True if the value may be absent.
     const OPTIONAL: bool = false;
 
-    /// The values.
     fn items(&self) -> Vec<Self::Item>;
 
-    /// The values put together; `None` if one is needed and there is none.
+    /// Assembles the values; `None` if a required value is missing.
     fn assemble(items: Vec<Self::Item>) -> Option<Self>;
 
-    /// The values as they are compared.
+    /// The values for comparison.
     fn elements(&self) -> Vec<Element> {
         let items = self.items();
         let elements = items.iter().map(|item| Element {
@@ -98,7 +95,6 @@ pub(crate) trait Content: Sized + 'static {
         elements.collect()
     }
 
-    /// The values in JSON.
     fn json(&self) -> Value {
         let items = self.items();
         let mut values = items.iter().map(Item::json);
@@ -109,7 +105,7 @@ pub(crate) trait Content: Sized + 'static {
     }
 }
 
-/// A value that is alone.
+/// A value that is not in a list.
 pub(crate) trait Single: Item {}
 
 impl Single for String {}

@@ -1,4 +1,4 @@
-//! What views and registrations look like in JSON.
+//! The JSON form of views and registrations.
 
 use serde_json::{Map, Value};
 
@@ -8,24 +8,22 @@ use super::{Field, Registered, Rule};
 use domain::SecretTimes;
 use domain::clock::Timestamp;
 
-/// What a view is made with beyond the object.
+/// Inputs of a view in addition to the object.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// The time.
     pub now: Timestamp,
-    /// What is known of client secrets, of these and other clients.
+    /// Times of client secrets. May contain secrets of other clients.
     pub secret_times: &'a [SecretTimes],
 }
 
-/// A key of a view that is made of the object in a way of its own.
+/// A key of a view that is computed from the object.
 pub struct Derived<T: 'static> {
-    /// The key.
     pub key: Key,
-    /// Name for people, of a line and a column.
+    /// Name in output for people, as a line and as a column.
     pub label: &'static str,
-    /// Whether a single object is shown with a line for the key.
+    /// True if the output for a single object has a line for the key.
     pub card: bool,
-    /// Whether lists have a column for the key.
+    /// True if lists have a column for the key.
     pub column: bool,
     value: fn(&T, &Moment<'_>) -> Option<Value>,
 }
@@ -46,24 +44,24 @@ impl<T> Derived<T> {
         }
     }
 
-    /// A key of an object within a view.
+    /// A key of a nested object in a view.
     pub(crate) const fn nested(key: Key, value: fn(&T, &Moment<'_>) -> Option<Value>) -> Self {
         Self::new(key, key.key, value)
     }
 
-    /// The key without a column.
+    /// Removes the column.
     pub(crate) const fn card(mut self) -> Self {
         self.column = false;
         self
     }
 
-    /// The key without a line.
+    /// Removes the line.
     pub(crate) const fn column(mut self) -> Self {
         self.card = false;
         self
     }
 
-    /// The keys of `derived` as an object.
+    /// Builds an object with the keys of `derived`.
     pub(crate) fn object(derived: &[Self], of: &T, moment: &Moment<'_>) -> Value {
         let mut object = Map::new();
         for one in derived {
@@ -73,7 +71,6 @@ impl<T> Derived<T> {
         Value::Object(object)
     }
 
-    /// The keys of `derived`.
     pub(crate) fn keys(derived: &[Self]) -> Vec<Key> {
         derived.iter().map(|one| one.key).collect()
     }
@@ -85,7 +82,7 @@ impl<T> Field<T> {
     pub fn shape(&self) -> Shape {
         let member = self.members.first();
         match member.map(|member| member.shape()) {
-            // A registration gives one secret, also to a client that has two.
+            // A registration contains one secret, even for a client with two secrets.
             Some(Shape::List(item)) if self.rule == Rule::ClientSecrets => *item,
             shape => shape.unwrap_or(Shape::Text),
         }
@@ -103,7 +100,7 @@ impl<T> Field<T> {
         std::iter::once(own).chain(self.alternative).collect()
     }
 
-    /// Whether views have the field for every object.
+    /// True if every view contains the field.
     fn is_always_viewed(&self) -> bool {
         let mut members = self.members.iter();
         members.all(|member| member.types().is_empty() && !member.is_optional())
@@ -123,20 +120,20 @@ impl<T> Field<T> {
         }]
     }
 
-    /// The value of a field that a registration and a view have alike.
+    /// The value of a field with the same form in registrations and views.
     fn value(&self, object: &T) -> Option<Value> {
         let values = self.members.iter().map(|member| member.json(object));
         values.into_iter().find(|value| !value.is_null())
     }
 }
 
-/// A linked account and a certificate: an object with described fields, all of which a registration and a view have alike.
+/// A nested object with the same fields in registrations and views, such as a linked account or a certificate.
 pub(crate) fn record<T>(fields: &[Field<T>], name: &'static str, help: &'static str) -> Record {
     let keys = fields.iter().flat_map(Field::registered).collect();
     Record { name, help, keys }
 }
 
-/// The object as views show it: no secret, no hash.
+/// The object in the form of views, without secrets and hashes.
 #[must_use]
 pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value> {
     let mut view = Map::new();
@@ -158,7 +155,8 @@ pub fn view<T: Registered>(object: &T, moment: &Moment<'_>) -> Map<String, Value
     view
 }
 
-/// The object as a registration, without the fields that views show in another form: what a patch is laid over.
+/// The object in the form of a registration, without the fields that views show in another form. Patches are applied to
+/// this form.
 #[must_use]
 pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
     let fields = T::DESCRIPTION.fields.iter();
@@ -167,8 +165,7 @@ pub fn registration<T: Registered>(object: &T) -> Map<String, Value> {
         .collect()
 }
 
-/// Gives `object` what its registration could leave out and did, as it is in `before`: the fields that [`registration`] does
-/// not have.
+/// Copies the fields that [`registration`] leaves out from `before` to `object`, if `object` has no value for them.
 pub fn complete<T: Registered>(object: &mut T, before: &T) {
     let fields = T::DESCRIPTION.fields.iter();
     for field in fields.filter(|field| field.shown.is_some()) {

@@ -46,7 +46,7 @@ impl Item for LinkedAccount {
     const SHAPE: Shape = Shape::Record(record);
 
     fn text(&self) -> String {
-        // Texts side by side, told apart by their quotes.
+        // The quotes separate the two texts.
         format!("{:?} ({})", self.username, self.key())
     }
 
@@ -83,7 +83,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<L
     Some(accounts)
 }
 
-/// The URL of an instance; clients send it back as `user_site`, so it is kept and compared as text.
+/// The URL of an instance. Clients send it back as `user_site`, so it is stored and compared as text.
 fn site(text: &str) -> Result<String, &'static str> {
     const EXPECTED: &str =
         "expected an http or https URL of at most 255 characters of printable ASCII";

@@ -129,8 +129,8 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
     Some(certificates)
 }
 
-/// Only a warning: the clock may be wrong, and a certificate may be registered ahead of its time. Its use
-/// is refused (D-10).
+/// Only warns, because the clock may be wrong, and a certificate may be registered before its validity starts. Each use
+/// checks the validity (D-10).
 fn warn_of_validity(entry: &Entry<'_, '_>, certificate: &Certificate, place: &Place) {
     let alias = &certificate.alias;
     let message = match certificate.state(entry.reading.now) {
@@ -146,7 +146,7 @@ fn warn_of_validity(entry: &Entry<'_, '_>, certificate: &Certificate, place: &Pl
     entry.reading.warnings.report(place, message);
 }
 
-/// The PEM text of a certificate, under the key that it came from.
+/// The PEM text of a certificate, and the key that it was read from.
 fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
     if !section.has("file") && !section.has("pem") {
         section.report(section.place(), "file or pem is missing");

@@ -213,7 +213,7 @@ fn scopes(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Scope> {
     Scope::try_from(tokens.join(" ")).ok()
 }
 
-/// Whether the user exists is asked when all users of the document are known.
+/// Does not check whether the user exists: the check runs when all users of the document are known.
 fn bound_user(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Username> {
     let mut bound_user = entry.section.required_text(key)?;
     let username = Username::parse(&bound_user.value);

@@ -12,7 +12,7 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{Client, SecretTimes};
 
-/// Length of a client secret, in bytes. A shorter one may be guessed.
+/// Length of a client secret, in bytes. Shorter secrets could be guessed.
 const LENGTH: std::ops::RangeInclusive<usize> = 32..=MAX_SECRET_LENGTH;
 
 /// The other form of a client secret.
@@ -89,7 +89,7 @@ fn record() -> Record {
     }
 }
 
-/// The secrets that the registration gives: one, or none where it need not be whole. Legacy clients need none.
+/// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients need no secret.
 pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<ClientSecret>> {
     let is_needed = entry.integration != Some(IntegrationKind::Legacy)
         && entry.reading.completeness == Completeness::Whole;

@@ -116,7 +116,7 @@ impl Registered for LegacyInstance {
 
 /// Reads the instances of the configuration.
 pub fn read_all(root: &mut Section<'_>) -> Vec<LegacyInstance> {
-    // Nothing about an instance depends on the time.
+    // Reading an instance does not depend on the time.
     let mut reading = Reading::new(Completeness::Whole, Timestamp::from_seconds(0));
     let read = reading.list(root, "legacy_instances");
     read.into_iter().map(|read| read.object).collect()

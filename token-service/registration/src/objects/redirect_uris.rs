@@ -20,7 +20,7 @@ pub(super) fn read(
     for Located { value, place } in texts {
         match RedirectUriPattern::parse(&value, use_) {
             Ok(pattern) => {
-                // protocol.md §5.5 allows any scheme; RFC 8252 §7.1 asks for a domain's.
+                // protocol.md §5.5 allows any scheme. RFC 8252 §7.1 requires a scheme that is based on a domain name.
                 let scheme = value.split(':').next().unwrap_or_default();
                 if !scheme.contains('.') && !matches!(scheme, "http" | "https") {
                     let message = format!(

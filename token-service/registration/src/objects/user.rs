@@ -19,7 +19,7 @@ use document::Located;
 use domain::remembered::ObjectKind;
 use domain::{Registry, RegistryChange, User, Username, password_hash};
 
-/// Length of a TOTP secret, in bytes: RFC 4226 §4 requires 128 bits.
+/// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
 const FIELDS: &[Field<User>] = &[
@@ -287,7 +287,7 @@ fn hash(text: &str) -> Result<String, &'static str> {
 }
 
 fn totp_secret(text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
-    // As authenticator apps show it: in groups, in any case, with padding or without.
+    // Accepts the forms that authenticator apps show: in groups, in any case, with or without padding.
     let compact: Zeroizing<String> = Zeroizing::new(
         text.chars()
             .filter(|c| *c != ' ')

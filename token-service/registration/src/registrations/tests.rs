@@ -5,10 +5,10 @@ use crate::protection::Hidden;
 use domain::client::{ClientSecret, IntegrationType};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
-/// Within the validity of every certificate here: 2026-01-01.
+/// 2026-01-01, within the validity of every certificate in these tests.
 const NOW: Timestamp = Timestamp::from_seconds(1_767_225_600);
 
-/// Reads `text` as a file next to a certificate; problems name the file as `r.toml`.
+/// Reads `text` as a file next to a certificate. Problems contain the file name `r.toml`.
 fn load_beside(
     stored: &Registry,
     now: Timestamp,
@@ -221,7 +221,7 @@ fn every_problem_is_reported_at_once_with_its_line() {
     );
 }
 
-/// RFC 9700 §4.15, across the file and what is registered already.
+/// RFC 9700 §4.15, for names in the file and stored names.
 #[test]
 fn names_are_compared_with_the_stored_registry() {
     let stored = load(
@@ -322,7 +322,7 @@ fn a_password_hash_must_be_one_that_can_be_verified() {
     }
 }
 
-/// Problems go to terminals and logs.
+/// Problems appear in terminals and logs.
 #[test]
 fn no_problem_repeats_a_secret() {
     let text = "[[users]]\nusername = 'a'\npassword = 'hunter2'\ntotp_secret = 'hunter2'\n\
@@ -347,7 +347,7 @@ fn a_missing_file_is_one_problem() {
     );
 }
 
-/// D-33: what differs in its bytes alone is one name, and names of accounts need not be ASCII.
+/// D-33: names that differ only in their encoding are equal, and names of accounts need not be ASCII.
 #[test]
 fn names_are_unicode_in_one_normal_form() {
     let text = "[[users]]\nusername = 'zoe\u{308}'\n\
@@ -367,7 +367,7 @@ fn names_are_unicode_in_one_normal_form() {
     );
 }
 
-/// What could be registered, but never be used as the protocol wants it.
+/// Values that could be registered, but never used as the protocol requires.
 #[test]
 fn names_and_wildcards_that_cannot_work_are_refused() {
     let text = "[[clients]]\nclient_id = 'a:b'\ntype = 'web_server'\n\

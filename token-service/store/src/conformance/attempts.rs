@@ -1,4 +1,4 @@
-//! Attempts at secrets, and their pace.
+//! Attempts to guess a secret, and their limits.
 
 use super::*;
 
@@ -69,7 +69,7 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
 ) {
     let keys = ["address", "account from network", "account"];
     for _ in 0..3 {
-        // Not from this address.
+        // From another address.
         let admitted = attempt(&*subject.store(), &keys[1..], at(0)).await;
         assert_eq!(admitted, Admission::Admitted);
     }
@@ -87,7 +87,7 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
     );
     let account = of("account", at(1)).await;
     assert_eq!(account, Admission::Admitted, "three failures, not six");
-    // An attempt that came to nothing is taken back everywhere.
+    // An attempt without a result is removed from all keys.
     let take_back = vec![Digest::of(b"account"), Digest::of(b"never seen")];
     store.forgive_attempt(None, take_back).await.unwrap();
     assert_eq!(of("account", at(3)).await, Admission::Admitted);

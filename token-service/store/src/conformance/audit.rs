@@ -77,7 +77,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
     assert_eq!(rest.len(), 1);
     assert!(all[4].0 < rest[0].0, "a sequence is never used again");
 
-    // Many at once.
+    // Many entries at once.
     store.append_audit(events(6..206).into()).await.unwrap();
     let all = numbers(AuditRange::After(0), 1000).await;
     assert_eq!(all.len(), 201);

@@ -1,4 +1,4 @@
-//! How much one person may have.
+//! Caps per user.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(crate) fn numbered(name: &str, number: usize) -> Digest {
     Digest::of(format!("{name} {number}").as_bytes())
 }
 
-/// The numbers of the sessions with this name that live.
+/// The numbers of the live sessions with this name.
 pub(crate) async fn alive(
     store: &dyn Store,
     name: &str,
@@ -36,7 +36,7 @@ pub(crate) async fn a_person_has_so_many_sessions_of_a_stage(subject: &mut impl 
     let graces = Digest::of(b"another person");
     start(&*store, graces, session("grace", at(50)), None).await;
     assert_eq!(alive(&*store, "signed in", 0..MOST).await.len(), MOST);
-    // What is in use stays.
+    // Sessions in use stay.
     let used = numbered("signed in", 0);
     store.extend_session(used, at(500), at(2)).await.unwrap();
     drop(store);
@@ -48,7 +48,7 @@ pub(crate) async fn a_person_has_so_many_sessions_of_a_stage(subject: &mut impl 
     assert_eq!(alive(&*store, "signed in", 0..MOST + 1).await, left);
     assert_eq!(alive(&*store, "owed", 0..MOST).await.len(), MOST);
     assert!(store.session(graces, at(1)).await.unwrap().is_some());
-    // What a session replaces makes room for it.
+    // The replaced session makes room for its successor.
     let successor = numbered("signed in", MOST + 1);
     let signed_in = session("ada", at(700));
     start(&*store, successor, signed_in, Some(one_more)).await;
@@ -95,7 +95,7 @@ pub(crate) async fn a_person_has_so_many_unused_codes_for_a_client(subject: &mut
     for (name, record) in ["other", "grace's"].into_iter().zip(of_others) {
         issue(&*store, name, record).await;
     }
-    // A used one does not count.
+    // Used codes do not count.
     issue(&*store, "used", until(59)).await;
     let used = redeem(&*store, "used", fitting(), at(1)).await;
     assert!(matches!(used, Redemption::Redeemed(_)), "{used:?}");
@@ -119,7 +119,7 @@ pub(crate) async fn a_person_has_so_many_unused_codes_for_a_client(subject: &mut
         let redeemed = redeem(&*store, name, presented, at(1)).await;
         assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
     }
-    // Two were redeemed, and the sweep forgets all others: there is room.
+    // Two codes were redeemed and the sweep removed the others, so there is room.
     store.sweep(at(200), 100).await.unwrap();
     for number in 0..MOST {
         issue(&*store, &format!("late {number}"), until(300 + number)).await;
@@ -160,7 +160,7 @@ pub(crate) async fn live_grants(store: &dyn Store) -> Vec<GrantId> {
     live.map(|grant| grant.grant_id).collect()
 }
 
-/// A grant of ada for the client, made at `now`.
+/// A grant of ada for the client, created at `now`.
 pub(crate) async fn grant_made(store: &dyn Store, now: Timestamp) -> Grant {
     let code_text = domain::random::text::<16>(&OsRandom).unwrap();
     let record = CodeRecord {
@@ -195,7 +195,7 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     for number in 0..MOST as u64 {
         made.push(grant_made(&*store, at(number)).await);
     }
-    // What is in use stays, and what is revoked does not count.
+    // Grants in use stay, and revoked grants do not count.
     let used = use_of(&made[0], made[0].current.refresh_id, at(500));
     let rotated = store.rotate_refresh(used).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated(_)), "{rotated:?}");
@@ -229,13 +229,13 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     let late = use_of(&made[1], made[1].current.refresh_id, at(503));
     let refused = store.rotate_refresh(late).await.unwrap();
     assert_eq!(refused, Rotation::Refused(RotationRefusal::Revoked));
-    // A refresh token that is used twice ends its grant too, and leaves room.
+    // Using a refresh token twice revokes its grant too, which makes room.
     let reused = use_of(&made[0], made[0].current.refresh_id, at(600));
     let reused = store.rotate_refresh(reused).await.unwrap();
     assert_eq!(reused, Rotation::Reused(made[0].grant_id));
     grant_made(&*store, at(601)).await;
     assert_eq!(feed(&*store).await.len(), 3);
-    // So does one that is over.
+    // So does a grant that is over.
     store.sweep(at(0) + WEEK + WEEK, 1000).await.unwrap();
     for number in 0..MOST as u64 {
         grant_made(&*store, at(number) + WEEK + WEEK).await;

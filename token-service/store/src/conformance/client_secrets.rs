@@ -45,7 +45,7 @@ pub(crate) async fn client_secrets_have_times(subject: &mut impl Subject) {
         use_of("nobody", "one", at(9)),
     ];
     subject.store().note_secret_uses(uses).await.unwrap();
-    // Another replica writes later what it noted before.
+    // Another replica writes an earlier use later.
     let earlier = vec![use_of("web", "one", at(8))];
     subject.store().note_secret_uses(earlier).await.unwrap();
     expected[0].2 = Some(at(9));

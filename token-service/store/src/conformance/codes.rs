@@ -34,7 +34,7 @@ pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
         ..fitting()
     };
     let store = subject.store();
-    // Whoever read the code somewhere has neither verifier nor redirect URI. Its expiry does not matter any more.
+    // An attacker who has only the code has neither verifier nor redirect URI. The code's expiry does not matter here.
     let without_verifier = PresentedCode {
         verifier_digest: None,
         ..fitting()

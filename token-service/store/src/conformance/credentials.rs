@@ -1,8 +1,8 @@
-//! What users sign in with, and what ends when it changes (D-35).
+//! Credentials of users, and what a change of them ends (D-35).
 
 use super::*;
 
-/// Ways of changing the credentials of ada. Afterwards she is as she was, but for those.
+/// Changes the credentials of ada in one of several ways. The rest of the registration stays the same.
 pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
     let ada = username("ada");
     let put_user = async |changed: User| {
@@ -50,7 +50,7 @@ pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
 
 pub(crate) const WAYS_TO_CHANGE_CREDENTIALS: usize = 6;
 
-/// RFC 9700 §4.14.2, D-35: what was issued before a change, and what is being made while it happens.
+/// RFC 9700 §4.14.2, D-35: covers what was issued before a change, and what is issued during the change.
 pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_making(
     subject: &mut impl Subject,
 ) {
@@ -107,7 +107,7 @@ pub(crate) async fn store_credentials(store: &dyn Store, name: &str) -> Option<O
     credentials.map(|credentials| credentials.totp_secret_sealed)
 }
 
-/// Whatever comes first: in the end no session and no live grant rests on the old credentials.
+/// In any order, no session and no live grant with the old credentials remains.
 pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
     subject: &mut impl Subject,
 ) {

@@ -10,7 +10,7 @@ pub(crate) fn put(clients: Vec<Client>, users: Vec<User>) -> RegistryChange {
     }
 }
 
-/// All clients and users, a few at a time.
+/// All clients and users, read in small pages.
 pub(crate) async fn registrations(store: &dyn Store) -> (Vec<Client>, Vec<User>) {
     let (mut clients, mut users): (Vec<Client>, Vec<User>) = (Vec::new(), Vec::new());
     loop {
@@ -94,7 +94,7 @@ pub(crate) async fn a_plan_is_overtaken_by_what_it_rests_on_alone(subject: &mut 
     let store = subject.store();
     assert_eq!(registrations(&*store).await.0.len(), 1);
     assert_eq!(store.registry_version().await.unwrap(), version + 1);
-    // However many other objects changed since.
+    // Many other objects changed in the meantime.
     for number in 0..50 {
         let other = client(&format!("other-{number}"));
         let made = store.change_registry(planned(other), at(0)).await.unwrap();
@@ -145,7 +145,7 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
     let last = store.registry_version().await.unwrap();
     assert_eq!(last, start + 6);
     assert_eq!(changes(&*store, last, 10).await, known(&[]));
-    // A position that the store never had, such as that of a store in whose place a copy was restored.
+    // A position that the store never had, for example because a backup replaced the store.
     assert_eq!(
         changes(&*store, last + 1, 10).await,
         RegistryChanges::Forgotten
@@ -211,7 +211,7 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
     let change = RegistryChange {
         forget: vec![
             ObjectName::new(ObjectKind::Client, "b"),
-            // Another kind of the same name.
+            // The same name with another kind.
             ObjectName::new(ObjectKind::User, "a"),
         ],
         ..remember(vec![remembered("a", "2")])
@@ -292,7 +292,7 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
     );
 }
 
-/// One grant of client `web` and user `ada`, one of others; and a session of each user.
+/// A grant of client `web` and user `ada`, a grant of another client and user, and a session of each user.
 pub(crate) async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
     let change = put(
         vec![client("web"), client("other")],
@@ -342,7 +342,7 @@ pub(crate) async fn ends_one_of_two_grants(
     let expected: Vec<Revocation> = (1..)
         .zip(announced(&mine))
         .map(|(sequence, revoked)| {
-            // What others still issue by the registrations before is revoked too.
+            // Tokens that other replicas still issue from the old registrations are revoked too.
             let at = if revoked.is_up_to_a_time() {
                 issued_until(at(5))
             } else {
@@ -364,7 +364,7 @@ pub(crate) async fn ends_one_of_two_grants(
     );
 }
 
-/// More of each than a store reads at a time, and once exactly as many.
+/// More objects than a store reads at once, and then exactly as many.
 pub(crate) async fn many_registrations_are_read_whole(subject: &mut impl Subject) {
     let store = subject.store();
     let names: Vec<String> = (0..4001).map(|number| format!("{number}-name")).collect();

@@ -26,7 +26,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
         read.extend(page.into_iter().map(|entry| entry.revoked));
     }
     assert_eq!(read, revoked);
-    // Sequences are not used again after a sweep: a reader behind position 10 must see what follows.
+    // Sequences are not reused after a sweep, because a reader at position 10 must see the next entries.
     store.sweep(at(20) + ACCESS, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
     drop(store);
@@ -216,7 +216,7 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     );
     assert_eq!(store.feed_state().await.unwrap().last, 4);
     assert_eq!(store.counts().await.unwrap().revocations, 2);
-    // What took the place of another entry is swept in its own time, and nothing of it is left.
+    // The replacing entry is swept at its own time, and nothing of the replaced entry remains.
     store.sweep(at(6) + ACCESS, 100).await.unwrap();
     assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
     store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is sealed with the encryption key.
+//! Values that are sealed with the encryption key.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Second factors that people set up.
+//! Second factors that users set up.
 
 use super::*;
 
@@ -37,7 +37,7 @@ pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
     assert!(is_revoked(&*subject.store(), &grant).await);
     let announced = [Revoked::Grant(grant.grant_id)];
     assert_eq!(feed(&*subject.store()).await, announced);
-    // A registration that says nothing new about it leaves it.
+    // A registration with the same TOTP secret does not change the second factor.
     change(subject.store(), put(vec![], vec![user("ada")])).await;
     assert_eq!(known(subject.store()).await, one());
     let registered = User {

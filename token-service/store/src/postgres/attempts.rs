@@ -1,4 +1,4 @@
-//! Attempts to prove something that can be guessed.
+//! Attempts to guess a secret.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -20,7 +20,7 @@ impl AttemptStore for PostgresStore {
         now: Timestamp,
     ) -> Result<Admission, StoreError> {
         self.transaction(async move |client| {
-            // Rows are locked in one order by everybody, so that no two attempts wait for each other.
+            // All transactions lock rows in the same order, so that they cannot deadlock.
             let mut in_order: Vec<usize> = (0..keys.len()).collect();
             in_order.sort_by_key(|index| keys.get(*index).map(|paced| *paced.key.as_bytes()));
             let mut failures: Vec<_> = keys.iter().map(|paced| (paced.pace, None)).collect();
@@ -60,8 +60,8 @@ impl AttemptStore for PostgresStore {
     }
 }
 
-/// What is remembered of a key, in a row that nobody else changes before this transaction ends. An update without a
-/// change, because a row that is only read could be removed by others before it is written.
+/// The failures of a key. Locks the row until this transaction ends. Uses an update without a change, because another
+/// transaction could delete a row that was only read.
 async fn claimed(
     client: &Connection<'_>,
     key: &Digest,
@@ -74,7 +74,7 @@ async fn claimed(
     read(client.query_opt(sql, &[&key, &seconds(now)]).await?)
 }
 
-/// The same where there is a row already.
+/// Like `claimed`, but does not create a row.
 async fn locked(client: &Connection<'_>, key: &Digest) -> Result<Option<Failures>, Fault> {
     let sql = "SELECT count, last_at, expires_at FROM failures WHERE key = $1 FOR UPDATE";
     read(client.query_opt(sql, &[&key.as_bytes().as_slice()]).await?)

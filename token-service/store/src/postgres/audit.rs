@@ -1,4 +1,4 @@
-//! The audit log. Its sequences are handed out as those of the [revocation feed](super::revocations).
+//! The audit log. Sequences are assigned like those of the [revocation feed](super::revocations).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! When client secrets were added and used. In a table of its own, so that a use does not write the client anew.
+//! When client secrets were added and used. A separate table, so that a use does not rewrite the client.
 
 use async_trait::async_trait;
 
@@ -46,7 +46,7 @@ impl ClientSecretStore for PostgresStore {
         self.transaction(async move |client| {
         for used in &uses {
             let client_id = used.client_id.as_str();
-            // Locked, so that a secret that ends in this moment leaves no row.
+            // Locked, so that a secret that is removed at the same time leaves no row.
             let sql = "SELECT body FROM clients WHERE client_id = $1 FOR SHARE";
             let Some(row) = client.query_opt(sql, &[&client_id]).await? else {
                 continue;
@@ -68,7 +68,8 @@ impl ClientSecretStore for PostgresStore {
     }
 }
 
-/// Follows a client from `before` to `after`: a secret that is new was added now, one that is gone is forgotten.
+/// Updates the secrets of a client that changes from `before` to `after`: new secrets get the current time, removed
+/// secrets are deleted.
 pub(super) async fn change(
     client: &Connection<'_>,
     client_id: &ClientId,

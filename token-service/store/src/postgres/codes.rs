@@ -1,4 +1,4 @@
-//! Authorization codes: kept, exchanged once, remembered.
+//! Authorization codes: issuing, redeeming, and detecting a second use.
 
 use async_trait::async_trait;
 
@@ -49,7 +49,7 @@ impl CodeStore for PostgresStore {
     ) -> Result<Redemption, StoreError> {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            // The row stays locked to the commit.
+            // Locks the row until the commit.
             let code = code.as_bytes().as_slice();
             let sql = "SELECT client_id, grant_id, body FROM codes WHERE code = $1 FOR UPDATE";
             let Some(row) = client.query_opt(sql, &[&code]).await? else {
@@ -75,7 +75,7 @@ impl CodeStore for PostgresStore {
             if !record.rests_on(user.as_ref()) {
                 return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
             }
-            // What the code stood for is in the grant from now on; of the code only what tells a replay is kept.
+            // The grant now contains the content of the code. The code keeps only what is needed to detect a replay.
             let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1";
             let used = encode(&UsedCode::of(&record, grant_id))?;
             let used_for = grant_id.as_bytes().as_slice();
@@ -91,7 +91,7 @@ impl CodeStore for PostgresStore {
     }
 }
 
-/// Ends codes of the same user and client so that there is room for one more.
+/// Removes codes of the same user and client to make room for a new code.
 async fn make_room(client: &Connection<'_>, record: &CodeRecord) -> Result<(), Fault> {
     let sql = "SELECT expires_at, code FROM codes
         WHERE username = $1 AND client_id = $2 AND grant_id IS NULL ORDER BY expires_at LIMIT $3";
@@ -107,8 +107,8 @@ async fn make_room(client: &Connection<'_>, record: &CodeRecord) -> Result<(), F
         return Ok(());
     }
     room::note("code", user, over.len());
-    // A redemption locks its code before the user, and this operation the user before codes: neither may wait for the
-    // other. A code that is locked is being redeemed.
+    // A redemption locks its code before the user, but this operation locks the user before codes. So that they cannot
+    // deadlock, this operation skips locked codes, which are being redeemed.
     let sql = "DELETE FROM codes WHERE code IN
         (SELECT code FROM codes WHERE code = ANY($1) AND grant_id IS NULL FOR UPDATE SKIP LOCKED)";
     let codes: Vec<&[u8]> = over.into_iter().map(|(_, code)| code).collect();
@@ -124,7 +124,7 @@ fn judge_again(
     presented: &PresentedCode,
 ) -> Result<Result<GrantId, CodeMismatch>, Fault> {
     if used.is_empty() {
-        // Written by an earlier version.
+        // An earlier version wrote this row.
         let client_id = ClientId::parse(issued_to)
             .ok_or_else(|| RowError("a client id has 1 to 128 characters".into()))?;
         return Ok(UsedCode::judge_short(&client_id, grant_id, presented));

@@ -14,23 +14,24 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::OpenError;
 use super::settings::PostgresSettings;
 
-/// Connections at most. An operation holds one for a few round trips, so these carry thousands per second, and some
-/// replicas fit into the hundred that a PostgreSQL server takes unless it is told otherwise.
+/// Maximum number of connections. An operation uses a connection for a few round trips, so 16 connections carry
+/// thousands of operations per second. Several replicas fit into PostgreSQL's default limit of 100 connections.
 const CONNECTIONS: usize = 16;
 
-/// How long an operation waits for a free connection before its caller is told to come back.
+/// How long an operation waits for a free connection before it fails.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How long making a connection may take.
+/// Time limit for opening a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// After how long without an acknowledgement a peer counts as gone: a machine that vanished sends no farewell.
+/// Time without an acknowledgement after which a peer counts as gone, because a crashed machine does not close its
+/// connections.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What the database is to give up on, and when it answers a commit. The second bounds for how long a replica that
-/// vanished amid a transaction keeps the others from the rows that it locked. With the third, what was answered outlives a
-/// crash of the server whatever the database, the role or the URL say; a setting that waits for standby servers too, or
-/// not for them, stays.
+/// Session settings: time limits, and when the database confirms a commit. The second time limit bounds how long a
+/// crashed replica can block rows that it locked. The third setting keeps confirmed commits safe from a crash of the
+/// server, even if the database, the role or the URL turns `synchronous_commit` off. Other values, which decide about
+/// waiting for standby servers, stay unchanged.
 const SESSION: &str = "
     SET statement_timeout = '10s';
     SET idle_in_transaction_session_timeout = '5s';
@@ -38,7 +39,7 @@ const SESSION: &str = "
         WHERE current_setting('synchronous_commit', true) = 'off';
 ";
 
-/// A pool; connections are made when they are needed.
+/// Creates a pool. The pool opens connections on demand.
 pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
     let mut config = settings.url.config().clone();
     config
@@ -92,7 +93,7 @@ fn tls(settings: &PostgresSettings) -> Result<ClientConfig, OpenError> {
             }
         }
         None => {
-            // One bad file among the system's does not make the others worthless.
+            // An invalid certificate among the system's certificates does not affect the valid certificates.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }

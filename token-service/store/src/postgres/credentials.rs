@@ -1,8 +1,8 @@
-//! What users sign in with (D-35).
+//! Credentials of users (D-35).
 //!
-//! Whoever begins something that rests on a user's credentials locks the user's row from the comparison to the commit, so
-//! that a change of them either comes before and is seen, or comes after and ends what was begun. What one user begins is
-//! begun one after the other by that, so that it can be counted.
+//! An operation that depends on a user's credentials locks the user's row from the comparison to the commit. So a
+//! change of the credentials either commits before and is seen, or commits afterwards and ends the new code, session or
+//! grant. The lock also serializes these operations per user, so that they can be counted.
 
 use super::fault::Fault;
 use super::operation::Connection;
@@ -10,7 +10,7 @@ use super::value::unsigned;
 use crate::row::{RowError, decode_json, encode_json};
 use domain::{CredentialsVersion, User, Username};
 
-/// The user with this name. Nobody else compares with the row or changes it before this transaction ends.
+/// The user with this name. Locks the row against changes and comparisons until this transaction ends.
 pub(super) async fn user(
     client: &Connection<'_>,
     username: &Username,
@@ -22,7 +22,7 @@ pub(super) async fn user(
     }
 }
 
-/// Whether the user still has credentials of this version; none others before this transaction ends.
+/// True if the user still has credentials of this version. Prevents a change until this transaction ends.
 pub(super) async fn are_current(
     client: &Connection<'_>,
     username: &Username,
@@ -32,7 +32,8 @@ pub(super) async fn are_current(
     Ok(user.is_some_and(|user| user.still_has(version)))
 }
 
-/// A version that no credentials have had. To be taken before rows of users are locked, in one order for everybody.
+/// A version that was never used before. Call it before locking rows of users, so that all transactions use the same
+/// order.
 pub(super) async fn next_version(client: &Connection<'_>) -> Result<CredentialsVersion, Fault> {
     let sql = "INSERT INTO counters (name, value) VALUES ('credentials', 1)
         ON CONFLICT (name) DO UPDATE SET value = counters.value + 1 RETURNING value";
@@ -41,7 +42,6 @@ pub(super) async fn next_version(client: &Connection<'_>) -> Result<CredentialsV
     Ok(CredentialsVersion::new(unsigned(row.try_get(0)?)))
 }
 
-/// Writes a user's row.
 pub(super) async fn put(client: &Connection<'_>, user: &User) -> Result<(), Fault> {
     let sql = "INSERT INTO users (username, body) VALUES ($1, $2)
         ON CONFLICT (username) DO UPDATE SET body = excluded.body";

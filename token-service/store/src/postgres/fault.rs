@@ -1,4 +1,4 @@
-//! What can go wrong with the database.
+//! Faults of the database.
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
@@ -6,27 +6,26 @@ use tokio_postgres::error::SqlState;
 use crate::StoreError;
 use crate::row::{self, RowError};
 
-/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// No connection was free, or none could be made: nothing was done.
+    /// No connection was free or could be opened. Nothing was changed.
     #[error("no connection to the database: {}", described_pool(.0))]
     NoConnection(#[from] PoolError),
-    /// The database refused, or the connection was lost: whether the operation took effect is unknown.
+    /// The database refused, or the connection was lost. The operation may or may not have taken effect.
     #[error("{}", described(.0))]
     Database(#[from] tokio_postgres::Error),
-    /// One row is not what this version writes.
+    /// A row is not in a format that this version writes.
     #[error(transparent)]
     Row(#[from] RowError),
-    /// The server takes no writes.
+    /// The server is read-only.
     #[error("the database is read-only")]
     ReadOnly,
-    /// Others changed the same row every time that this operation looked at it.
+    /// Other transactions changed the same row at every attempt of this operation.
     #[error("the row changes too often")]
     Contended,
 }
 
-/// A row that is read; `None` for one that cannot be read and is passed over.
+/// The row, or `None` (logged and counted) if it cannot be read.
 pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match row {
         Ok(row) => Ok(Some(row)),
@@ -39,7 +38,7 @@ pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<O
 }
 
 impl Fault {
-    /// Whether the database undid the transaction because of another one, and asks to run it again.
+    /// True if the database rolled back the transaction because of another transaction, so that it should be retried.
     pub(super) fn asks_again(&self) -> bool {
         matches!(
             self,
@@ -51,7 +50,8 @@ impl Fault {
     }
 }
 
-/// The driver's error with its cause: by itself it says "db error". Neither holds parameters of the statement.
+/// The driver's error with its cause, because the error itself is only "db error". Neither contains parameters of the
+/// statement.
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
@@ -66,7 +66,7 @@ fn described_pool(error: &PoolError) -> String {
     }
 }
 
-/// An error with all of its causes. A cause that its error's text repeats is not said twice.
+/// An error with all of its causes, without causes whose text the error already contains.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
-//! Grants, their rotation and their end.
+//! Grants: rotation and revocation.
 //!
-//! When a grant was revoked stands in a column of its own, so that all grants of a client or user end in one
-//! statement; the rest is one row of bytes, which a rotation replaces if nobody else did so first.
+//! A separate column contains the time of revocation, so that one statement can revoke all grants of a client or user.
+//! The rest is a row of bytes. A rotation replaces the bytes if they have not changed since they were read.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use domain::{
     Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal, User,
 };
 
-/// How often a rotation looks again at a grant that others changed in between. Each loser of a race finds a spent
-/// token at its second look, so more than two are rare.
+/// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
+/// second attempt, so more than two attempts are rare.
 const LOOKS: u32 = 10;
 
 #[async_trait]
@@ -71,7 +71,7 @@ impl GrantStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<Grant>, StoreError> {
         self.statement(async move |client| {
-        // One text for each combination, so that the plan uses the index of what is asked for.
+        // Separate statements per combination, so that the plan uses the matching index.
         let sql = match (&filter.client_id, &filter.username) {
             (None, None) => {
                 "SELECT body, revoked_at FROM grants
@@ -92,7 +92,7 @@ impl GrantStore for PostgresStore {
         };
         let client_id = filter.client_id.as_ref().map(|id| id.as_str());
         let username = filter.username.as_ref().map(|name| name.as_str());
-        // Nothing is shorter than the empty id, which stands before all.
+        // The empty id sorts before all other ids.
         let after: &[u8] = after.as_ref().map_or(&[], |id| id.as_bytes());
         let found = client.query(sql,
             &[&after, &client_id, &username, &rows(limit)],
@@ -135,8 +135,8 @@ impl PostgresStore {
         .await
     }
 
-    /// Puts a grant's next state in the place of the one that the decision was made on. `false` when somebody else
-    /// changed it in between.
+    /// Replaces the grant that the decision was based on by its next state. Returns `false` if the grant has changed in
+    /// the meantime.
     async fn replace(&self, before: Stored, after: &Grant) -> Result<bool, StoreError> {
         let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
@@ -163,7 +163,7 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
     Ok(grant)
 }
 
-/// Keeps a new grant, and revokes those that it leaves no room for. To be the last of its transaction: see [`Announce`].
+/// Writes a new grant, and revokes grants beyond the cap. Call it last in a transaction: see [`announce`].
 pub(super) async fn insert(
     client: &Connection<'_>,
     grant: &Grant,
@@ -190,7 +190,7 @@ pub(super) async fn insert(
         )
         .await?;
     room::note("grant", grant.username.as_str(), over.len());
-    // All rows before the first entry of the feed, in the order of everybody else.
+    // Revokes all rows before the first feed entry, so that all transactions use the same order.
     let mut ended = Vec::new();
     for id in over {
         if end(client, id, now).await? {
@@ -204,7 +204,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Grants of the same user and client that end so that there is room for one more.
+/// Grants of the same user and client that must be revoked to make room for a new grant.
 async fn without_room(client: &Connection<'_>, grant: &Grant) -> Result<Vec<GrantId>, Fault> {
     let sql = "SELECT refresh_over_at, grant_id FROM grants
         WHERE username = $1 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $3";
@@ -220,7 +220,7 @@ async fn without_room(client: &Connection<'_>, grant: &Grant) -> Result<Vec<Gran
     Ok(over.into_iter().map(|(_, id)| id).collect())
 }
 
-/// The two times of [`Grant::is_over`].
+/// The two times in [`Grant::is_over`].
 fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
     let current = &grant.current;
     (
@@ -234,12 +234,12 @@ fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
 struct Stored {
     grant: Grant,
     body: Vec<u8>,
-    /// Whether the user still has the credentials that it was made with. A change of them revokes the grant in the same
-    /// transaction, so that this need not be looked at again when the row is replaced.
+    /// Whether the user still has the credentials of the sign-in. A change of the credentials revokes the grant in the
+    /// same transaction, so replacing the row needs no second check.
     credentials_are_current: bool,
 }
 
-/// Ends a grant and tells the edge. `false` when there is no such live grant.
+/// Revokes a grant and adds the feed entry. Returns `false` if there is no such live grant.
 pub(super) async fn revoke(
     client: &Connection<'_>,
     id: GrantId,
@@ -254,7 +254,8 @@ pub(super) async fn revoke(
     Ok(ended)
 }
 
-/// Marks the grant as revoked; the feed entry follows in the same transaction. `false` if there is no such live grant.
+/// Marks the grant as revoked; the feed entry follows in the same transaction. Returns `false` if there is no such live
+/// grant.
 pub(super) async fn end(
     client: &Connection<'_>,
     id: GrantId,
@@ -271,7 +272,6 @@ fn readable_grants(rows: &[Row]) -> Result<Vec<Grant>, Fault> {
         .collect()
 }
 
-/// The live grants of a user.
 pub(super) async fn live_of_user(
     client: &Connection<'_>,
     username: &str,
@@ -282,7 +282,7 @@ pub(super) async fn live_of_user(
     readable_grants(&found)
 }
 
-/// Ends all grants of a client; the edge is told otherwise.
+/// Marks all grants of a client as revoked. The caller adds the feed entry.
 pub(super) async fn end_of_client(
     client: &Connection<'_>,
     client_id: &str,
@@ -293,7 +293,7 @@ pub(super) async fn end_of_client(
     Ok(())
 }
 
-/// Ends all grants of a user; the edge is told otherwise.
+/// Marks all grants of a user as revoked. The caller adds the feed entry.
 pub(super) async fn end_of_user(
     client: &Connection<'_>,
     username: &str,

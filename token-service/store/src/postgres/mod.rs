@@ -1,8 +1,8 @@
-//! A store that several replicas share: PostgreSQL, or what speaks its language (CockroachDB, YugabyteDB).
+//! A store that several replicas share: PostgreSQL or a compatible database (CockroachDB, YugabyteDB).
 //!
-//! Each operation is one guarded statement or one short transaction, so no replica decides on what another one is
-//! changing; the decisions themselves are those of the domain types, as in every store. What the database undoes in
-//! favour of another transaction is run again, a bounded number of times.
+//! Each operation is one guarded statement or one short transaction, so no replica decides on data that another replica
+//! is changing. As in every store, the domain types decide. If the database rolls back an operation in favour of
+//! another transaction, the operation is retried a limited number of times.
 
 mod attempts;
 mod audit;
@@ -47,35 +47,33 @@ use domain::random::{OsRandom, RandomError};
 
 pub use self::settings::{PostgresSettings, PostgresUrl};
 
-/// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The certificates for TLS cannot be used.
+    /// The TLS certificates cannot be used.
     #[error("store.ca_file: {0}")]
     Tls(String),
-    /// No connection, or the tables cannot be made.
+    /// No connection, or the tables cannot be created.
     #[error("the PostgreSQL store at {place} cannot be opened: {reason}")]
     Database {
         /// Hosts, ports and database.
         place: String,
-        /// What the driver or the server said.
+        /// The error of the driver or the server.
         reason: String,
     },
-    /// No randomness for the identity of the revocation feed.
+    /// No random bytes for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }
 
-/// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: Pool,
     sweep_cursor: Mutex<sweep::Cursor>,
-    /// Seconds that the tokens of this process live.
+    /// Lifetime of the access tokens that this process issues, in seconds.
     configured_lifetime: u64,
-    /// Seconds that the longest-lived token lives that may exist. Another replica with longer ones is noticed at the next
-    /// sweep.
+    /// Longest lifetime of tokens that may still be valid, in seconds. The next sweep detects a longer lifetime of
+    /// another replica.
     longest_token: AtomicU64,
-    /// The version of the tables, as it was when they were last looked at: every second.
+    /// The schema version of the tables, read every second.
     tables: AtomicI64,
 }
 
@@ -88,9 +86,9 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, and brings the tables to this version; a database without them gets them.
+    /// Connects to the database, and creates or upgrades the tables.
     ///
-    /// `access_token_lifetime` is how long a revocation stays in the feed.
+    /// Revocations stay in the feed for `access_token_lifetime`.
     ///
     /// # Errors
     /// An [`OpenError`]: no connection, missing rights, or tables of a later version.
@@ -126,8 +124,8 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Whether the tables are as this program knows them. They were when the store was opened; a later program may have
-    /// changed them since, and what this one wrote there would be read wrong.
+    /// Returns an error if a later version of the program has changed the tables since the store was opened, because
+    /// that version would misread the rows of this program.
     fn knows_tables(&self) -> Result<(), StoreError> {
         let found = self.tables.load(Ordering::Acquire);
         if found > schema::VERSION {
@@ -139,7 +137,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Runs an operation of one statement.
+    /// Runs an operation with a single statement.
     async fn statement<T>(
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
@@ -148,7 +146,7 @@ impl PostgresStore {
         run(&self.pool, Isolation::Statement, operation).await
     }
 
-    /// Runs an operation of several statements in one transaction.
+    /// Runs an operation with several statements in one transaction.
     async fn transaction<T>(
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
@@ -157,7 +155,7 @@ impl PostgresStore {
         run(&self.pool, Isolation::Transaction, operation).await
     }
 
-    /// Runs an operation of several statements that only read, all of them what was there at one moment.
+    /// Runs a read-only operation with several statements on one snapshot.
     async fn snapshot<T>(
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
@@ -213,7 +211,7 @@ impl Store for PostgresStore {
             let row = client.query_opt("SHOW transaction_read_only", &[]).await?;
             let read_only: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
             match read_only {
-                // Such as one that has not been promoted yet.
+                // For example, a standby server before its promotion.
                 Some("on") => Err(Fault::ReadOnly),
                 _ => Ok(()),
             }

@@ -1,4 +1,4 @@
-//! Things that may be used once: assertions' ids and TOTP time steps. One guarded statement each.
+//! Values that may be used once: ids of assertions and TOTP time steps. One guarded statement each.
 
 use async_trait::async_trait;
 
@@ -20,7 +20,7 @@ impl OnceStore for PostgresStore {
     ) -> Result<Claim, StoreError> {
         self.statement(async move |client| {
             let digest = jti_digest(&client_id, &jti);
-            // An entry past its expiry that no sweep has reached yet counts as absent.
+            // An expired entry that is not yet swept counts as absent.
             let sql = "INSERT INTO assertion_ids (digest, expires_at) VALUES ($1, $2)
             ON CONFLICT (digest) DO UPDATE SET expires_at = excluded.expires_at
             WHERE assertion_ids.expires_at <= $3";
@@ -62,7 +62,7 @@ impl OnceStore for PostgresStore {
     }
 }
 
-/// A row that was written is a claim that was won.
+/// A written row means that the claim succeeded.
 const fn claim(rows: u64) -> Claim {
     if rows > 0 {
         Claim::Claimed
@@ -71,7 +71,7 @@ const fn claim(rows: u64) -> Claim {
     }
 }
 
-/// No client id contains the separator, so no two pairs share a digest.
+/// No Client ID contains the separator, so different pairs have different digests.
 fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
     Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }

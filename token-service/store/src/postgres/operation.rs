@@ -1,4 +1,4 @@
-//! How operations reach the database, and how often they are tried.
+//! Runs operations on the database, and retries them.
 
 use deadpool_postgres::{Client, Pool, Transaction};
 use tokio_postgres::types::ToSql;
@@ -8,19 +8,19 @@ use super::fault::Fault;
 use super::value::rows;
 use crate::StoreError;
 
-/// How often an operation is run that the database undoes in favour of another one.
+/// Maximum attempts of an operation that the database rolls back in favour of another transaction.
 const ATTEMPTS: u32 = 20;
 
-/// What an operation runs its statements on.
+/// The connection or transaction on which an operation runs its statements.
 pub(super) enum Connection<'a> {
-    /// Each statement is a transaction by itself.
+    /// Each statement is its own transaction.
     Plain(&'a Client),
     /// All statements are one transaction.
     Transaction(&'a Transaction<'a>),
 }
 
 impl Connection<'_> {
-    /// Runs a prepared statement; the answer is how many rows it touched.
+    /// Runs a prepared statement. Returns the number of affected rows.
     pub(super) async fn execute(
         &self,
         sql: &str,
@@ -38,7 +38,7 @@ impl Connection<'_> {
         })
     }
 
-    /// The rows of a prepared statement.
+    /// Runs a prepared statement. Returns its rows.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -56,7 +56,7 @@ impl Connection<'_> {
         })
     }
 
-    /// The first row of a prepared statement.
+    /// Runs a prepared statement. Returns its first row.
     pub(super) async fn query_opt(
         &self,
         sql: &str,
@@ -66,12 +66,12 @@ impl Connection<'_> {
     }
 }
 
-/// Rows read by one statement: a million at once would take longer than a statement may.
+/// Rows per statement. Reading a million rows at once would exceed the time limit of a statement.
 const PAGE: usize = 2000;
 
 impl Connection<'_> {
-    /// What `read` makes of the rows behind the name `after`, at most `limit`, and fewer only at the end. The statement
-    /// reads rows that begin with their names behind the name $1, at most $2 of them.
+    /// Reads at most `limit` rows with names after `after`, and converts them with `read`. Fewer rows mean that no more
+    /// follow. The statement selects at most $2 rows with names after $1; the name is its first column.
     pub(super) async fn rows_behind<T>(
         &self,
         sql: &str,
@@ -96,18 +96,18 @@ impl Connection<'_> {
     }
 }
 
-/// What holds the statements of an operation together.
+/// How the statements of an operation are isolated.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Isolation {
-    /// There is one, which is a transaction by itself.
+    /// A single statement, which is its own transaction.
     Statement,
     /// One transaction.
     Transaction,
-    /// They only read, all of them what was there at one moment.
+    /// Read-only statements on one snapshot.
     Snapshot,
 }
 
-/// Runs an operation until the database lets it stand, a bounded number of times; the answer is given after the commit.
+/// Runs an operation, and retries it a limited number of times if the database rolls it back. Returns after the commit.
 pub(super) async fn run<T>(
     pool: &Pool,
     isolation: Isolation,

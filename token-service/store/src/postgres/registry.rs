@@ -1,4 +1,4 @@
-//! Clients and users, and what ends when they change.
+//! Clients and users, and what a change of them ends.
 
 use std::sync::atomic::Ordering;
 
@@ -202,7 +202,7 @@ impl RegistrationStore for PostgresStore {
     }
 }
 
-/// The registration of a row of its name and body.
+/// Reads a registration from a row with name and body.
 fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
     readable(
         "registration",
@@ -210,8 +210,8 @@ fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
     )
 }
 
-/// Waits for the turn to change the registry, and returns the position in the sequence of changes. First in every change,
-/// so that they come one after the other.
+/// Locks the registry for a change, and returns the position in the sequence of changes. Call it first in every change,
+/// so that changes run one after the other.
 pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
     let sql = "SELECT value FROM counters WHERE name = 'registry_version' FOR UPDATE";
     let row = client.query_opt(sql, &[]).await?;
@@ -219,7 +219,7 @@ pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
     Ok(unsigned(row.try_get(0)?))
 }
 
-/// Raises the position `last` by one for each object, and forgets the oldest changes.
+/// Raises the position `last` by 1 for each object, and deletes the oldest changes.
 pub(super) async fn note_changes(
     client: &Connection<'_>,
     last: u64,
@@ -263,7 +263,7 @@ async fn changes_behind(
 
 struct Changing<'a> {
     client: &'a Connection<'a>,
-    /// Of users whose credentials change.
+    /// The new version for users whose credentials change.
     credentials_version: CredentialsVersion,
     now: Timestamp,
     announced: Vec<Revoked>,
@@ -370,11 +370,11 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// Whether a client is one of the legacy flow, whose tokens do not name the user.
+    /// True for a client of the legacy flow, whose tokens do not contain the username.
     async fn is_legacy(&self, client_id: &ClientId) -> Result<bool, Fault> {
         let sql = "SELECT body FROM clients WHERE client_id = $1";
         let client: Option<Client> = self.stored(sql, client_id.as_str()).await?;
-        // Without its client the grant ended before, and with it all tokens of the client.
+        // If the client was removed, its grants and tokens were revoked then.
         Ok(client
             .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
     }

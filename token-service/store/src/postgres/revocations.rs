@@ -1,9 +1,9 @@
 //! The feed of revocations to the gateways.
 //!
-//! Sequences come from a counter that is raised in the same transaction as the entry is written. Its row stays locked
-//! until the commit, so entries become visible in the order of their sequences: a reader that has seen one will never have
-//! missed an earlier one. (A sequence of the database is handed out before the commit, and transactions may commit in
-//! another order.) A number is left out when two transactions announce the same thing at the same time.
+//! Sequences come from a counter that the transaction of the entry increments. The row of the counter stays locked
+//! until the commit, so entries become visible in the order of their sequences, and a reader never misses an earlier
+//! entry. (A database sequence would assign numbers before the commit, and transactions may commit in another order.) A
+//! number stays unused if two transactions announce the same revocation at the same time.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl RevocationStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Notes the lifetime of the tokens that this process issues, at its start (`now` is `None`) or later.
+    /// Records the lifetime of the tokens that this process issues, at its start (`now` is `None`) or later.
     pub(super) async fn note_lifetime(&self, now: Option<Timestamp>) -> Result<(), StoreError> {
         let configured = self.configured_lifetime;
         let noted = self.transaction(async move |client| {
@@ -131,7 +131,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Gives the feed an identity, unless it has one.
+    /// Sets the identity of the feed if it has none.
     pub(super) async fn identify_feed(&self, fresh: FeedId) -> Result<(), StoreError> {
         self.statement(async move |client| {
             let sql = "INSERT INTO feed (name, identity) VALUES ('revocations', $1) ON CONFLICT (name) DO NOTHING";
@@ -142,22 +142,22 @@ impl PostgresStore {
     }
 }
 
-/// Adds an entry behind the last one, in the place of the one before for the same thing; `false` if that one says as much
-/// already. To be the last of its transaction: all other revocations wait for it.
+/// Appends an entry, which replaces an earlier entry for the same subject. Returns `false` if the earlier entry already
+/// covers it. Call it last in a transaction, because all other revocations wait for it.
 pub(super) async fn announce(
     client: &Connection<'_>,
     revoked: &Revoked,
     extent: Extent,
 ) -> Result<bool, Fault> {
     let key = encode_bare(revoked)?;
-    // Without waiting for others, because what is revoked already is often revoked again.
+    // This check does not wait for other transactions, because repeated revocations are frequent.
     if extent
         .after(existing(client, &key).await?, revoked)
         .is_none()
     {
         return Ok(false);
     }
-    // The row of the counter stays locked until the commit: from here on nobody else announces the same.
+    // Locks the row of the counter until the commit. From here on no other transaction can announce a revocation.
     let turn =
         "UPDATE counters SET value = value + 1 WHERE name = 'last_revocation' RETURNING value";
     let row = client.query_opt(turn, &[]).await?;
@@ -175,9 +175,9 @@ pub(super) async fn announce(
     Ok(true)
 }
 
-/// The extent of the entry that there is.
+/// The extent of the existing entry.
 async fn existing(client: &Connection<'_>, key: &[u8]) -> Result<Option<Extent>, Fault> {
-    // Earlier versions wrote several entries for the same thing.
+    // Earlier versions wrote several entries for the same revocation.
     let sql = "SELECT max(at), max(expires_at) FROM revocations WHERE revoked = $1";
     let Some(row) = client.query_opt(sql, &[&key]).await? else {
         return Ok(None);
@@ -191,7 +191,6 @@ async fn existing(client: &Connection<'_>, key: &[u8]) -> Result<Option<Extent>,
     })
 }
 
-/// The value of a counter.
 pub(super) async fn counter(client: &Connection<'_>, name: &str) -> Result<u64, Fault> {
     let sql = "SELECT value FROM counters WHERE name = $1";
     match client.query_opt(sql, &[&name]).await? {

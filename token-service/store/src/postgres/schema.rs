@@ -1,7 +1,7 @@
-//! The tables, and how a database gets them.
+//! The tables, and their creation and upgrades.
 //!
-//! Only what PostgreSQL, CockroachDB and YugabyteDB have in common. Times are seconds since 1970. Every statement can
-//! be run again, because not all of them undo the definition of a table with its transaction.
+//! Uses only features that PostgreSQL, CockroachDB and YugabyteDB share. Times are seconds since 1970. Every statement
+//! can be repeated, because some of these databases do not roll back the definition of a table.
 
 use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::error::SqlState;
@@ -11,7 +11,7 @@ use crate::row::{decode_json, encode_json};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{User, Username};
 
-/// Brings a database from version `n` to `n + 1`.
+/// The statements that upgrade a database from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE IF NOT EXISTS clients (
         client_id TEXT PRIMARY KEY,
@@ -138,7 +138,7 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// What every version has. The schema's version is one of the counters.
+/// The tables of every version. The schema version is one of the counters.
 const FOUNDATION: &str = "
     CREATE TABLE IF NOT EXISTS counters (
         name TEXT PRIMARY KEY,
@@ -147,27 +147,26 @@ const FOUNDATION: &str = "
     INSERT INTO counters (name, value) VALUES ('schema_version', 0) ON CONFLICT (name) DO NOTHING;
 ";
 
-/// Replicas that start together run into each other this often at most before one of them gives up.
+/// Maximum attempts of a replica that starts at the same time as other replicas.
 const ATTEMPTS: u32 = 20;
 
-/// The version that this program writes.
+/// The schema version that this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
-    /// A later program has changed the tables.
+    /// A later version of the program has changed the tables.
     #[error("written by a later version (schema {found}; this one knows {VERSION})")]
     Newer {
-        /// The database's version.
+        /// The schema version of the database.
         found: i64,
     },
-    /// The statements failed.
+    /// A statement failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Brings the database to [`VERSION`].
+/// Upgrades the database to [`VERSION`].
 pub(super) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
     let mut attempt = 0;
     loop {
@@ -182,7 +181,7 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
 
 async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
     let query = "SELECT value FROM counters WHERE name = 'schema_version' FOR UPDATE";
-    // Users without the right to create tables may still run a database that is up to date.
+    // Users without the right to create tables can use an up-to-date database.
     let exists = "SELECT 1 FROM information_schema.tables \
         WHERE table_schema = current_schema() AND table_name = 'counters'";
     if client
@@ -230,8 +229,9 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Gives users of earlier versions, whose names were stored as they were typed, their names in normal form (D-33). Not all
-/// servers have a function for that. A user whose name in normal form is taken stays: nobody can sign in as that one.
+/// Converts usernames of earlier versions, which were stored as typed, to normal form (D-33). Done here because not all
+/// servers have a function for it. If another user has the normalized name, the row stays, and nobody can sign in as
+/// this user.
 async fn normalize_usernames(transaction: &Transaction<'_>) -> Result<(), Fault> {
     let stored = transaction.query("SELECT username FROM users", &[]).await?;
     for row in stored {
@@ -265,8 +265,8 @@ async fn normalize_usernames(transaction: &Transaction<'_>) -> Result<(), Fault>
     Ok(())
 }
 
-/// Up to version 4 the row of a user kept the registered hash of a password beside a stronger one. It goes, and its digest
-/// takes its place.
+/// Up to version 4, the row of a user kept the registered hash of a password next to a stronger hash. This replaces the
+/// registered hash by its digest.
 async fn forget_registered_hashes(transaction: &Transaction<'_>) -> Result<(), Fault> {
     let page = "SELECT username, body FROM users WHERE username > $1 ORDER BY username LIMIT 2000";
     let mut after = String::new();
@@ -289,7 +289,7 @@ async fn forget_registered_hashes(transaction: &Transaction<'_>) -> Result<(), F
     }
 }
 
-/// Whether somebody else made the same tables in the same moment.
+/// True if another replica created the same tables at the same time.
 fn is_collision(error: &tokio_postgres::Error) -> bool {
     matches!(
         error.code(),

@@ -1,4 +1,4 @@
-//! Sealed values, and how they are sealed anew.
+//! Sealed values, and sealing them with another key.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -68,7 +68,7 @@ impl SealedStore for PostgresStore {
     }
 }
 
-/// The name of the root of the tags.
+/// Name of the root key of the tags.
 const ROOT: &str = "root";
 
 async fn reseal_root(
@@ -116,7 +116,7 @@ async fn reseal_registered(
     before: Option<&Vec<u8>>,
     after: &[u8],
 ) -> Result<bool, Fault> {
-    // What was planned on the registry before must not bring the old one back.
+    // A registry change that was planned earlier must not restore the old sealed value.
     let last = turn(client).await?;
     let found = credentials::user(client, username).await?;
     let Some(user) = found.filter(|user| {

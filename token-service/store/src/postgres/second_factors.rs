@@ -1,4 +1,4 @@
-//! Second factors that people set up.
+//! Second factors that users set up.
 
 use async_trait::async_trait;
 
@@ -118,7 +118,6 @@ impl CredentialStore for PostgresStore {
     }
 }
 
-/// Forgets what a user set up.
 pub(super) async fn remove(client: &Connection<'_>, username: &str) -> Result<(), Fault> {
     let sql = "DELETE FROM second_factors WHERE username = $1";
     client.execute(sql, &[&username]).await?;

@@ -92,14 +92,14 @@ impl SessionStore for PostgresStore {
     }
 }
 
-/// Ends sessions of the user and stage so that there is room for one more.
+/// Ends sessions of the user and stage to make room for a new session.
 async fn make_room(
     client: &Connection<'_>,
     username: &str,
     stage: SessionStage,
 ) -> Result<(), Fault> {
     let sql = "SELECT id, body FROM sessions WHERE username = $1 LIMIT $2";
-    // Those of the other stage lie among them.
+    // The rows also contain the sessions of the other stage.
     let limit = rows(cap::SESSIONS.looked_at() * 2);
     let found = client.query(sql, &[&username, &limit]).await?;
     let mut held: Vec<(Timestamp, &[u8])> = Vec::new();
@@ -122,14 +122,12 @@ async fn make_room(
     Ok(())
 }
 
-/// Ends a session.
 async fn end(client: &Connection<'_>, id: &Digest) -> Result<(), Fault> {
     let sql = "DELETE FROM sessions WHERE id = $1";
     client.execute(sql, &[&id.as_bytes().as_slice()]).await?;
     Ok(())
 }
 
-/// Ends all sessions of a user.
 pub(super) async fn end_all(client: &Connection<'_>, username: &str) -> Result<(), Fault> {
     client
         .execute("DELETE FROM sessions WHERE username = $1", &[&username])

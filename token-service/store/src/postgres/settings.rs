@@ -1,4 +1,4 @@
-//! Where the database is, and how it is reached.
+//! The URL of the database, and the settings of the connection.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,22 +9,22 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use zeroize::Zeroizing;
 
-/// The port of a PostgreSQL server that the URL gives none for.
+/// The port if the URL contains none.
 const DEFAULT_PORT: u16 = 5432;
 
-/// A URL such as `postgres://user:password@host:5432/database`, with the parameters of libpq that the driver knows.
+/// A URL such as `postgres://user:password@host:5432/database`, with the libpq parameters that the driver supports.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(Config);
 
 impl PostgresUrl {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
-    /// The connection is encrypted and the server's certificate verified in full (`sslmode=verify-full`), unless the
-    /// URL has another `sslmode` or all servers are this machine. `hostaddr` says where a server is, and `host` what its
-    /// certificate must name.
+    /// The connection is encrypted and the server's certificate fully verified (`sslmode=verify-full`), unless the URL
+    /// has another `sslmode` or all servers run on this machine. `hostaddr` is the address of a server, and `host` the
+    /// name that its certificate must contain.
     ///
     /// # Errors
-    /// What is wrong with it, without its values: they may be secret.
+    /// A description of the error without the values of the URL, because they may be secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (known, has_ssl_mode) = with_known_ssl_modes(text);
         let mut config: Config = known.parse().map_err(|error| format!("{error}"))?;
@@ -52,7 +52,7 @@ impl PostgresUrl {
         Ok(Self(config))
     }
 
-    /// Hosts with their ports, and the database: what an operator must see of the URL, and nothing that is secret.
+    /// Hosts with ports, and the database: the part of the URL that operators need, without secrets.
     #[must_use]
     pub fn place(&self) -> String {
         let ports = self.0.get_ports();
@@ -73,7 +73,7 @@ impl PostgresUrl {
             }
         });
         let hosts: Vec<String> = hosts.collect();
-        // PostgreSQL opens the database with the user's name if none is given.
+        // Without a database name, PostgreSQL uses the username.
         let database = self.0.get_dbname().or(self.0.get_user());
         format!(
             "{}, database {}",
@@ -82,19 +82,18 @@ impl PostgresUrl {
         )
     }
 
-    /// True if the connection to some other machine is not encrypted, or (`sslmode=prefer`) need not be.
+    /// True if the connection to another machine is not encrypted, or may be unencrypted (`sslmode=prefer`).
     #[must_use]
     pub fn is_plain_to_another_machine(&self) -> bool {
         self.0.get_ssl_mode() != SslMode::Require && !is_this_machine(&self.0)
     }
 
-    /// The driver's form.
     pub(super) const fn config(&self) -> &Config {
         &self.0
     }
 }
 
-/// Host names and ports, and nothing that is secret.
+/// Contains host names and ports, but no secrets.
 impl fmt::Debug for PostgresUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -106,8 +105,8 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
-/// Whether all servers are this machine. An address counts before the name that goes with it: that is where the driver
-/// connects to.
+/// True if all servers run on this machine. Checks the address before the name, because the driver connects to the
+/// address.
 fn is_this_machine(config: &Config) -> bool {
     let addresses = config.get_hostaddrs();
     if !addresses.is_empty() {
@@ -125,10 +124,10 @@ fn is_this_machine(config: &Config) -> bool {
     })
 }
 
-/// The URL with the modes that the driver knows, and whether it has one. There is no weaker way to verify here than in
-/// full, so the names of the stronger modes are all the same. Only the parameter counts: a password may read the same.
+/// The URL with only the modes that the driver knows, and whether the URL has a mode. Verification is always full, so
+/// both stronger modes become `require`. Only the parameter is replaced, because a password may contain the same text.
 fn with_known_ssl_modes(text: &str) -> (Zeroizing<String>, bool) {
-    // As the driver reads it: everything up to the first "@" is user and password.
+    // Like the driver: everything before the first "@" is user and password.
     let credentials = text.find('@').map_or(0, |at| at + 1);
     let Some(query) = text[credentials..].find('?') else {
         return (Zeroizing::new(text.to_owned()), false);
@@ -156,12 +155,12 @@ fn with_known_ssl_modes(text: &str) -> (Zeroizing<String>, bool) {
     (known, has_ssl_mode)
 }
 
-/// What `[store]` says of a PostgreSQL database.
+/// Settings of a PostgreSQL database from `[store]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresSettings {
-    /// Where it is.
     pub url: PostgresUrl,
-    /// Certificates (PEM) that its certificate must lead to; `None` for those that the system trusts.
+    /// PEM file with the CA certificates that the service trusts for the database; `None` for the system's
+    /// certificates.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -180,12 +179,12 @@ mod tests {
             "postgres://a:b@127.0.0.1,db.example.com/tokens",
             "postgres://a:b@db.example.com/tokens?sslmode=verify-full",
             "postgres://a:b@127.0.0.1/tokens?sslmode=require",
-            // What only looks like the parameter.
+            // Texts that only resemble the parameter.
             "postgres://a:sslmode=disable@db.example.com/tokens",
             "postgres://a:b?sslmode=disable@db.example.com/tokens",
             "postgres://sslmode=disable@db.example.com/sslmode=disable?application_name=sslmode=disable",
             "postgres://a:b@db.example.com/tokens?%73slmode=verify%2Dfull",
-            // The name of this machine, and the address of another.
+            // The name of this machine with the address of another machine.
             "postgres://a:b@localhost/tokens?hostaddr=192.0.2.1",
             "postgres://a:b@localhost,localhost/tokens?hostaddr=127.0.0.1,192.0.2.1",
         ] {

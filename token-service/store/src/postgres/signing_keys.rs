@@ -1,4 +1,4 @@
-//! Signing keys, sealed.
+//! Sealed signing keys.
 
 use async_trait::async_trait;
 
@@ -31,7 +31,7 @@ impl SigningKeyStore for PostgresStore {
         unless_after: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
         self.transaction(async move |client| {
-            // One at a time: the second looks at what the first has added.
+            // Locks the keys, so that the second of two transactions sees the key that the first transaction added.
             let turn = "UPDATE counters SET value = value + 1 WHERE name = 'signing_keys'";
             client.execute(turn, &[]).await?;
             let sql = "INSERT INTO signing_keys (kid, algorithm, created_at, body)

@@ -1,4 +1,4 @@
-//! Removing what has expired, in small batches; see the sweep of the redb store for what is kept for how long.
+//! Removal of expired rows, in small batches. The sweep of the redb store documents the retention of each kind of row.
 
 use super::PostgresStore;
 use super::fault::Fault;
@@ -8,7 +8,7 @@ use crate::{StoreError, Swept};
 use domain::GrantId;
 use domain::clock::Timestamp;
 
-/// What has an index by its expiry. A bounded subquery, because DELETE has no LIMIT.
+/// Tables with an index by expiry. Uses a subquery with a limit, because DELETE has no LIMIT.
 const EXPIRING: [&str; 6] = [
     "DELETE FROM codes WHERE code IN
         (SELECT code FROM codes WHERE expires_at < $1 LIMIT $2) AND expires_at < $1",
@@ -24,15 +24,15 @@ const EXPIRING: [&str; 6] = [
         (SELECT sequence FROM audit_log WHERE expires_at < $1 LIMIT $2)",
 ];
 
-/// Grants that one batch looks at for each row that it may remove. Grants have no index by expiry, which every
-/// rotation would have to move an entry of; instead the sweep walks them, this many at a time.
+/// Number of grants that one batch reads per row that it may remove. Grants have no index by expiry, because every
+/// rotation would have to move an entry of it. Instead, each batch reads the next part of the grants.
 const LOOKED_AT_PER_REMOVED: usize = 4;
 
-/// Where the walk over the grants goes on.
+/// The grant after which the next batch continues.
 pub(super) type Cursor = Option<GrantId>;
 
 impl PostgresStore {
-    /// Removes up to `limit` rows, and says where the walk goes on.
+    /// Removes up to `limit` rows. Returns the next cursor.
     pub(super) async fn remove_expired(
         &self,
         cursor: Cursor,
@@ -65,10 +65,10 @@ impl PostgresStore {
     }
 }
 
-/// [`Grant::is_over`](domain::Grant::is_over) in the words of the database.
+/// [`Grant::is_over`](domain::Grant::is_over) in SQL.
 const OVER: &str = "(revoked_at IS NOT NULL OR refresh_over_at < $2) AND access_over_at < $2";
 
-/// A step of the walk over the grants.
+/// Reads the next part of the grants.
 async fn expired_grants(
     client: &Connection<'_>,
     after: Cursor,
@@ -100,7 +100,7 @@ async fn expired_grants(
     if over.is_empty() {
         return Ok((0, reached.filter(|_| !at_the_end)));
     }
-    // Once more with the condition: a grant may have been refreshed in between.
+    // Repeats the condition, because a grant may have been refreshed in the meantime.
     let sql = format!("DELETE FROM grants WHERE grant_id = ANY($1) AND {OVER}");
     let removed = client.execute(&sql, &[&over, &now]).await?;
     let removed = usize::try_from(removed).unwrap_or(usize::MAX);

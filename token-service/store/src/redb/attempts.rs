@@ -1,4 +1,4 @@
-//! Attempts to prove something that can be guessed.
+//! Attempts to guess a secret.
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;

@@ -1,5 +1,5 @@
-//! The audit log. Entries that come together share a row, which is compressed: a row each would cost more than many of the
-//! requests that they tell of, and most of an entry stands in its neighbours too.
+//! The audit log. Entries that arrive together share one compressed row: separate rows would cost more than many of the
+//! logged requests, and most of an entry repeats in its neighbours.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use domain::{AuditEvent, AuditRange, AuditRecord};
 #[async_trait]
 impl AuditStore for RedbStore {
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
-        // Not in the writer's thread, which others wait for.
+        // Compression must not run in the writer's thread, because other operations wait for it.
         let rows = tokio::task::spawn_blocking(move || rows(&events))
             .await
             .map_err(|error| StoreError::Failed(error.to_string()))??;
@@ -34,22 +34,22 @@ impl AuditStore for RedbStore {
     }
 }
 
-/// Entries of one row at most: what a reader of one entry has to decode.
+/// Maximum number of entries in a row. Reading one entry decodes the whole row.
 const ENTRIES_IN_A_ROW: usize = 64;
 
-/// The fastest level: what entries have in common is found by any.
+/// The fastest level. Every level finds the repeated parts of entries.
 const COMPRESSION: i32 = 1;
 
-/// What a row is called where it cannot be read.
+/// Name of a row in messages about unreadable rows.
 const ROW: &str = "audit entries";
 
-/// Entries in the form of the store.
+/// Several entries in their stored form.
 pub(super) struct Row {
     entries: u64,
     bytes: Vec<u8>,
 }
 
-/// The rows of these entries.
+/// Encodes entries as rows.
 pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
     let row = |together: &[AuditEvent]| {
         Ok(Row {
@@ -65,7 +65,7 @@ fn compressed<'a>(entries: impl IntoIterator<Item = &'a AuditEvent>) -> Result<V
         .map_err(|error| Fault::Row(error.to_string()))
 }
 
-/// Appends rows behind the last one.
+/// Appends rows after the last row.
 pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault> {
     let meta = tables.meta.open()?;
     let mut last = meta
@@ -80,7 +80,7 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
     Ok(())
 }
 
-/// The entries of the row that begins with `first`.
+/// The entries of the row whose first sequence is `first`.
 fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
     let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
     let events: Vec<AuditEvent> = row::decode_all(&row)?;
@@ -90,7 +90,6 @@ fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
         .collect())
 }
 
-/// A part of the log.
 pub(super) fn list(
     transaction: &ReadTransaction,
     range: AuditRange,
@@ -101,7 +100,7 @@ pub(super) fn list(
     match range {
         AuditRange::After(after) => {
             let wanted = after.saturating_add(1);
-            // Its row may begin before it.
+            // The row with this entry may start at an earlier entry.
             let row = table.range(..=wanted)?.next_back().transpose()?;
             let start = row.map_or(wanted, |(first, _)| first.value());
             for row in table.range(start..)? {
@@ -131,7 +130,7 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// How many entries there are: they are removed from the oldest on, so that no sequence between two of them is missing.
+/// Number of entries. Entries are removed from the oldest on, so there is no gap between two sequences.
 pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
     let table = transaction.open_table(AUDIT)?;
     let (Some((first, _)), Some((last, row))) = (table.first()?, table.last()?) else {
@@ -142,12 +141,12 @@ pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
     Ok(last.value() - first.value() + in_last_row)
 }
 
-/// Removes up to `limit` of the oldest entries that are kept no longer.
+/// Removes up to `limit` of the oldest entries that have expired.
 pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
     remove_oldest(tables, limit, |entry| entry.event.expires_at < now)
 }
 
-/// Removes up to `limit` entries up to the sequence `last`.
+/// Removes up to `limit` of the oldest entries whose sequence is at most `last`.
 pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result<Swept, Fault> {
     let removed = remove_oldest(tables, limit, |entry| entry.sequence <= last)?;
     Ok(Swept {
@@ -156,7 +155,7 @@ pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result
     })
 }
 
-/// Removes entries from the oldest on, up to the first that stays.
+/// Removes entries from the oldest on, up to the first entry that stays.
 fn remove_oldest(
     tables: &mut Tables<'_>,
     limit: usize,
@@ -176,7 +175,7 @@ fn remove_oldest(
             break;
         };
         let Some(entries) = entries else {
-            // It would keep all that comes after it.
+            // An unreadable row would block the removal of all later rows.
             table.remove(first)?;
             removed += 1;
             continue;

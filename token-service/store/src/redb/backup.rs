@@ -1,4 +1,4 @@
-//! Copies of the file: taken while it serves, and put in place before it does.
+//! Backups of the file: made while the service runs, restored before it starts.
 
 use std::fs::File;
 use std::io;
@@ -17,31 +17,30 @@ impl From<Fault> for BackupError {
     }
 }
 
-/// Why a copy was not put in place. The target is untouched.
+/// Why a backup was not restored. The target is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A store is never written over.
+    /// The target exists. Restoring never overwrites a store.
     #[error(
         "{0} exists already: a copy is restored to a new place only; move the old store away first"
     )]
     TargetExists(PathBuf),
-    /// The copy is no store.
+    /// The backup is not a store.
     #[error(transparent)]
     Unusable(#[from] OpenError),
-    /// The copy is not whole.
+    /// The backup is incomplete.
     #[error("{0} is damaged: its checksums do not match")]
     Damaged(PathBuf),
-    /// Reading the copy or writing the target failed.
+    /// Reading the backup or writing the target failed.
     #[error("{path}: {error}")]
     File {
-        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// Writes what `database` holds now to a new file at `to`.
+/// Writes the current content of `database` to a new file at `to`.
 pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
     let failed = |error: &dyn std::fmt::Display| BackupError::Failed(error.to_string());
     let snapshot = database.begin_read().map_err(Fault::from)?;
@@ -56,7 +55,7 @@ pub(super) fn write(database: &Database, to: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Checks the copy at `from` and puts it at `to`, where nothing may be. The revocation feed gets another identity.
+/// Checks the backup at `from` and writes it to `to`, which must not exist. Gives the revocation feed a new identity.
 ///
 /// # Errors
 /// A [`RestoreError`].
@@ -73,7 +72,7 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    // Checked on a copy beside the target: the backup itself is only read.
+    // The check runs on a copy next to the target, because the backup must stay unchanged.
     let copy = tempfile::NamedTempFile::new_in(folder).map_err(file_error(folder))?;
     std::fs::copy(from, copy.path()).map_err(file_error(from))?;
     let mut database = open::existing(copy.path())?;
@@ -81,7 +80,7 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
         Ok(true) => {}
         Ok(false) | Err(_) => return Err(RestoreError::Damaged(from.to_owned())),
     }
-    // What was revoked since the copy has positions that are given out once more.
+    // Revocations after the backup used positions that the restored feed will use again.
     open::renew_feed(copy.path(), &database)?;
     drop(database);
     copy.as_file().sync_all().map_err(file_error(copy.path()))?;

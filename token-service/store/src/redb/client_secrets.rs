@@ -1,4 +1,4 @@
-//! When client secrets were added and used. In a table of its own, so that a use does not write the client anew.
+//! When client secrets were added and used. A separate table, so that a use does not rewrite the client.
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;
@@ -69,12 +69,13 @@ impl ClientSecretStore for RedbStore {
 const FIRST: [u8; 32] = [0; 32];
 const LAST: [u8; 32] = [0xff; 32];
 
-/// A time of the table; `None` is 0 there.
+/// Converts a time in the table; 0 stands for `None`.
 fn time(seconds: u64) -> Option<Timestamp> {
     (seconds > 0).then_some(Timestamp::from_seconds(seconds))
 }
 
-/// Follows a client from `before` to `after`: a secret that is new was added now, one that is gone is forgotten.
+/// Updates the secrets of a client that changes from `before` to `after`: new secrets get the current time, removed
+/// secrets are deleted.
 pub(super) fn change(
     tables: &mut Tables<'_>,
     client_id: &ClientId,

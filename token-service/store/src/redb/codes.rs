@@ -1,4 +1,4 @@
-//! Authorization codes: kept, exchanged once, remembered.
+//! Authorization codes: issuing, redeeming, and detecting a second use.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn note_of<'a>(
     (user, client, record.expires_at.seconds(), code)
 }
 
-/// Ends codes of the same user and client so that there is room for one more.
+/// Removes codes of the same user and client to make room for a new code.
 fn make_room(tables: &mut Tables<'_>, record: &CodeRecord) -> Result<(), Fault> {
     let (user, client) = (record.username.as_str(), record.client_id.as_str());
     let held = tables
@@ -111,7 +111,7 @@ fn make_room(tables: &mut Tables<'_>, record: &CodeRecord) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Forgets an unused code that has expired.
+/// Deletes an expired unused code.
 pub(super) fn forget(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<(), Fault> {
     let record: Option<CodeRecord> = match tables.codes.open()?.remove(code)? {
         Some(row) => readable("code", decode(row.value()))?,

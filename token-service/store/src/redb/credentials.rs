@@ -1,4 +1,4 @@
-//! What users sign in with, and what ends when it changes (D-35).
+//! Credentials of users, and what a change of them ends (D-35).
 
 use redb::ReadableTable as _;
 
@@ -6,7 +6,6 @@ use super::fault::Fault;
 use super::tables::{CREDENTIALS_KEY, Tables, decode_json};
 use domain::{CredentialsVersion, User, Username};
 
-/// The user with this name.
 pub(super) fn user(tables: &mut Tables<'_>, username: &Username) -> Result<Option<User>, Fault> {
     match tables.users.open()?.get(username.as_str())? {
         Some(row) => decode_json(row.value()).map(Some),
@@ -14,7 +13,7 @@ pub(super) fn user(tables: &mut Tables<'_>, username: &Username) -> Result<Optio
     }
 }
 
-/// Whether the user still has credentials of this version.
+/// True if the user still has credentials of this version.
 pub(super) fn are_current(
     tables: &mut Tables<'_>,
     username: &Username,
@@ -23,7 +22,7 @@ pub(super) fn are_current(
     Ok(user(tables, username)?.is_some_and(|user| user.still_has(version)))
 }
 
-/// A version that no credentials have had.
+/// A version that was never used before.
 pub(super) fn next_version(tables: &mut Tables<'_>) -> Result<CredentialsVersion, Fault> {
     let meta = tables.meta.open()?;
     let last = meta.get(CREDENTIALS_KEY)?.map_or(0, |last| last.value());

@@ -1,20 +1,19 @@
-//! What can go wrong with the file.
+//! Faults of the file.
 
 use crate::StoreError;
 use crate::row::{self, RowError};
 
-/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// The file could not be read or written. The transaction is lost and the file must be opened anew.
+    /// The file could not be read or written. The transaction is lost, and the file must be reopened.
     #[error(transparent)]
     Storage(#[from] Box<redb::Error>),
-    /// One row is not what this version writes. Only operations on that row fail.
+    /// A row is not in a format that this version writes. Only operations on this row fail.
     #[error("a row of the store cannot be read: {0}")]
     Row(String),
 }
 
-/// A row that is read; `None` for one that cannot be read and is passed over.
+/// The row, or `None` (logged and counted) if it cannot be read.
 pub(super) fn readable<T>(what: &'static str, row: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match row {
         Ok(row) => Ok(Some(row)),

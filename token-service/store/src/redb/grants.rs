@@ -1,4 +1,4 @@
-//! Grants, their rotation and their end.
+//! Grants: rotation and revocation.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl GrantStore for RedbStore {
         self.read(|transaction| {
             let table = transaction.open_table(GRANTS)?;
             let after = after.map(|id| *id.as_bytes());
-            // The user's index first: a person has fewer grants than a client.
+            // Prefers the user's index, because a user has fewer grants than a client.
             let (index, name) = match (&filter.username, &filter.client_id) {
                 (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
                 (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
@@ -126,7 +126,7 @@ impl GrantStore for RedbStore {
     }
 }
 
-/// Keeps a new grant, and revokes those that it leaves no room for.
+/// Writes a new grant, and revokes grants beyond the cap.
 pub(super) fn insert(
     tables: &mut Tables<'_>,
     grant: &Grant,
@@ -148,13 +148,12 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// The key in the table of live grants.
 fn live_key(grant: &Grant) -> (&str, &str, &[u8; 16]) {
     let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
     (user, client, grant.grant_id.as_bytes())
 }
 
-/// Revokes grants of the same user and client so that there is room for one more.
+/// Revokes grants of the same user and client to make room for a new grant.
 fn make_room(
     tables: &mut Tables<'_>,
     grant: &Grant,
@@ -175,7 +174,7 @@ fn make_room(
     let mut held = Vec::new();
     for id in ids {
         let live = readable("grant", get(tables, id))?.flatten();
-        // What cannot be read cannot be refreshed either: it goes first.
+        // An unreadable grant cannot be refreshed, so it is revoked first.
         let expires_at = live.map_or(Timestamp::default(), |live| live.current.refresh_expires_at);
         held.push((expires_at, id));
     }
@@ -189,7 +188,6 @@ fn make_room(
     Ok(())
 }
 
-/// Forgets a grant.
 pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     let id = grant.grant_id.as_bytes();
     tables.grants.open()?.remove(id)?;
@@ -205,7 +203,6 @@ pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault
     Ok(())
 }
 
-/// The grant with this id.
 pub(super) fn get(tables: &mut Tables<'_>, id: GrantId) -> Result<Option<Grant>, Fault> {
     match tables.grants.open()?.get(id.as_bytes())? {
         Some(row) => decode(row.value()).map(Some),
@@ -222,7 +219,7 @@ fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ends a grant and tells the edge. `false` when there is no such live grant.
+/// Revokes a grant and adds the feed entry. Returns `false` if there is no such live grant.
 pub(super) fn revoke(
     tables: &mut Tables<'_>,
     id: GrantId,
@@ -237,9 +234,9 @@ pub(super) fn revoke(
     Ok(ended)
 }
 
-/// Marks the grant as revoked; another feed entry covers its tokens. `false` if there is no such live grant.
+/// Marks the grant as revoked; another feed entry covers its tokens. Returns `false` if there is no such live grant.
 pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
-    // What cannot be read cannot be refreshed either.
+    // An unreadable grant cannot be refreshed anyway.
     let Some(mut grant) = readable("grant", get(tables, id))?.flatten() else {
         return Ok(false);
     };
@@ -251,7 +248,6 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
     Ok(ended)
 }
 
-/// The grants of a client.
 pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
     ids(tables
         .grants_by_client
@@ -259,7 +255,6 @@ pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<
         .range((client_id, &FIRST)..=(client_id, &LAST))?)
 }
 
-/// The grants of a user.
 pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
     ids(tables
         .grants_by_user

@@ -1,7 +1,7 @@
-//! The default store: one redb file, one writer.
+//! The default store: one redb file with one writer.
 //!
-//! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open a
-//! snapshot of their own and never wait for the writer.
+//! Writes go through [`writer`], which commits many operations in one durable transaction. Reads open their own
+//! snapshot and never wait for the writer.
 
 mod attempts;
 mod audit;
@@ -46,7 +46,7 @@ use domain::clock::Timestamp;
 pub use self::backup::{RestoreError, restore};
 pub use self::open::OpenError;
 
-/// A store in one file. Dropping it finishes what is queued and closes the file.
+/// A store in one file. Dropping it completes the queued operations and closes the file.
 pub struct RedbStore {
     writer: Writer,
     shared: Shared,
@@ -54,12 +54,12 @@ pub struct RedbStore {
     lifetime: Arc<Lifetime>,
 }
 
-/// The lifetime of tokens, in seconds.
+/// Lifetimes of access tokens, in seconds.
 #[derive(Debug)]
 struct Lifetime {
-    /// Of those that this process issues.
+    /// Lifetime of the tokens that this process issues.
     configured: u64,
-    /// Of the longest-lived ones that may exist.
+    /// Longest lifetime of tokens that may still be valid.
     longest: AtomicU64,
 }
 
@@ -70,9 +70,9 @@ impl fmt::Debug for RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the file at `path`, readable by its owner alone, and creates it when it is missing.
+    /// Opens the file at `path`, or creates it. Only the owner can read the file.
     ///
-    /// `access_token_lifetime` is how long a revocation stays in the feed.
+    /// Revocations stay in the feed for `access_token_lifetime`.
     ///
     /// # Errors
     /// An [`OpenError`]: no access, in use by another process, damaged, or written by a later version.
@@ -81,10 +81,10 @@ impl RedbStore {
         Self::open_with(Box::new(move || open::open(&path)), access_token_lifetime)
     }
 
-    /// Opens a store on what `backend` gives, such as a file whose disk is slow: for measurements.
+    /// Opens a store on `backend`, such as a file on a slow disk. For measurements.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Like [`Self::open`].
     pub fn open_on<B: redb::StorageBackend>(
         backend: impl Fn() -> std::io::Result<B> + Send + 'static,
         access_token_lifetime: Duration,
@@ -111,7 +111,7 @@ impl RedbStore {
         })
     }
 
-    /// What no operation should do: for tests of what follows.
+    /// Panics in the writer. For tests of the handling of a panic.
     #[cfg(any(test, feature = "testing"))]
     #[expect(clippy::panic, reason = "a test asks for it")]
     pub async fn panic_in_writer(&self) {
@@ -180,7 +180,8 @@ impl Store for RedbStore {
             if next != remembered {
                 revocations::set_token_lifetime(tables, next)?;
             }
-            // Later than durable it may not be: a batch that fails leaves the longer one in the file, for the next sweep.
+            // Set before the commit, because the value must not be outdated after it. If the batch fails, the file
+            // keeps the longer lifetime until the next sweep.
             lifetime.longest.store(next.longest, Ordering::Release);
             let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
             sweep::sweep(tables, &mut cursor, now, limit, longest)

@@ -1,4 +1,4 @@
-//! Things that may be used once: assertions' ids and TOTP time steps.
+//! Values that may be used once: ids of assertions and TOTP time steps.
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;
@@ -23,7 +23,7 @@ impl OnceStore for RedbStore {
             let digest = jti_digest(&client_id, &jti);
             let key = digest.as_bytes();
             let ids = tables.assertion_ids.open()?;
-            // An entry past its expiry that no sweep has reached yet counts as absent.
+            // An expired entry that is not yet swept counts as absent.
             let known = ids.get(key)?.map(|expiry| expiry.value());
             if let Some(expiry) = known {
                 if expiry > now.seconds() {
@@ -68,7 +68,7 @@ impl OnceStore for RedbStore {
     }
 }
 
-/// No client id contains the separator, so no two pairs share a digest.
+/// No Client ID contains the separator, so different pairs have different digests.
 fn jti_digest(client_id: &ClientId, jti: &str) -> Digest {
     Digest::of(format!("{client_id}\0{jti}").as_bytes())
 }

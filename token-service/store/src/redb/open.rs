@@ -1,4 +1,4 @@
-//! Opening the file: one clear message for each way in which it can be unusable.
+//! Opens the file, with a clear message for each error.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,21 +15,20 @@ use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
 use domain::random::{OsRandom, RandomError};
 
-/// Memory for cached pages, in bytes. Rotations touch few of them: what is hot fits well.
+/// Page cache size, in bytes. Rotations use few pages, so the pages in use fit.
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Why the store cannot be opened. Nothing was changed.
+/// Why the store cannot be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder or file cannot be created or opened.
+    /// The folder or file could not be created or opened.
     #[error("the store {path} cannot be opened: {error}")]
     File {
-        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// Another process holds the file.
+    /// Another process uses the file.
     #[error(
         "the store {path} is in use by another process: one token service serves one file; stop the other one or choose another store.url"
     )]
@@ -37,7 +36,7 @@ pub enum OpenError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The file was written by a later version.
+    /// A later version wrote the file.
     #[error(
         "the store {path} has schema version {found} and this version knows {SCHEMA_VERSION}: run the version that wrote it, or a later one"
     )]
@@ -47,25 +46,25 @@ pub enum OpenError {
         /// Schema version of the file.
         found: u64,
     },
-    /// The file is damaged, or not a store at all.
+    /// The file is damaged or not a store.
     #[error(
         "the store {path} is damaged or not a store: {reason}; restore a backup, or move it away to start with an empty one"
     )]
     Damaged {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// The system has no thread for the writer.
+    /// The operating system could not create a thread for the writer.
     #[error("the store's writer cannot be started: {0}")]
     Thread(io::Error),
-    /// No randomness for the identity of the revocation feed.
+    /// No random bytes for the identity of the revocation feed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }
 
-/// Opens or creates the file at `path` with all its tables.
+/// Opens or creates the file at `path` with all tables.
 pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
     let file_error = |error| OpenError::File {
         path: path.to_owned(),
@@ -88,7 +87,7 @@ pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
     })
 }
 
-/// redb takes pages as it finds them, and panics at those that make no sense.
+/// Converts panics to errors: redb does not check pages and panics on damaged pages.
 fn guarded(
     path: &Path,
     open: impl FnOnce() -> Result<Database, OpenError>,
@@ -101,7 +100,7 @@ fn guarded(
     })
 }
 
-/// Opens or creates a store on `backend`; `path` stands for it in messages.
+/// Opens or creates a store on `backend`. Messages contain `path`.
 pub(super) fn open_on(
     path: &Path,
     backend: io::Result<impl StorageBackend>,
@@ -117,7 +116,7 @@ pub(super) fn open_on(
     Ok(database)
 }
 
-/// Opens a store that must be there, such as a copy.
+/// Opens an existing store, such as a backup.
 pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
     guarded(path, || {
         let database = builder()
@@ -131,22 +130,22 @@ pub(super) fn existing(path: &Path) -> Result<Database, OpenError> {
     })
 }
 
-/// Opens a file for reading and writing. Grants tell who works with what: nobody else on the machine reads them.
+/// Opens a file for reading and writing. Only the owner may read it, because grants show who works with what.
 pub(super) fn owners_alone(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options.read(true).write(true).open(path)
 }
 
-/// How every file is opened, whatever lies beneath it.
+/// The options for every file and backend.
 pub(super) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     builder
 }
 
-/// Checks the schema version and creates the tables that are missing: a file may come from before one was added, which
-/// older versions of the program do not mind.
+/// Checks the schema version and creates missing tables. A file of an earlier version may lack tables that were added
+/// later without a new schema version.
 pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
     let found = schema_version(database).map_err(|fault| damaged(path, &fault))?;
     if let Some(found) = found {
@@ -156,7 +155,7 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
                 found,
             });
         }
-        // There is no older layout than the first: a lower number was not written by us.
+        // Version 1 is the oldest layout, so this program never wrote a lower version.
         if found < OLDEST_SCHEMA_VERSION {
             return Err(damaged(
                 path,
@@ -168,7 +167,7 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
     create(database, found, fresh).map_err(|fault| damaged(path, &fault))
 }
 
-/// Gives the revocation feed another identity: its positions mean something else from now on.
+/// Gives the revocation feed a new identity, because its positions get a new meaning.
 pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenError> {
     let fresh = FeedId::generate(&OsRandom)?;
     let renew = || -> Result<(), Fault> {
@@ -179,7 +178,7 @@ pub(super) fn renew_feed(path: &Path, database: &Database) -> Result<(), OpenErr
     renew().map_err(|fault| damaged(path, &fault))
 }
 
-/// Remembers that tokens of `configured` seconds are issued.
+/// Records that tokens with a lifetime of `configured` seconds are issued.
 pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<TokenLifetime, Fault> {
     let transaction = database.begin_write()?;
     let lifetime = {
@@ -192,7 +191,7 @@ pub(super) fn note_lifetime(database: &Database, configured: u64) -> Result<Toke
     Ok(lifetime)
 }
 
-/// The file's version; `None` for an empty file.
+/// The schema version of the file; `None` for an empty file.
 fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     let transaction = database.begin_read()?;
     if transaction.list_tables()?.next().is_none() {
@@ -205,7 +204,7 @@ fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     )
 }
 
-/// `found` is the version of the file, if it is not new.
+/// Creates missing tables and upgrades old rows. `found` is the schema version of the file; `None` for a new file.
 fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
     {
@@ -241,7 +240,7 @@ pub(super) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
     let path = path.to_owned();
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path },
-        // redb reports a file that does not start as one of its own as invalid data.
+        // redb reports a file that is not a redb file as invalid data.
         DatabaseError::Storage(StorageError::Io(error))
             if !matches!(
                 error.kind(),

@@ -1,4 +1,4 @@
-//! Clients and users, and what ends when they change.
+//! Clients and users, and what a change of them ends.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -151,7 +151,6 @@ impl RegistrationStore for RedbStore {
 
 type Registrations = TableDefinition<'static, &'static str, &'static [u8]>;
 
-/// The registration with this name.
 fn registration<T: DeserializeOwned>(
     transaction: &ReadTransaction,
     table: Registrations,
@@ -162,7 +161,7 @@ fn registration<T: DeserializeOwned>(
     Ok(registration.transpose()?.flatten())
 }
 
-/// Registrations behind the name `after`, in the order of their names.
+/// Registrations with names after `after`, sorted by name.
 fn registrations<T: DeserializeOwned>(
     transaction: &ReadTransaction,
     table: Registrations,
@@ -177,7 +176,7 @@ fn registrations<T: DeserializeOwned>(
     rows.take(limit).collect()
 }
 
-/// Rows behind a name; all, if it is empty.
+/// Rows with keys after a name; all rows if the name is empty.
 pub(super) fn behind<'t, V: redb::Value + 'static>(
     table: &'t impl ReadableTable<&'static str, V>,
     after: &str,
@@ -207,7 +206,7 @@ fn changes_behind(
     RegistryChanges::behind(after, last, rows)
 }
 
-/// Raises the position by one for each object, and forgets the oldest changes.
+/// Raises the position by 1 for each object, and deletes the oldest changes.
 pub(super) fn note_changes(tables: &mut Tables<'_>, touched: &[Touched]) -> Result<(), Fault> {
     let mut last = last_change(tables)?;
     let log = tables.registry_changes.open()?;
@@ -323,7 +322,7 @@ impl Changing<'_, '_> {
         self.announce(Revoked::User(username.clone()))
     }
 
-    /// Whether a grant is one of the legacy flow, whose tokens do not name the user.
+    /// True for a grant of the legacy flow, whose tokens do not contain the username.
     fn is_legacy(&mut self, grant_id: GrantId) -> Result<bool, Fault> {
         let Some(grant) = grants::get(self.tables, grant_id)? else {
             return Ok(false);
@@ -333,7 +332,7 @@ impl Changing<'_, '_> {
                 Some(row) => Some(decode_json(row.value())?),
                 None => None,
             };
-        // Without its client the grant ended before, and with it all tokens of the client.
+        // If the client was removed, its grants and tokens were revoked then.
         Ok(client
             .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
     }

@@ -1,4 +1,4 @@
-//! The feed of revocations to the gateways, and the same by what is revoked.
+//! The feed of revocations to the gateways, with an index by what is revoked.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -93,8 +93,8 @@ impl RevocationStore for RedbStore {
     }
 }
 
-/// Adds an entry behind the last one, in the place of the one before for the same thing. It lives as long as the tokens
-/// that it concerns. `false` if the one before says as much already.
+/// Appends an entry, which replaces an earlier entry for the same subject. The entry stays until the tokens that it
+/// revokes have expired. Returns `false` if the earlier entry already covers it.
 pub(super) fn announce(
     tables: &mut Tables<'_>,
     revoked: Revoked,
@@ -141,7 +141,7 @@ pub(super) fn announce(
     Ok(true)
 }
 
-/// Removes an entry that concerns no living token any more.
+/// Deletes an entry whose tokens have all expired.
 pub(super) fn forget(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), Fault> {
     let key = entry.revoked.key();
     let revoked = tables.revoked.open()?;
@@ -153,22 +153,22 @@ pub(super) fn forget(tables: &mut Tables<'_>, entry: &Revocation) -> Result<(), 
     Ok(())
 }
 
-/// Gives the feed an identity.
+/// Sets the identity of the feed.
 pub(super) fn set_feed(tables: &mut Tables<'_>, feed: FeedId) -> Result<(), Fault> {
     let bits = u128::from_be_bytes(*feed.as_bytes());
     let meta = tables.meta.open()?;
     let halves = [(FEED_HIGH_KEY, bits >> 64), (FEED_LOW_KEY, bits)];
     for (key, half) in halves {
-        // The lower 64 bits.
+        // Bits 0 to 63.
         let half = u64::try_from(half & u128::from(u64::MAX)).unwrap_or_default();
         meta.insert(key, half)?;
     }
-    // A change of the feed, for those who wait for one.
+    // Opening the table notifies the readers that wait for changes of the feed.
     tables.revocations.open()?;
     Ok(())
 }
 
-/// Gives the feed `fresh` as its identity, unless it has one: a file may come from before there was any.
+/// Sets the identity of the feed to `fresh` if the file has none, because an earlier version wrote it.
 pub(super) fn ensure_feed(tables: &mut Tables<'_>, fresh: FeedId) -> Result<(), Fault> {
     let meta = tables.meta.open()?;
     let has_identity = meta.get(FEED_HIGH_KEY)?.is_some();
@@ -178,7 +178,6 @@ pub(super) fn ensure_feed(tables: &mut Tables<'_>, fresh: FeedId) -> Result<(), 
     set_feed(tables, fresh)
 }
 
-/// What the file remembers of the lifetimes of tokens.
 pub(super) fn token_lifetime(tables: &mut Tables<'_>) -> Result<TokenLifetime, Fault> {
     let meta = tables.meta.open()?;
     let number =
@@ -189,7 +188,6 @@ pub(super) fn token_lifetime(tables: &mut Tables<'_>) -> Result<TokenLifetime, F
     })
 }
 
-/// Remembers the lifetimes of tokens.
 pub(super) fn set_token_lifetime(
     tables: &mut Tables<'_>,
     lifetime: TokenLifetime,

@@ -1,4 +1,4 @@
-//! Sealed values, and how they are sealed anew.
+//! Sealed values, and sealing them with another key.
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;
@@ -95,7 +95,7 @@ impl SealedStore for RedbStore {
                     {
                         table.insert(key.as_str(), encode_json(&remembered)?.as_slice())?;
                     }
-                    // What was planned on the registry before must not bring the old one back.
+                    // A registry change that was planned earlier must not restore the old sealed value.
                     note_changes(tables, &[object.into()])?;
                 }
                 SealedValue::OwnTotpSecret(username) => {

@@ -1,4 +1,4 @@
-//! Second factors that people set up.
+//! Second factors that users set up.
 
 use std::time::Duration;
 
@@ -87,7 +87,6 @@ impl CredentialStore for RedbStore {
     }
 }
 
-/// Forgets what the user set up.
 pub(super) fn remove(tables: &mut Tables<'_>, username: &str) -> Result<(), Fault> {
     tables.second_factors.open()?.remove(username)?;
     Ok(())
@@ -102,7 +101,7 @@ fn put(tables: &mut Tables<'_>, username: &str, second_factor: &SecondFactor) ->
     Ok(())
 }
 
-/// Gives `user` other credentials than before, and ends what rests on those: sessions and grants.
+/// Gives `user` a new version of the credentials, and ends the sessions and grants with the old version.
 fn renew(
     tables: &mut Tables<'_>,
     user: User,

@@ -83,9 +83,9 @@ impl SessionStore for RedbStore {
     }
 }
 
-/// Ends sessions of the user and stage so that there is room for one more.
+/// Ends sessions of the user and stage to make room for a new session.
 fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Result<(), Fault> {
-    // Those of the other stage lie among them.
+    // The index also contains the sessions of the other stage.
     let ids = of_user(tables, username, cap::SESSIONS.looked_at() * 2)?;
     if ids.len() < cap::SESSIONS.most() {
         return Ok(());
@@ -104,7 +104,7 @@ fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Re
     over.iter().try_for_each(|(_, id)| end(tables, id))
 }
 
-/// Ends a session, if there is one.
+/// Ends a session, if it exists.
 pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
     let session: Option<Session> = match tables.sessions.open()?.get(id)? {
         Some(row) => readable("session", decode(row.value()))?,
@@ -121,13 +121,11 @@ pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
     tables.keep(Expiring::Session, id, session.expires_at)
 }
 
-/// Ends every session of a user.
 pub(super) fn end_all(tables: &mut Tables<'_>, username: &str) -> Result<(), Fault> {
     let ids = of_user(tables, username, usize::MAX)?;
     ids.iter().try_for_each(|id| end(tables, id))
 }
 
-/// At most `limit` sessions of a user.
 fn of_user(tables: &mut Tables<'_>, username: &str, limit: usize) -> Result<Vec<[u8; 32]>, Fault> {
     tables
         .sessions_by_user

@@ -1,4 +1,4 @@
-//! Signing keys, sealed.
+//! Sealed signing keys.
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;

@@ -1,9 +1,9 @@
-//! Removing what has expired, in small batches.
+//! Removal of expired rows, in small batches.
 //!
-//! Codes are forgotten when they expire, used ones after [`USED_CODE_RETENTION`], assertion ids, sessions
-//! and failures when they expire, revocations when the last token that they concern has expired, grants when their refresh
-//! token has expired or, revoked, when their last access token has, entries of the audit log when they are kept no
-//! longer.
+//! - Unused codes, assertion ids, sessions, failures and audit entries: when they expire.
+//! - Used codes: after [`USED_CODE_RETENTION`].
+//! - Revocations: when the last token that they revoke has expired.
+//! - Grants: when their refresh token has expired or, for revoked grants, when their last access token has expired.
 //!
 //! [`USED_CODE_RETENTION`]: domain::authorization_code::USED_CODE_RETENTION
 
@@ -20,14 +20,14 @@ use crate::Swept;
 use domain::clock::Timestamp;
 use domain::{Grant, GrantId, Revocation};
 
-/// Grants that one batch looks at for each row that it may remove. Grants have no index by expiry, which would
-/// cost every rotation two writes; instead the sweep walks them, this many at a time.
+/// Number of grants that one batch reads per row that it may remove. Grants have no index by expiry, because it would
+/// cost every rotation two more writes. Instead, each batch reads the next part of the grants.
 const LOOKED_AT_PER_REMOVED: usize = 4;
 
-/// Where the walk over the grants goes on.
+/// The grant after which the next batch continues.
 pub(super) type Cursor = Option<GrantId>;
 
-/// Removes up to `limit` rows, and moves `cursor` on.
+/// Removes up to `limit` rows, and advances `cursor`.
 pub(super) fn sweep(
     tables: &mut Tables<'_>,
     cursor: &mut Cursor,
@@ -69,8 +69,8 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
     Ok(expired.len())
 }
 
-/// Entries lie in the order of their times and live about as long: the expired ones come first. One of a single
-/// token may expire before its forerunners, and then waits for them.
+/// Entries are sorted by time and have similar lifetimes, so the expired entries come first. An entry for a single
+/// token may expire before earlier entries, and is removed after them.
 fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
     let mut expired: Vec<Revocation> = Vec::new();
     for entry in tables.revocations.open()?.range::<u64>(..)?.take(limit) {

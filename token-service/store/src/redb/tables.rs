@@ -10,16 +10,15 @@ use super::fault::Fault;
 use crate::row::{self, Row};
 use domain::clock::Timestamp;
 
-/// The version of this layout. A file with a higher one is refused.
+/// The version of this layout. Files with a higher version are refused.
 pub(super) const SCHEMA_VERSION: u64 = 5;
-/// The oldest layout that is brought to this one. Version 2 added the feed's identity, and kinds of revocations; version 3
-/// took weak hashes out of the rows of users, and gave versions to the layouts of rows; version 4 added [`LIVE_GRANTS`] and
-/// [`UNUSED_CODES`]; version 5 added [`REGISTRY_CHANGES`].
+/// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
+/// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added [`LIVE_GRANTS`] and
+/// [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`].
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
-/// Numbers about the file itself: [`SCHEMA_VERSION_KEY`], [`LAST_REVOCATION_KEY`].
+/// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-/// The layout's version.
 pub(super) const SCHEMA_VERSION_KEY: &str = "schema_version";
 /// The highest sequence that the revocation feed ever used.
 pub(super) const LAST_REVOCATION_KEY: &str = "last_revocation";
@@ -29,97 +28,98 @@ pub(super) const FEED_HIGH_KEY: &str = "feed_high";
 /// Bits 0 to 63 of the identity of the revocation feed.
 pub(super) const FEED_LOW_KEY: &str = "feed_low";
 
-/// Lifetime of the longest-lived access tokens that may exist, in seconds.
+/// Longest lifetime of access tokens that may still be valid, in seconds.
 pub(super) const TOKEN_LIFETIME_KEY: &str = "token_lifetime";
-/// When the last of those has expired, seconds since 1970; 0 while they are issued.
+/// When the last of these tokens has expired, in seconds since 1970; 0 while they are issued.
 pub(super) const TOKEN_LIFETIME_UNTIL_KEY: &str = "token_lifetime_until";
 
 /// The highest sequence that the audit log ever used.
 pub(super) const LAST_AUDIT_KEY: &str = "last_audit";
 
-/// The highest version that credentials of a user ever had.
+/// The highest version of credentials that was ever used.
 pub(super) const CREDENTIALS_KEY: &str = "credentials";
 
 /// The position in the sequence of changes of the registry.
 pub(super) const REGISTRY_VERSION_KEY: &str = "registry_version";
 
-/// Client id to client, JSON.
+/// Client ID to client, JSON.
 pub(super) const CLIENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("clients");
 /// Username to user, JSON.
 pub(super) const USERS: TableDefinition<&str, &[u8]> = TableDefinition::new("users");
 /// Hostname to legacy instance, JSON.
 pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
     TableDefinition::new("legacy_instances");
-/// Key of an object to what is remembered of the files that were applied to it, JSON.
+/// Key of an object to what is remembered of its files, JSON.
 pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new("remembered");
-/// Position in the sequence of changes to the key of the object that changed, and whether the object is of the legacy flow
-/// now. The newest ones, without a gap.
+/// Position in the sequence of changes to the key of the changed object, and whether the object is now of the legacy
+/// flow. Contains the newest changes without gaps.
 pub(super) const REGISTRY_CHANGES: TableDefinition<u64, (&str, bool)> =
     TableDefinition::new("registry_changes");
 /// Kid to sealed signing key, JSON.
 pub(super) const SIGNING_KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("signing_keys");
 
-/// Client id and digest of a client secret to the seconds at which it was added and last used; 0 for unknown and never.
+/// Client ID and digest of a client secret to the times at which the secret was added and last used, in seconds since
+/// 1970; 0 if unknown or never used.
 pub(super) const CLIENT_SECRETS: TableDefinition<(&str, &[u8; 32]), (u64, u64)> =
     TableDefinition::new("client_secrets");
-/// Name to a sealed value of its own: [`ROOT_KEY`].
+/// Name to sealed value; the only name is [`ROOT_KEY`].
 pub(super) const SEALED: TableDefinition<&str, &[u8]> = TableDefinition::new("sealed");
-/// The root of the tags.
+/// The root key of the tags.
 pub(super) const ROOT_KEY: &str = "root";
 
-/// Digest of an unused code to what it stands for.
+/// Digest of an unused code to its record.
 pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
-/// Which unused codes a user has for a client: username, client id, second of expiry and digest.
+/// Unused codes by user and client: username, Client ID, second of expiry and digest.
 pub(super) const UNUSED_CODES: TableDefinition<(&str, &str, u64, &[u8; 32]), ()> =
     TableDefinition::new("unused_codes");
-/// Digest of a used code to the client and grant of its use.
+/// Digest of a used code to what is remembered of its use.
 pub(super) const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
 
-/// Grant id to grant. The ids rise with time and the row is updated in place, so that a rotation touches one
-/// leaf of one tree.
+/// Grant id to grant. The ids rise with time and rows are updated in place, so that a rotation changes one leaf of one
+/// tree.
 pub(super) const GRANTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("grants");
-/// Which grants a client has; written once per grant.
+/// Grants by client; one write per grant.
 pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
     TableDefinition::new("grants_by_client");
-/// Which grants a user gave; written once per grant.
+/// Grants by user; one write per grant.
 pub(super) const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
     TableDefinition::new("grants_by_user");
-/// Which grants that are not revoked a user gave a client: username, client id and grant id.
+/// Grants that are not revoked, by user and client: username, Client ID and grant id.
 pub(super) const LIVE_GRANTS: TableDefinition<(&str, &str, &[u8; 16]), ()> =
     TableDefinition::new("live_grants");
 
 /// Sequence to revocation.
 pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
 
-/// What is revoked, by its kind and id, to when and by which entry of [`REVOCATIONS`].
+/// Kind and id of a revocation to its time and its sequence in [`REVOCATIONS`].
 pub(super) const REVOKED: TableDefinition<&[u8], (u64, u64)> = TableDefinition::new("revoked");
 
-/// Digest of client id and `jti` to the second of expiry.
+/// Digest of Client ID and `jti` to the second of expiry.
 pub(super) const ASSERTION_IDS: TableDefinition<&[u8; 32], u64> =
     TableDefinition::new("assertion_ids");
-/// Username to the last claimed time step.
+/// Username to the last claimed TOTP time step.
 pub(super) const TOTP_STEPS: TableDefinition<&str, u64> = TableDefinition::new("totp_steps");
 
 /// Username to the second factor that the user set up.
 pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
     TableDefinition::new("second_factors");
 
-/// What failures are counted for to the failures.
+/// Digest of an account or address to its failures.
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
-/// Sequence to that entry of the audit log and the next ones.
+/// First sequence of a row to the audit entries from this sequence on.
 pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
 
-/// Digest of a session's id to the session.
+/// Digest of a session id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
-/// Which sessions a user has.
+/// Sessions by user.
 pub(super) const SESSIONS_BY_USER: TableDefinition<(&str, &[u8; 32]), ()> =
     TableDefinition::new("sessions_by_user");
 
-/// Second of expiry, kind of row and its key: what the sweep walks.
+/// Second of expiry, kind of row, and key of the row. The sweep reads this table.
 pub(super) const EXPIRY: TableDefinition<(u64, u8, &[u8; 32]), ()> = TableDefinition::new("expiry");
 
-/// What kind of row an entry of [`EXPIRY`] points at. The numbers are in the file.
+/// The kind of row that an entry of [`EXPIRY`] points at. The file contains the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Expiring {
@@ -136,7 +136,6 @@ pub(super) enum Expiring {
 }
 
 impl Expiring {
-    /// The kind with this number.
     pub(super) const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Code),
@@ -149,7 +148,7 @@ impl Expiring {
     }
 }
 
-/// A table that is opened when an operation of the transaction first needs it: opening costs a search.
+/// A table that is opened when an operation of the transaction first needs it, because opening requires a search.
 pub(super) struct Lazy<'txn, K: Key + 'static, V: Value + 'static> {
     transaction: &'txn WriteTransaction,
     definition: TableDefinition<'static, K, V>,
@@ -168,12 +167,11 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
         }
     }
 
-    /// Whether an operation of the transaction needed the table.
+    /// True if an operation of the transaction needed the table.
     pub(super) const fn is_open(&self) -> bool {
         self.table.is_some()
     }
 
-    /// The table.
     pub(super) fn open(&mut self) -> Result<&mut Table<'txn, K, V>, Fault> {
         let table = match self.table.take() {
             Some(table) => table,
@@ -185,25 +183,24 @@ impl<'txn, K: Key + 'static, V: Value + 'static> Lazy<'txn, K, V> {
 
 macro_rules! tables {
     ($($field:ident: $definition:ident <$key:ty, $value:ty>,)*) => {
-        /// The tables within one write transaction.
+        /// The tables in a write transaction.
         pub(super) struct Tables<'txn> {
             $(pub(super) $field: Lazy<'txn, $key, $value>,)*
         }
 
         impl<'txn> Tables<'txn> {
-            /// The tables of `transaction`, none opened yet.
             pub(super) const fn new(transaction: &'txn WriteTransaction) -> Self {
                 Self { $($field: Lazy::new(transaction, $definition),)* }
             }
 
-            /// Opens every table, so that readers find it.
+            /// Opens every table, which creates it for readers.
             pub(super) fn create_all(&mut self) -> Result<(), Fault> {
                 $(self.$field.open()?;)*
                 Ok(())
             }
         }
 
-        /// Copies every row that `from` sees.
+        /// Copies every row that `from` contains.
         pub(super) fn copy_all(from: &ReadTransaction, to: &WriteTransaction) -> Result<(), Fault> {
             $({
                 let source = from.open_table($definition)?;
@@ -248,7 +245,7 @@ tables! {
 }
 
 impl Tables<'_> {
-    /// Notes that the row `key` of `kind` expires.
+    /// Adds the expiry of the row `key` of `kind`.
     pub(super) fn expire(
         &mut self,
         kind: Expiring,
@@ -261,7 +258,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Takes the note of [`Tables::expire`] back.
+    /// Removes the entry of [`Tables::expire`].
     pub(super) fn keep(
         &mut self,
         kind: Expiring,
@@ -275,7 +272,7 @@ impl Tables<'_> {
     }
 }
 
-/// All rows of a table, in the order of their keys.
+/// All rows of a table, sorted by key.
 pub(super) fn all_json<T: serde::de::DeserializeOwned>(
     transaction: &ReadTransaction,
     definition: TableDefinition<'_, &'static str, &'static [u8]>,
@@ -287,22 +284,20 @@ pub(super) fn all_json<T: serde::de::DeserializeOwned>(
         .collect()
 }
 
-/// A compact row.
+/// Encodes a compact row.
 pub(super) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, Fault> {
     Ok(row::encode(row)?)
 }
 
-/// Reads a compact row.
 pub(super) fn decode<T: Row>(row: &[u8]) -> Result<T, Fault> {
     Ok(row::decode(row)?)
 }
 
-/// A readable row.
+/// Encodes a JSON row.
 pub(super) fn encode_json(row: &impl Serialize) -> Result<Vec<u8>, Fault> {
     Ok(row::encode_json(row)?)
 }
 
-/// Reads a readable row.
 pub(super) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, Fault> {
     Ok(row::decode_json(row)?)
 }

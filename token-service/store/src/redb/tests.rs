@@ -1,4 +1,4 @@
-//! The conformance suite on real files, and what only a file can suffer.
+//! The conformance suite on real files, and tests of damaged files and disks.
 
 use std::fmt;
 use std::io;
@@ -58,7 +58,7 @@ impl Subject for File {
 
     async fn restart(&mut self) {
         if self.restarts {
-            // The file is locked while anybody still holds the store: opening would fail.
+            // The file stays locked while the store is open, so opening it again would fail.
             self.store = None;
             self.open();
         }
@@ -150,7 +150,7 @@ fn a_file_from_before_a_table_was_added_gets_it() {
     assert!(has_it());
 }
 
-/// A message; never a crash.
+/// A torn file causes a message, not a crash.
 #[tokio::test]
 async fn a_torn_file_is_refused() {
     let mut file = File::new(false);
@@ -174,7 +174,7 @@ async fn a_torn_file_is_refused() {
     for bytes in cut.chain(holes) {
         std::fs::write(&torn, &bytes).unwrap();
         match RedbStore::open(&torn, ACCESS) {
-            // What is torn is nothing that was in use, or a row: that is its operation's matter.
+            // The damaged part was unused, or a row, which affects only operations on this row.
             Ok(_) => opened += 1,
             Err(OpenError::Damaged { reason, .. }) => {
                 refused += 1;
@@ -196,7 +196,7 @@ fn a_path_that_cannot_be_is_refused() {
     assert!(matches!(error, OpenError::File { .. }), "{error}");
 }
 
-/// Codes, refresh tokens, secrets and sessions are not in the file.
+/// The file contains no codes, refresh tokens, secrets or session ids.
 #[tokio::test]
 async fn no_code_and_no_session_id_is_in_the_file() {
     let mut file = File::new(false);
@@ -223,7 +223,7 @@ async fn no_code_and_no_session_id_is_in_the_file() {
     }
 }
 
-/// A disk that fails every write and sync once its allowance is spent, and keeps what it holds.
+/// A disk that fails every write and sync after a number of writes, and keeps its content.
 #[derive(Clone)]
 struct FailingDisk {
     disk: Arc<InMemoryBackend>,
@@ -300,8 +300,8 @@ async fn until_ready(store: &RedbStore) {
     }
 }
 
-/// The disk fails at every possible write of a rotation. Whatever happened, the client that was answered with a
-/// new token can go on from it, and one that was answered with an error loses nothing by repeating its request.
+/// The disk fails at every possible write of a rotation. In every case, a client that received a new token can use it,
+/// and a client that received an error can repeat its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
     let disk = FailingDisk::new();
@@ -332,7 +332,7 @@ async fn a_failed_write_is_an_error_and_loses_nothing_acknowledged() {
     assert!(failures > 0, "the disk never failed");
 }
 
-/// A claim that was refused by the disk is not a success, and can be made when the disk is well again.
+/// A claim that failed because of a full disk can be repeated when the disk has space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_and_recovers() {
     let disk = FailingDisk::new();
@@ -351,7 +351,7 @@ async fn a_full_disk_refuses_and_recovers() {
     assert_eq!(claim().await.unwrap(), Claim::AlreadyClaimed);
 }
 
-/// Rows of a damaged store fail alone: others in the same transaction are not touched by them.
+/// An unreadable row fails only its own operation. Other operations in the same transaction succeed.
 #[tokio::test]
 async fn an_unreadable_row_fails_its_own_operation() {
     let mut file = File::new(false);
@@ -391,7 +391,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
     assert!(matches!(redeemed, Ok(Redemption::Redeemed(_))));
 }
 
-/// Rows that cannot be read: everything else is swept, listed, revoked and registered all the same.
+/// Unreadable rows do not affect sweeping, listing, revoking or registering of other rows.
 #[tokio::test]
 async fn an_unreadable_row_stops_nothing_else() {
     let mut file = File::new(false);
@@ -426,7 +426,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     assert_eq!(users.len(), 1);
     let listed = store.grants(GrantFilter::default(), None, 100).await;
     assert_eq!(listed.unwrap().len(), 2);
-    // Its sessions and grants end, as far as they can be read.
+    // Readable sessions and grants of the user end.
     let disabled = RegistryChange {
         put_users: users
             .into_iter()
@@ -455,7 +455,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     assert!(crate::unreadable_rows().get() > before);
 }
 
-/// More operations than the queue holds are turned away at once, and those that were taken all complete.
+/// Operations beyond the queue are refused at once. All queued operations complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_turns_operations_away() {
     let file = File::new(false);
@@ -481,8 +481,7 @@ async fn a_full_queue_turns_operations_away() {
     assert!(taken > 0);
 }
 
-/// Makes a file what version 1 of the layout wrote: a feed without identity, with one entry more for every revocation
-/// of the same thing.
+/// Converts a file to layout version 1: a feed without identity, and several entries for the same revocation.
 fn turn_back_to_version_1(path: &Path, grant: GrantId) {
     let database = builder().open(path).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -499,7 +498,7 @@ fn turn_back_to_version_1(path: &Path, grant: GrantId) {
         }
         meta.insert(tables::SCHEMA_VERSION_KEY, 1).unwrap();
         meta.insert(tables::LAST_REVOCATION_KEY, 2).unwrap();
-        // Kind and id as version 1 wrote them: the number of the kind, and a length before the bytes.
+        // Kind and id in layout version 1: the number of the kind, then a length before the bytes.
         let mut revoked = vec![0, 16];
         revoked.extend(grant.as_bytes());
         for sequence in [1, 2] {
@@ -551,7 +550,7 @@ async fn a_file_of_version_1_opens_and_goes_on() {
     assert_eq!(sequences().await, [0; 0]);
 }
 
-/// Before D-33 names were stored as they were typed.
+/// Before D-33, usernames were stored as typed.
 #[tokio::test]
 async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
     let mut file = File::new(true);
@@ -591,7 +590,7 @@ async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form()
     assert_eq!(read, Ok(true));
 }
 
-/// Positions that were given out after the copy are given out once more.
+/// The restored feed uses the positions after the backup again, so it needs a new identity.
 #[tokio::test]
 async fn a_restored_copy_has_a_feed_of_its_own() {
     let file = File::new(false);
@@ -627,7 +626,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     assert_eq!(file.store().longest_token(), ACCESS);
 }
 
-/// A file that schema version 2 left.
+/// A file with schema version 2.
 #[tokio::test]
 async fn a_file_of_an_earlier_version_is_read_whole() {
     let folder = TempDir::new().unwrap();
@@ -635,7 +634,7 @@ async fn a_file_of_an_earlier_version_is_read_whole() {
     let left = include_bytes!("../testdata/schema-2.redb.zst");
     std::fs::write(&path, zstd::decode_all(&left[..]).unwrap()).unwrap();
     let store = RedbStore::open(&path, ACCESS).unwrap();
-    // A copy has rows and nothing of what was there before.
+    // A backup contains all rows, and no data that was deleted before.
     let copy = folder.path().join("copy.redb");
     store.backup(&copy).await.unwrap();
     let copy = std::fs::read(copy).unwrap();
@@ -645,7 +644,7 @@ async fn a_file_of_an_earlier_version_is_read_whole() {
     assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
 }
 
-/// Up to version 3 nothing told which grants are live.
+/// Up to version 3, there was no table of live grants.
 #[tokio::test]
 async fn grants_of_a_file_of_an_earlier_version_count() {
     let mut file = File::new(true);
@@ -675,7 +674,7 @@ async fn grants_of_a_file_of_an_earlier_version_count() {
     assert_eq!(ended, [Revoked::Grant(first.grant_id)]);
 }
 
-/// Whoever has a copy guesses at the strongest hash of a password only.
+/// A stolen backup contains only the strongest hash of a password.
 #[tokio::test]
 async fn no_row_keeps_a_hash_that_became_stronger() {
     const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";

@@ -1,4 +1,4 @@
-//! What is written anew when a file of an earlier version is opened.
+//! Changes to the rows of a file from an earlier version.
 
 use redb::ReadableTable as _;
 
@@ -6,8 +6,8 @@ use super::fault::{Fault, readable};
 use super::tables::{Tables, decode, decode_json, encode_json};
 use domain::{Grant, User};
 
-/// Up to version 2 the row of a user kept the registered hash of a password beside a stronger one. It goes, and its digest
-/// takes its place.
+/// Up to version 2, the row of a user kept the registered hash of a password next to a stronger hash. This replaces the
+/// registered hash by its digest.
 pub(super) fn forget_registered_hashes(tables: &mut Tables<'_>) -> Result<(), Fault> {
     let mut users: Vec<User> = Vec::new();
     for entry in tables.users.open()?.iter()? {
@@ -23,8 +23,8 @@ pub(super) fn forget_registered_hashes(tables: &mut Tables<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// Up to version 3 nothing told which grants are live. Codes need no such notes, because those of before expire within a
-/// minute.
+/// Fills the table of live grants, which is missing up to version 3. Codes need no such step, because old codes expire
+/// within a minute.
 pub(super) fn note_live_grants(tables: &mut Tables<'_>) -> Result<(), Fault> {
     let live = tables.live_grants.open()?;
     for entry in tables.grants.open()?.iter()? {

@@ -1,4 +1,4 @@
-//! Users of earlier versions, whose names were stored as they were typed: their rows get the names in normal form (D-33).
+//! Converts usernames from earlier versions, which were stored as typed, to normal form (D-33).
 
 use redb::ReadableTable as _;
 
@@ -7,8 +7,8 @@ use super::tables::Tables;
 use domain::Username;
 use domain::remembered::{ObjectKind, ObjectName};
 
-/// Moves every row of such a user to the key in which it is looked for. A user whose name in normal form is taken stays
-/// where it is: nobody can sign in as that one.
+/// Moves every row of such a user to the normalized key. If another user has the normalized name, the row stays, and
+/// nobody can sign in as this user.
 pub(super) fn normalize(tables: &mut Tables<'_>) -> Result<(), Fault> {
     let mut renamed = Vec::new();
     {

@@ -1,7 +1,7 @@
-//! The one thread that writes: it drains a queue and commits many operations in one durable transaction.
+//! The only writing thread: it takes operations from a queue and commits many of them in one durable transaction.
 //!
-//! Nobody is answered before the commit of their operation is on disk. While a commit waits for the disk the
-//! next operations gather, so the batch grows with the load and an idle store adds no delay.
+//! Each caller gets its result after its commit is on disk. While a commit waits for the disk, the next operations
+//! queue up. So the batch grows with the load, and an idle store adds no delay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -18,30 +18,29 @@ use super::tables::Tables;
 use super::writer_metrics::WriterMetrics;
 use crate::StoreError;
 
-/// Operations that wait at most; beyond, callers are told to come back.
+/// Maximum number of queued operations. Callers beyond it get [`StoreError::Overloaded`].
 const QUEUE: usize = 4096;
 
-/// Operations of one transaction at most: bounds the memory of a transaction and the wait of the first.
+/// Maximum number of operations in a transaction. It limits the memory of a transaction, and the wait of its first
+/// operation.
 const BATCH: usize = 512;
 
-/// How long a file that failed is left alone before it is opened again.
+/// Delay before the thread reopens a failed file.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
-/// The database that readers use; `None` while it is being reopened.
+/// The database for readers; `None` while it is being reopened.
 pub(super) type Shared = Arc<RwLock<Option<Database>>>;
 
-/// Opens the file.
 pub(super) type Opener = Box<dyn Fn() -> Result<Database, OpenError> + Send>;
 
-/// An operation in the queue.
 trait Job: Send {
-    /// Runs the operation and keeps its outcome.
+    /// Runs the operation and keeps its result.
     ///
     /// # Errors
-    /// A failure of the storage; the whole transaction is lost then.
+    /// A failure of the storage. The whole transaction is lost.
     fn apply(&mut self, tables: &mut Tables<'_>) -> Result<(), Fault>;
 
-    /// Answers the caller, after the commit.
+    /// Returns the result to the caller, after the commit.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
@@ -69,12 +68,12 @@ where
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
-        // The caller may have gone away: its operation stands all the same.
+        // The caller may be gone. The operation stays committed.
         let _ = self.reply.send(committed.and(self.outcome));
     }
 }
 
-/// The queue's end that callers hold. Dropping it lets the thread finish what is queued, and waits for that.
+/// The callers' handle of the queue. Dropping it waits until the thread has completed the queued operations.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
@@ -90,7 +89,7 @@ impl Writer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the operating system cannot create a thread.
     pub(super) fn start(shared: Shared, opener: Opener) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
@@ -107,7 +106,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || {
-                // Dropped at the end, in a panic too.
+                // Dropped when the thread ends, even after a panic.
                 let _running = running;
                 state.run(&jobs);
             })?;
@@ -121,16 +120,16 @@ impl Writer {
         })
     }
 
-    /// Waits until the thread has ended, which it only does after a panic while this is there.
+    /// Waits until the thread has ended. While `self` exists, the thread ends only after a panic.
     pub(super) async fn ended(&self) {
         let mut running = self.running.clone();
         while running.changed().await.is_ok() {}
     }
 
-    /// Runs `operation` in a transaction with others, and answers once that is durable.
+    /// Runs `operation` in a transaction with other operations, and returns after the commit is durable.
     ///
-    /// An operation must read what it needs before it first writes: a row that cannot be read fails it alone,
-    /// and what it wrote until then would stay.
+    /// An operation must complete its reads before its first write: an unreadable row fails only this operation, and
+    /// earlier writes of the operation would be committed.
     pub(super) async fn write<T, F>(&self, operation: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -153,17 +152,16 @@ impl Writer {
         }
     }
 
-    /// What is counted here.
     pub(super) const fn metrics(&self) -> &WriterMetrics {
         &self.metrics
     }
 
-    /// Moves with every commit that wrote to the revocation feed, before its callers are answered.
+    /// Changes with every commit that wrote to the revocation feed, before the callers get their results.
     pub(super) fn feed_changes(&self) -> watch::Receiver<u64> {
         self.feed_changes.clone()
     }
 
-    /// Whether the last transaction succeeded, or the file has been opened again since.
+    /// True if the last transaction succeeded, or the file was reopened since.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
             && self
@@ -177,7 +175,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by the runtime's hook; nothing is left to save.
+            // The runtime's hook has already reported a panic of the thread. There is nothing left to do.
             let _ = thread.join();
         }
     }
@@ -202,7 +200,7 @@ impl State {
         }
     }
 
-    /// Runs and answers a batch. After a failure nothing of it is known, so nothing is tried again.
+    /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried.
     fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<(), ()> {
         let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
@@ -238,8 +236,8 @@ impl State {
         }
     }
 
-    /// Closes the file and opens it again, as redb wants it after an I/O error; meanwhile every operation
-    /// fails at once. `Err` when all callers are gone.
+    /// Closes and reopens the file, which redb requires after an I/O error. In the meantime every operation fails at
+    /// once. Returns `Err` if all callers are gone.
     fn reopen(&self, jobs: &Receiver<Box<dyn Job>>) -> Result<(), ()> {
         *self.shared.write().unwrap_or_else(PoisonError::into_inner) = None;
         loop {
@@ -269,7 +267,7 @@ impl State {
     }
 }
 
-/// Runs a batch; whether it wrote to the revocation feed.
+/// Runs a batch. Returns whether it wrote to the revocation feed.
 fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
     let transaction = database.begin_write()?;
     let wrote_to_feed = {

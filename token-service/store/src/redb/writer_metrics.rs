@@ -5,16 +5,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// What a store with a writer of its own counts.
 #[derive(Debug, Clone)]
 pub(super) struct WriterMetrics {
-    /// Operations of one transaction.
+    /// Number of operations in a transaction.
     pub batch: Histogram,
-    /// Seconds from the start of a transaction until it was durable.
+    /// Seconds from the start of a transaction until it is durable.
     pub commit: Histogram,
-    /// Transactions that failed.
     pub failed: Counter,
-    /// Operations that wait for the writer.
+    /// Number of queued operations.
     pub queued: Gauge,
 }
 
@@ -30,7 +28,6 @@ impl Default for WriterMetrics {
 }
 
 impl WriterMetrics {
-    /// Adds them to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "batch_operations",

@@ -8,16 +8,16 @@ use crate::describe::{Registered, Rule};
 use crate::protection::{Hidden, Protected, Protection, ProtectionError};
 use domain::remembered::{Element, Made};
 
-/// Merges the fields of one object, and notes those that both sides changed.
+/// Merges the fields of one object, and records the fields that both sides changed.
 pub(super) struct Merger<'a> {
     past: Past<'a>,
     pub(super) conflicts: BTreeSet<&'static str>,
 }
 
-/// What became of a secret of which only a protected form is kept.
+/// The outcome of merging a secret that is stored in a protected form.
 pub(super) struct Settled {
     pub(super) kept: Option<Protected>,
-    /// Whether the kept form is the file's, as far as is known.
+    /// Whether the stored form comes from the file, as far as known.
     pub(super) is_files: bool,
     pub(super) made: Option<Made>,
 }
@@ -30,7 +30,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// The object; its secrets stay the stored ones.
+    /// Merges the object. Its secrets keep their stored form.
     pub(super) fn object<T: Registered>(&mut self, file: &T, stored: &T) -> T {
         let mut merged = stored.clone();
         let mut is_of_files_type = true;
@@ -46,7 +46,7 @@ impl<'a> Merger<'a> {
                     merged = file.clone();
                 }
                 Rule::Type => is_of_files_type = false,
-                // What the file says is for another type.
+                // The file describes another integration type.
                 rule if rule != Rule::Enabled && !is_of_files_type => {}
                 rule => {
                     let picks = self.choose(field.key, rule, &said, &found);
@@ -74,7 +74,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// What counts if only one side changed; `None` if both did.
+    /// The result if only one side changed the field; `None` if both sides changed it.
     fn one_side(&self, field: &str, said: &[Element], found: &[Element]) -> Option<Vec<Pick>> {
         let bases = self.past.said(field);
         if said == found || bases.contains(&said) {
@@ -86,7 +86,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Value by value, by their keys.
+    /// Merges a list value by value. Values are matched by key.
     fn list(&mut self, field: &'static str, said: &[Element], found: &[Element]) -> Vec<Pick> {
         if let Some(picks) = self.one_side(field, said, found) {
             return picks;
@@ -169,7 +169,7 @@ impl<'a> Merger<'a> {
             return picks;
         }
         if !said.is_empty() && said.iter().all(|secret| found.contains(secret)) {
-            // The file has followed a rotation: what it said before is over.
+            // The file contains the result of a rotation, so its earlier contents no longer count.
             let bases = self.past.said(field);
             let over = |secret: &Element| {
                 bases.iter().any(|base| base.contains(secret)) && !said.contains(secret)
@@ -181,7 +181,7 @@ impl<'a> Merger<'a> {
         all(found, Pick::Stored)
     }
 
-    /// A secret of which only a protected form is kept.
+    /// Merges a secret that is stored in a protected form.
     pub(super) fn secret<T>(
         &mut self,
         field: &'static str,
@@ -200,7 +200,7 @@ impl<'a> Merger<'a> {
                 .is_some_and(|made| made.digest == stored.digest())
         };
         let stored_made = stored.as_ref().is_some_and(is_made);
-        // Neither file nor command had one: the file brings the first.
+        // Neither the file nor a command had set a secret before, so the file sets the first secret.
         let first = stored.is_none() && bases.contains(&[].as_slice());
         if bases.contains(&[single(&tag)].as_slice()) {
             return Ok(Settled {
@@ -232,7 +232,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// The value of a field that is no list.
+/// The value of a field that is not a list.
 pub(super) fn single(value: &str) -> Element {
     Element {
         key: String::new(),

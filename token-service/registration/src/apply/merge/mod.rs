@@ -1,5 +1,5 @@
-//! Bringing a file and the registry together (D-27): what changed in the file since it was last applied is taken over,
-//! what a command changed since then stays. All of it is decided here, from values alone.
+//! Merges a file into the registry (D-27). A value that changed in the file since the file was last applied is taken
+//! from the file. A value that a command changed since then stays. The decision depends only on values.
 
 mod fields;
 mod past;
@@ -20,16 +20,16 @@ use past::Past;
 
 pub use past::Occasion;
 
-/// Where the registry stays as it is although the file says something else.
+/// A difference that stays, because the registry takes precedence over the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The object.
     pub object: ObjectName,
-    /// The field; `None` if the object was removed and stays removed.
+    /// The field; `None` if a command removed the object and the object stays removed.
     pub field: Option<&'static str>,
-    /// Whether the file changed there since it was last applied, or never was: then nobody has heard of it before.
+    /// Whether the file changed here since it was last applied, or was never applied. Then the difference was not
+    /// reported before.
     pub conflict: bool,
-    /// What stays and what the file says, for people; `None` for secrets.
+    /// The kept value and the file's value as text; `None` for secrets.
     pub values: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Merge<'a> {
         Ok(self.plan)
     }
 
-    /// An object that leaves the service's own file may come back to it as a new one.
+    /// Forgets objects that left the service's own file, so that they can return to it as new objects.
     fn forget_unlisted(&mut self, kinds: &[ObjectKind], listed: &HashSet<ObjectName>) {
         if self.occasion != Occasion::Start {
             return;
@@ -113,7 +113,7 @@ impl<'a> Merge<'a> {
         self.plan.change.forget.extend(forget);
     }
 
-    /// A client whose user stays removed stays as it is.
+    /// A client whose bound user stays removed is not changed.
     fn client(&mut self, file: Registration<Client>) -> Result<(), ProtectionError> {
         let bound_user = match &file.object.integration {
             IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
@@ -168,7 +168,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Merges an object that is stored; returns the stored forms of secrets, to be remembered.
+    /// Merges an object that is stored. Returns the stored forms of its secrets, to be remembered.
     fn merge<T: Registered>(
         &mut self,
         object: &ObjectName,
@@ -198,7 +198,7 @@ impl<'a> Merge<'a> {
         let mut after = Values::of(&merged);
         live_secret_is_files(&files, &mut after);
         let shown = files.iter().zip(&after);
-        // What is hidden was compared on the way.
+        // Hidden secrets were already compared above.
         for (files, after) in shown.filter(|(values, _)| !hidden.contains(values.field)) {
             self.keep(object, files, after, &merger.conflicts);
         }
@@ -226,7 +226,7 @@ impl<'a> Merge<'a> {
         });
     }
 
-    /// Notes where `after` is not what the file says.
+    /// Records a difference between `after` and the file.
     fn keep(
         &mut self,
         object: &ObjectName,
@@ -252,9 +252,9 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// What the file says of an object, to be remembered: its fields, secrets by their tags.
+/// The content of the file for an object, to be remembered: fields, and tags of secrets.
 fn said<T: Registered>(file: &Registration<T>, protection: &dyn Protection) -> Said {
-    // Without stored forms in it, the fields are those of the file.
+    // The object contains no stored forms, so these are the fields of the file.
     let values = Values::of(&file.object).into_iter();
     let mut said: Said = values
         .map(|values| (values.field.to_owned(), values.elements))
@@ -268,7 +268,7 @@ fn said<T: Registered>(file: &Registration<T>, protection: &dyn Protection) -> S
     said
 }
 
-/// The digests of the stored forms that `object` got from the file, under the file's tags.
+/// The digests of the stored forms that `object` got from the file, with the tags of the file's secrets.
 fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
     let made = T::DESCRIPTION.secrets().filter_map(|(field, secret)| {
         let value = said.get(field)?.first()?.value.clone();
@@ -278,7 +278,7 @@ fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
     made.collect()
 }
 
-/// A secret of the file that is one of two live ones is nothing to report.
+/// A secret of the file that equals one of two live secrets is not reported as a difference.
 fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
     for (file, after) in file.iter().zip(after) {
         let mut said = file.elements.iter();
@@ -292,10 +292,10 @@ fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
 }
 
 impl Plan {
-    /// What changed in `file` since it was last applied, against what is `stored` (D-27).
+    /// Merges the changes in `file` since it was last applied into `stored` (D-27).
     ///
     /// # Errors
-    /// The [`Protection`]'s.
+    /// The errors of [`Protection`].
     pub fn merge(
         file: Registrations,
         stored: &Registry,
@@ -306,10 +306,10 @@ impl Plan {
         Merge::new(stored, remembered, occasion, protection).registrations(file)
     }
 
-    /// Adds what changed in the configuration's legacy instances since the last start.
+    /// Merges the changes of the configuration's legacy instances since the last start.
     ///
     /// # Errors
-    /// The [`Protection`]'s.
+    /// The errors of [`Protection`].
     pub fn merge_legacy_instances(
         &mut self,
         instances: &[LegacyInstance],

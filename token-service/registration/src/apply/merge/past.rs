@@ -1,4 +1,4 @@
-//! What is remembered of an object that a file describes again.
+//! What the store remembers of an object that a file lists again.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
 pub enum Occasion {
     /// The service starts with its own file.
     Start,
-    /// An operator sends a file.
+    /// An operator applies a file.
     Apply,
-    /// An operator sends a file that counts whatever commands changed.
+    /// An operator applies a file that overwrites the changes of commands.
     Overwrite,
 }
 
-/// What was remembered of an object before, on this occasion.
+/// What the store remembers of an object, for this occasion.
 #[derive(Clone, Copy)]
 pub(super) struct Past<'a> {
     pub(super) remembered: Option<&'a Remembered>,
@@ -23,7 +23,7 @@ pub(super) struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    /// What files said of a field; empty if no file was ever applied to the object.
+    /// The earlier contents of files for a field; empty if no file was ever applied to the object.
     pub(super) fn said(self, field: &str) -> Vec<&'a [Element]> {
         let Some(remembered) = self.remembered else {
             return Vec::new();
@@ -39,13 +39,13 @@ impl<'a> Past<'a> {
             .collect()
     }
 
-    /// The stored forms that secrets of files got.
+    /// The stored forms of secrets from files.
     pub(super) fn made(self) -> BTreeMap<String, Made> {
         let remembered = self.remembered;
         remembered.map(|one| one.made.clone()).unwrap_or_default()
     }
 
-    /// What to remember of an object of which the file says `said`.
+    /// What to remember of an object for which the file contains `said`.
     pub(super) fn next(
         self,
         object: ObjectName,

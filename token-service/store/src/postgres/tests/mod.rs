@@ -1,4 +1,4 @@
-//! The conformance suite on a real server, and what only a server can suffer.
+//! The conformance suite on a real server, and tests of server failures.
 
 mod server;
 
@@ -43,7 +43,7 @@ impl Subject for Database {
         Arc::clone(&self.store) as _
     }
 
-    /// Goes on with another store on the same database, as behind a gateway with several replicas.
+    /// Opens another store on the same database, like a gateway with several replicas.
     async fn restart(&mut self) {
         if self.restarts {
             self.store = open(&self.url).await;
@@ -61,7 +61,7 @@ mod another_replica_at_every_step {
     conformance!(Database::new(true).await);
 }
 
-/// An operation may hit the moment of the crash; the first one after it may not be refused for ever.
+/// Retries, because an operation at the moment of the crash may fail, but later operations must succeed.
 async fn eventually(store: &PostgresStore) {
     while store.ready().await.is_err() {
         tokio::task::yield_now().await;
@@ -126,8 +126,8 @@ async fn replicas_that_start_together_make_the_tables_once() {
     }
 }
 
-/// Revocations by many writers on several replicas, while somebody follows the feed: nobody may see an entry and only
-/// then an earlier one.
+/// Many writers on several replicas revoke tokens while a reader follows the feed. The reader must never see an entry
+/// before an earlier entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_of_the_feed_misses_nothing() {
     const REVOCATIONS: usize = 300;
@@ -148,7 +148,7 @@ async fn a_follower_of_the_feed_misses_nothing() {
     let mut followed = Vec::new();
     while followed.len() < REVOCATIONS {
         let since = followed.len() as u64;
-        // The writers may have all connections.
+        // The writers may use all connections.
         let Ok(page) = replicas[0].revocations_since(since, 7).await else {
             continue;
         };
@@ -159,7 +159,7 @@ async fn a_follower_of_the_feed_misses_nothing() {
     writers.join_all().await;
 }
 
-/// The server is believed only with a certificate that leads to the configured one and names its host.
+/// The server's certificate must be signed by the configured CA and contain the host name.
 #[tokio::test]
 async fn the_connection_is_encrypted_and_the_server_verified() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -201,14 +201,14 @@ async fn the_connection_is_encrypted_and_the_server_verified() {
     }
 }
 
-/// All rows. Bytes are in hexadecimal digits.
+/// All rows, with bytes in hexadecimal digits.
 async fn dump(store: &PostgresStore) -> String {
     let client = store.pool.get().await.unwrap();
     let sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'";
     let mut dump = String::new();
     for table in client.query(sql, &[]).await.unwrap() {
         let table: String = table.get(0);
-        // As bytes and as text: rows print their bytes in hexadecimal.
+        // Searches for bytes and text: rows print their bytes in hexadecimal.
         for row in client
             .query(&format!("SELECT t::TEXT FROM {table} AS t"), &[])
             .await
@@ -224,7 +224,7 @@ fn hex(text: &str) -> String {
     data_encoding::HEXLOWER.encode(text.as_bytes())
 }
 
-/// What clients hold is in the database as its digest only.
+/// The database contains only digests of the secrets of clients.
 #[tokio::test]
 async fn no_table_holds_what_a_client_presents() {
     let database = Database::new(false).await;
@@ -262,7 +262,7 @@ async fn tables_of_version_1_get_an_identity_of_the_feed() {
     assert_eq!(state, again);
 }
 
-/// Before D-33 names were stored as they were typed.
+/// Before D-33, usernames were stored as typed.
 #[tokio::test]
 async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
     let database = Database::new(false).await;
@@ -301,7 +301,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     assert_eq!(store.longest_token(), ACCESS);
 }
 
-/// A database that schema version 4 left.
+/// A database with schema version 4.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_read_whole() {
     let url = fresh_database().await;
@@ -327,8 +327,8 @@ async fn a_database_of_this_version_is_read_whole() {
     assert_filled(&*database.store()).await;
 }
 
-/// A commit that was answered outlives a crash of the server (a code is not redeemed twice, a revocation holds), whatever
-/// somebody set for the database or the role.
+/// A confirmed commit survives a crash of the server (a code is not redeemed twice, a revocation holds), whatever the
+/// settings of the database or the role are.
 #[tokio::test]
 async fn an_answered_commit_is_on_disk_whatever_the_database_says() {
     for (default, expected) in [("off", "on"), ("remote_apply", "remote_apply")] {
@@ -360,7 +360,7 @@ async fn a_database_that_is_missing_is_named_with_its_server() {
     assert_eq!(refused.unwrap_err().to_string(), expected);
 }
 
-/// Whoever has a copy guesses at the strongest hash of a password only.
+/// A stolen backup contains only the strongest hash of a password.
 #[tokio::test]
 async fn no_row_keeps_a_hash_that_became_stronger() {
     const WEAK: &str = "$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA";
@@ -375,7 +375,7 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     assert!(!dump(&store).await.contains(&hex(WEAK)));
 }
 
-/// A rolling upgrade: a replica of the version before goes on for a moment, and then writes nothing more.
+/// A rolling upgrade: a replica of the previous version runs on for a moment, but must stop writing.
 #[tokio::test]
 async fn a_replica_whose_tables_a_later_version_changed_writes_nothing_more() {
     let database = Database::new(false).await;

@@ -1,4 +1,4 @@
-//! A real PostgreSQL server, and databases on it.
+//! A real PostgreSQL server and its databases.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 
 use super::{PostgresSettings, PostgresUrl};
 
-/// A server; the script ends it when its input does.
+/// A server. The script stops it when the script's input is closed.
 pub(super) struct Server {
     script: Child,
     input: Option<ChildStdin>,
@@ -19,7 +19,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one, with the script's arguments.
+    /// Starts a server with the arguments of the script.
     pub(super) fn start(arguments: &[&str]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR"))
             .ancestors()
@@ -43,13 +43,13 @@ impl Server {
         }
     }
 
-    /// Has the script do something.
+    /// Sends a command to the script.
     pub(super) fn command(&mut self, command: &str) {
         writeln!(self.input.as_mut().unwrap(), "{command}").unwrap();
         assert_eq!(line(&mut self.output), command);
     }
 
-    /// The address of a database on this server.
+    /// The URL of a database on this server.
     pub(super) fn url(&self, database: &str) -> String {
         format!(
             "postgres://postgres@/{database}?host={}",
@@ -71,7 +71,7 @@ fn line(output: &mut impl BufRead) -> String {
     line.trim_end().to_owned()
 }
 
-/// The address of a new, empty database on a server that all tests of this process share.
+/// The URL of a new, empty database on a server that all tests of this process share.
 pub(super) async fn fresh_database() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
