@@ -1,7 +1,7 @@
 //! Strict JSON objects: duplicate member names are an error, at every depth.
 //!
-//! RFC 7519 §4 lets a parser reject duplicate claim names or keep the last one. Two parsers that choose differently
-//! read two different tokens, so this parser rejects them (RFC 8725 §2.4).
+//! RFC 7519 §4 lets a parser reject duplicate claim names or keep the last one. Two parsers that choose
+//! differently read two different tokens. This parser rejects duplicate names (RFC 8725 §2.4).
 
 use std::fmt;
 
@@ -14,10 +14,8 @@ pub enum JsonError {
     /// The text is not JSON, or is JSON but not an object.
     #[error("not a JSON object")]
     NotAnObject,
-    /// A member name occurs twice in one object.
     #[error("the member {0:?} occurs twice")]
     Duplicate(String),
-    /// Objects and arrays are nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
@@ -25,11 +23,11 @@ pub enum JsonError {
 /// How deep objects and arrays may be nested; the object itself is the first level.
 pub const MAX_DEPTH: usize = 64;
 
-/// Parses a JSON object (UTF-8), refusing duplicate member names at every depth.
+/// Parses a JSON object in UTF-8.
 ///
 /// # Errors
-/// [`JsonError::Duplicate`] names the repeated member, [`JsonError::TooDeep`] stops at [`MAX_DEPTH`]; everything else
-/// is [`JsonError::NotAnObject`].
+/// [`JsonError::Duplicate`] with the repeated name, [`JsonError::TooDeep`] beyond [`MAX_DEPTH`], and
+/// [`JsonError::NotAnObject`] in all other cases.
 pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     let text = str::from_utf8(text).map_err(|_| JsonError::NotAnObject)?;
     let mut fault = None;
@@ -47,14 +45,15 @@ pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
-/// Builds a [`Value`]; the first repeated member name or level too deep is put into `fault` and parsing stops.
+/// Builds a [`Value`]. Stops at the first repeated name or at a level too deep, and stores the reason in
+/// `fault`.
 struct StrictValue<'a> {
     fault: &'a mut Option<JsonError>,
     levels_left: usize,
 }
 
 impl StrictValue<'_> {
-    /// The levels that are left to the members of an object or array.
+    /// Returns the number of levels left for the members of an object or array.
     fn descend<E: de::Error>(&mut self) -> Result<usize, E> {
         self.levels_left.checked_sub(1).ok_or_else(|| {
             *self.fault = Some(JsonError::TooDeep);
@@ -136,10 +135,10 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
     }
 }
 
-/// A claim's value when it is a number of seconds since 1970 (RFC 7519 NumericDate).
+/// Reads a claim's value as seconds since 1970 (NumericDate, RFC 7519). A fraction is cut off.
 ///
-/// Strings, negative numbers and numbers beyond `u64` are `None`: a date of the wrong type is a refusal,
-/// never an absent claim (RFC 8725 §3.4). A fraction is cut off.
+/// `None` for strings, negative numbers and numbers beyond `u64`. Callers must refuse such a token, and not
+/// treat the claim as absent (RFC 8725 §3.4).
 #[must_use]
 pub fn numeric_date(value: &Value) -> Option<u64> {
     let number = value.as_number()?;
@@ -147,17 +146,17 @@ pub fn numeric_date(value: &Value) -> Option<u64> {
         return Some(seconds);
     }
     let seconds = number.as_f64()?;
-    // 2^53: the largest range in which every second has its own f64.
+    // Up to 2^53, each second has its own `f64`.
     (0.0..9_007_199_254_740_992.0)
         .contains(&seconds)
         .then_some(seconds as u64)
 }
 
-/// Reads one claim as `T`, with its name in the error.
+/// Deserializes one claim as `T`.
 ///
 /// # Errors
-/// [`ClaimError::Missing`] when the object has no such member, [`ClaimError::WrongType`] when the member
-/// does not fit `T`.
+/// [`ClaimError::Missing`] if the object has no such member, [`ClaimError::WrongType`] if the member is not a
+/// `T`.
 pub fn claim<'de, T: Deserialize<'de>>(
     object: &'de Map<String, Value>,
     name: &'static str,
@@ -169,10 +168,8 @@ pub fn claim<'de, T: Deserialize<'de>>(
 /// Why a claim could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// The claim is absent.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// The claim is there with another JSON type.
     #[error("{0} has the wrong type")]
     WrongType(&'static str),
 }
@@ -191,7 +188,7 @@ mod tests {
             parse_object(br#"{"x":[{"b":1,"b":1}]}"#),
             Err(JsonError::Duplicate("b".into()))
         );
-        // The escape spells the same name.
+        // The escape stands for the same name.
         assert_eq!(
             parse_object(br#"{"a":1,"\u0061":2}"#),
             Err(JsonError::Duplicate("a".into()))

@@ -7,19 +7,17 @@ use crate::jws::Algorithm;
 /// A public signing key as the token service publishes it at `/auth/jwks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {
-    /// The key identifier that token headers name.
     pub kid: String,
     /// Always `sig`.
     #[serde(rename = "use")]
     pub key_use: String,
-    /// The one algorithm that the key signs with.
+    /// The only algorithm of the key.
     pub alg: Algorithm,
-    /// The key itself.
     #[serde(flatten)]
     pub key: PublicKey,
 }
 
-/// The parameters of a public key; every member is base64url without padding.
+/// The parameters of a public key. All binary values are base64url without padding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kty")]
 pub enum PublicKey {
@@ -28,7 +26,7 @@ pub enum PublicKey {
     Okp {
         /// Always `Ed25519`.
         crv: String,
-        /// The 32 bytes of the public key.
+        /// The public key, 32 bytes.
         x: String,
     },
     /// P-256.
@@ -36,9 +34,9 @@ pub enum PublicKey {
     Ec {
         /// Always `P-256`.
         crv: String,
-        /// The 32 bytes of the x coordinate.
+        /// The x coordinate, 32 bytes.
         x: String,
-        /// The 32 bytes of the y coordinate.
+        /// The y coordinate, 32 bytes.
         y: String,
     },
     /// RSA.
@@ -51,9 +49,7 @@ pub enum PublicKey {
     },
 }
 
-/// A JWK set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JwkSet {
-    /// The keys.
     pub keys: Vec<Jwk>,
 }

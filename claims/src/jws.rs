@@ -1,4 +1,4 @@
-//! The JWS compact form (RFC 7515 §7.1), parsed strictly and without trusting anything in it.
+//! A strict parser of the JWS compact form (RFC 7515 §7.1).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::json::{self, JsonError};
 
-/// Longest compact form that is parsed, in bytes. Longer ones are refused unread.
+/// Longest compact form that is parsed, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// The signature algorithms of this product (RFC 7518 §3.1, RFC 8037 §3.1). There is no `none` and no HMAC.
+/// The signature algorithms of this product (RFC 7518 §3.1, RFC 8037 §3.1). `none` and HMAC do not exist here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Algorithm {
     /// Ed25519.
@@ -25,10 +25,8 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every algorithm, for lists and tests.
     pub const ALL: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
 
-    /// The `alg` value.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +36,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm with this `alg` value, compared exactly.
+    /// Returns the algorithm with this `alg` value, compared exactly.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -47,37 +45,29 @@ impl Algorithm {
     }
 }
 
-/// Why a text is not an acceptable compact JWS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwsError {
-    /// Longer than [`MAX_TOKEN_BYTES`].
     #[error("longer than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
-    /// Not three parts joined by dots.
     #[error("not three parts joined by dots")]
     Parts,
-    /// A part is not base64url without padding and white space, or has stray bits at its end.
+    /// The part is not strict base64url: it has padding, white space, or bits left over at its end.
     #[error("the {0} is not base64url")]
     Base64(Part),
-    /// The part is not a JSON object, or has a member twice.
+    /// The part is not a JSON object, or repeats a name.
     #[error("the {0}: {1}")]
     Json(Part, JsonError),
-    /// A header member has the wrong type.
     #[error("the header's {0} is not a string")]
     HeaderType(&'static str),
-    /// The header has `crit`, and no extension is understood (RFC 7515 §4.1.11).
+    /// The header has `crit`, and this parser supports no extension (RFC 7515 §4.1.11).
     #[error("the header has a crit extension that is not understood")]
     Critical,
 }
 
-/// One of the three parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The JOSE header.
     Header,
-    /// The payload.
     Body,
-    /// The signature.
     Signature,
 }
 
@@ -91,26 +81,23 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The header members that are read. `jku`, `x5u`, `jwk` and `x5c` are ignored: a key never comes from the token that
-/// it verifies (RFC 8725 §3.10).
+/// The header members that the parser reads. It ignores `jku`, `x5u`, `jwk` and `x5c`, because a token must not
+/// choose the key that verifies it (RFC 8725 §3.10).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JoseHeader {
-    /// The `alg` value as sent; compare it with [`Algorithm::from_name`].
+    /// The `alg` value as sent. Parse it with [`Algorithm::from_name`].
     pub alg: Option<String>,
-    /// The `typ` value as sent.
     pub typ: Option<String>,
-    /// The key identifier.
     pub kid: Option<String>,
-    /// Base64url SHA-1 thumbprint of a certificate.
+    /// SHA-1 thumbprint of a certificate, base64url.
     pub x5t: Option<String>,
 }
 
 /// A parsed, **unverified** compact JWS.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactJws<'a> {
-    /// The header.
     pub header: JoseHeader,
-    /// The text that the signature covers: header, dot, body, as sent.
+    /// The text that the signature covers: header, dot and body, as sent.
     pub signing_input: &'a str,
     /// The signature, decoded.
     pub signature: Vec<u8>,
@@ -118,8 +105,8 @@ pub struct CompactJws<'a> {
 }
 
 impl<'a> CompactJws<'a> {
-    /// Takes a compact JWS apart. The body is decoded later, by [`CompactJws::claims`], so that a caller can
-    /// check the signature first.
+    /// Splits a compact JWS and decodes header and signature. [`CompactJws::claims`] decodes the body later, so
+    /// that the caller can verify the signature first.
     ///
     /// # Errors
     /// A [`JwsError`] that names the part.
@@ -143,7 +130,7 @@ impl<'a> CompactJws<'a> {
         })
     }
 
-    /// The body as a strict JSON object.
+    /// Decodes the body as a strict JSON object.
     ///
     /// # Errors
     /// [`JwsError::Base64`] or [`JwsError::Json`] for [`Part::Body`].

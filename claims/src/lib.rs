@@ -1,8 +1,7 @@
-//! What the token service and the filter must agree on.
+//! The formats that the token service and the filter share: tokens, keys and the revocation feed.
 //!
-//! The token service issues tokens as this crate describes them, and the filter accepts no others, so the two cannot
-//! drift apart. The crate signs and verifies nothing: it has names, shapes and the strict parser of the JWS compact
-//! form.
+//! The token service issues tokens in the format of this crate, and the filter accepts only that format. The
+//! crate signs and verifies nothing: it contains names, types and a strict parser of the JWS compact form.
 
 pub mod json;
 pub mod jwk;

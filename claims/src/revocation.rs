@@ -1,66 +1,67 @@
-//! The feed of revocations from the token service to the filter: compact, ordered, resumable.
+//! The revocation feed, which the filter reads from the token service.
 //!
-//! `GET /revocations?version=2&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`]. A reader that names no version
-//! gets version 1, a [`Feed`] with the kinds that version 1 knows.
+//! `GET /revocations?version=2&feed=ID&since=POSITION&wait=SECONDS` returns a [`Page`]. Without `version`, the
+//! service returns version 1: a [`Feed`] with the kinds of version 1 only.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the feed that [`Page`] describes: the value of the parameter `version`.
+/// Version of the feed with [`Page`]s: the value of the parameter `version`.
 pub const VERSION: u64 = 2;
 
 /// Most entries of one [`Page`].
 pub const MAX_PAGE_ENTRIES: usize = 5000;
 
-/// Longest time, in seconds, for which the service holds a request that asks behind the last entry.
+/// Longest time for which the service holds a request when there is no entry after `since`, in seconds.
 pub const MAX_WAIT_SECONDS: u64 = 20;
 
 /// One page of the feed, version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Identity of the store: 128 random bits in base64url, new for a new or restored store. A reader that named
-    /// another feed gets the first page of this one, keeps the entries it has, and reads on from here.
+    /// Identity of the store: 128 random bits in base64url. A new or restored store gets a new identity. A reader
+    /// that sent another identity receives the first page of this feed. The reader then keeps its entries and
+    /// continues with this feed.
     pub feed: String,
-    /// Position behind which this page starts: the `since` of the request, or 0 when the reader named another feed
-    /// or a position that this feed never reached.
+    /// Position after which this page starts: the `since` of the request, or 0 if the reader sent another
+    /// identity or a position that this feed never reached.
     pub since: u64,
-    /// Position that the page ends at: the `since` of the next request.
+    /// Position of the last entry of this page: the `since` of the next request.
     pub position: u64,
-    /// True if more entries are there already: the reader asks again at once.
+    /// True if there are more entries. The reader then sends the next request at once.
     pub more: bool,
-    /// True if the service honours `wait`: a request behind the last entry is answered when an entry comes, or after
-    /// that many seconds. The reader then asks again at once instead of after its polling period.
+    /// True if the service supports `wait`: without entries after `since`, the service answers when an entry
+    /// arrives, or after `wait` seconds. The reader then sends the next request at once and not after its polling
+    /// interval.
     pub holds: bool,
-    /// Entries behind `since` up to `position`, oldest first.
+    /// Entries after `since` up to `position`, oldest first.
     pub revocations: Vec<Entry>,
 }
 
-/// One entry of a [`Page`]. The entry concerns only tokens that expire by `exp`.
+/// One entry of a [`Page`]. An entry concerns only tokens whose `exp` is not later than the entry's `exp`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What is revoked.
     pub kind: EntryKind,
-    /// Value of the claim that `kind` names.
+    /// Value of the claim that `kind` denotes.
     pub id: String,
-    /// The entry concerns only tokens with this `iss`: present for [`EntryKind::User`], [`EntryKind::Account`] and
-    /// [`EntryKind::Issuer`], because several issuers share one feed and their `sub` name different things.
+    /// Issuer of the tokens concerned, for [`EntryKind::User`], [`EntryKind::Account`] and
+    /// [`EntryKind::Issuer`]. Several issuers share one feed, and the same `sub` stands for different users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iss: Option<String>,
-    /// The claim `user_id`, for [`EntryKind::Account`] alone.
+    /// The claim `user_id`, for [`EntryKind::Account`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The claim `user_site`, for [`EntryKind::Account`] alone.
+    /// The claim `user_site`, for [`EntryKind::Account`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_site: Option<String>,
-    /// Tokens with an `iat` up to this time are revoked, seconds since 1970. Without meaning for [`EntryKind::Grant`]
-    /// and [`EntryKind::Token`].
+    /// Tokens with an `iat` up to this time are revoked, in seconds since 1970. Ignored for
+    /// [`EntryKind::Grant`] and [`EntryKind::Token`].
     pub at: u64,
-    /// When the last access token that the entry concerns has expired, seconds since 1970. A reader keeps the entry
-    /// for its clock skew longer.
+    /// Time when the last access token concerned has expired, in seconds since 1970. A reader keeps the entry
+    /// until its clock skew after this time.
     pub exp: u64,
 }
 
-/// What an [`Entry`] revokes. Readers skip, count and log entries of an unknown kind. A later kind may have more or
-/// fewer members than [`Entry`]; a member with a known name keeps its type.
+/// What an [`Entry`] revokes. Readers skip, count and log entries of an unknown kind. A later kind may have
+/// other members than [`Entry`], but members with a known name keep their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -68,41 +69,41 @@ pub enum EntryKind {
     Grant,
     /// The token with this `jti`.
     Token,
-    /// Every token with this `client_id` and an `iat` up to `at`, whatever its issuer.
+    /// Every token with this `client_id` and an `iat` up to `at`, of every issuer.
     Client,
-    /// Every token with this `sub`, an `iss` equal to the entry's, and an `iat` up to `at`.
+    /// Every token with this `sub`, the entry's `iss`, and an `iat` up to `at`.
     User,
-    /// Like [`EntryKind::User`], and with these `user_id` and `user_site`.
+    /// Like [`EntryKind::User`], but only tokens with this `user_id` and `user_site`.
     Account,
-    /// Every token with an `iss` equal to the entry's and an `iat` up to `at`; `id` repeats `iss`.
+    /// Every token with the entry's `iss` and an `iat` up to `at`. `id` repeats `iss`.
     Issuer,
 }
 
 /// Most entries of one page, version 1.
 pub const MAX_PAGE: usize = 1000;
 
-/// One page of the feed, version 1: what gateways read that name no version.
+/// One page of the feed, version 1, for gateways that send no version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
-    /// Entries behind `since`, oldest first; a full page of [`MAX_PAGE`] is followed by more.
+    /// Entries after `since`, oldest first. If there are [`MAX_PAGE`] entries, there may be more.
     pub revocations: Vec<Revocation>,
-    /// The highest sequence ever given. Lower than the reader's own position: the store is another one, and the
-    /// reader starts again from 0.
+    /// The highest position that the feed ever had. If it is lower than the reader's position, the feed
+    /// belongs to another store, and the reader starts again from 0.
     pub last: u64,
 }
 
-/// One entry of version 1. It concerns only tokens that expire by `exp` and may be forgotten then.
+/// One entry of version 1. It concerns only tokens that expire by `exp`, and readers may drop it after that
+/// time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// Position in the feed: strictly rising, never used twice.
+    /// Position in the feed. Positions rise and are never used twice.
     pub sequence: u64,
-    /// What `id` names.
     pub kind: RevocationKind,
-    /// The id, equal to the claim that `kind` names.
+    /// Value of the claim that `kind` denotes.
     pub id: String,
-    /// When it was revoked, seconds since 1970.
+    /// Time of the revocation, in seconds since 1970.
     pub at: u64,
-    /// When the last access token that it concerns has expired, seconds since 1970.
+    /// Time when the last access token concerned has expired, in seconds since 1970.
     pub exp: u64,
 }
 

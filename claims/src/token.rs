@@ -1,13 +1,14 @@
-//! The tokens of the current flows: types and claims (protocol.md §2.1, §2.2; RFC 9068). Claims that are read own their
-//! text; those that are written may borrow it.
+//! Types and claims of the tokens of the current flows (protocol.md §2.1, §2.2; RFC 9068). `Text` is an owned
+//! string for reading claims, and may be a borrowed string for writing them.
 
 use serde::{Deserialize, Serialize};
 
-/// `typ` of an access token (RFC 9068 §2.1). The filter accepts no other.
+/// `typ` of an access token (RFC 9068 §2.1). The filter accepts no other `typ` from the token service.
 pub const ACCESS_TOKEN_TYPE: &str = "at+jwt";
-/// `typ` of a refresh token: known to the token endpoint alone.
+/// `typ` of a refresh token. Only the token endpoint accepts it.
 pub const REFRESH_TOKEN_TYPE: &str = "rt+jwt";
-/// `typ` of the identity service's token that travels as `idcs_access_token`: accepted nowhere as a bearer token.
+/// `typ` of the identity service's token in the claim `idcs_access_token`. No part accepts it as a bearer
+/// token.
 pub const IDENTITY_TOKEN_TYPE: &str = "idcs+jwt";
 /// `typ` of a user assertion (protocol.md §2.3).
 pub const ASSERTION_TYPE: &str = "JWT";
@@ -21,9 +22,8 @@ pub struct AccessTokenClaims<Text = String> {
     pub aud: Text,
     /// The authorization-server account.
     pub sub: Text,
-    /// The client that the token was issued to.
     pub client_id: Text,
-    /// The underlying token of the identity service, itself a JWT.
+    /// The token of the identity service, itself a JWT.
     pub idcs_access_token: Text,
     /// Username of the linked project-information account.
     pub user_hat: Text,
@@ -35,34 +35,33 @@ pub struct AccessTokenClaims<Text = String> {
     pub scope: Text,
     /// Authentication methods, for example `USERNAME_PASSWORD`, `TOTP`.
     pub amr: Vec<Text>,
-    /// Issue time.
     pub iat: u64,
-    /// Expiry time: the token is refused from this second on.
+    /// Time from which the token is refused.
     pub exp: u64,
-    /// Unique id of this token.
+    /// Unique for each token.
     pub jti: Text,
-    /// The authorization that the token comes from. Revoking the authorization ends all its tokens.
+    /// The authorization from which the token was issued. Revoking the authorization revokes all its tokens.
     pub grant_id: Text,
 }
 
-/// The claims of a refresh token. Its state lives in the store under `grant_id`; the token proves who made it.
+/// The claims of a refresh token. The store holds its state under `grant_id`; the signature proves that the
+/// token service issued the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefreshTokenClaims<Text = String> {
     /// The issuer: {lobby_url}.
     pub iss: Text,
-    /// The issuer itself: only its token endpoint accepts the token.
+    /// The issuer too, because only its token endpoint accepts the token.
     pub aud: Text,
     /// The authorization-server account.
     pub sub: Text,
-    /// The client that the token was issued to.
     pub client_id: Text,
-    /// Issue time, seconds since 1970.
+    /// Seconds since 1970.
     pub iat: u64,
-    /// Expiry time, seconds since 1970.
+    /// Seconds since 1970.
     pub exp: u64,
-    /// Unique id of this token: one step in the grant's rotation.
+    /// Unique for each token: one step in the rotation of the grant.
     pub jti: Text,
-    /// The authorization that the token continues.
+    /// The authorization from which the token was issued.
     pub grant_id: Text,
 }
 
@@ -75,10 +74,9 @@ pub struct IdentityTokenClaims<Text = String> {
     pub aud: Text,
     /// The authorization-server account.
     pub sub: Text,
-    /// Issue time, seconds since 1970.
+    /// Seconds since 1970.
     pub iat: u64,
-    /// Expiry time, seconds since 1970.
+    /// Seconds since 1970.
     pub exp: u64,
-    /// Unique id of this token.
     pub jti: Text,
 }

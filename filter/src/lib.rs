@@ -1,7 +1,8 @@
-//! The filter: the [`guard`] in a proxy-wasm host. It reads requests, asks the guard, and carries out what the guard decides.
+//! The filter: the [`guard`] in a proxy-wasm host. The filter reads requests, asks the guard, and carries out
+//! the guard's decision.
 //!
-//! A panic ends the VM of a whole worker, so the crate has no panic that a request can reach. On other targets than wasm
-//! the crate has the tests of [`pairs`] and nothing else.
+//! A panic ends the VM of a whole worker, so no request can cause a panic in this crate. For other targets than
+//! wasm, the crate contains only [`pairs`] and its tests.
 
 #![cfg_attr(
     not(test),

@@ -1,22 +1,21 @@
-//! Maps of headers as they cross the border: a count, the lengths of all names and values, and then these, each with a zero
-//! byte behind it. All integers are 32 bits wide and little endian.
+//! Header maps in the format of the proxy-wasm ABI: a count, the lengths of all names and values, then the
+//! names and values, each followed by a zero byte. All integers have 32 bits, little endian.
 
 /// Bytes of an integer.
 const WORD: usize = 4;
 
-/// A map as the host wrote it. It is read in place: the SDK copies each name and value into a vector of its own, and
-/// panics where they are not what their lengths say.
+/// A map as the host wrote it, read in place. The SDK would copy each name and value into a vector, and would
+/// panic if they did not have the announced lengths.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs(Vec<u8>);
 
 impl Pairs {
-    /// A map in the host's own bytes.
     #[must_use]
     pub(crate) const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The names and values, in the host's order. Ends early where the bytes do.
+    /// The names and values in the host's order. Stops if bytes are missing.
     pub(crate) fn iter(&self) -> Iter<'_> {
         let (count, rest) = split_word(&self.0).unwrap_or_default();
         let (lengths, contents) = count
@@ -36,7 +35,6 @@ impl<'a> IntoIterator for &'a Pairs {
     }
 }
 
-/// Iterator over names and values.
 #[derive(Debug, Clone)]
 pub(crate) struct Iter<'a> {
     lengths: &'a [u8],
@@ -69,7 +67,7 @@ fn split_word(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::try_from(u32::from_le_bytes(*word)).ok()?, rest))
 }
 
-/// A map in the form that the host reads; `None` when it is larger than lengths can tell.
+/// Encodes a map for the host; `None` if it is too large for 32-bit lengths.
 #[must_use]
 pub(crate) fn encode(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
     let word = |length: usize| Some(u32::try_from(length).ok()?.to_le_bytes());

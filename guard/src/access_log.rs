@@ -1,22 +1,22 @@
-//! What the gateway's access log may say of a request: one small JSON object, in one property.
+//! The data for the gateway's access log: one small JSON object, in one property.
 
 use serde_json::{Map, Value};
 
 use crate::forward::ascii_json;
 use crate::verify::TokenReference;
 
-/// The property's name. Envoy keeps it as the filter state `wasm.token_filter`.
+/// Name of the property. Envoy stores it as the filter state `wasm.token_filter`.
 pub const PROPERTY: &str = "token_filter";
 
-/// Outcome of a request that was let in with its token.
+/// Outcome of a request that passed with its token.
 pub const ALLOWED: &str = "allowed";
 /// Outcome of a request to a path that needs no token.
 pub const ANONYMOUS: &str = "anonymous";
-/// Outcome of a request for the metadata that the filter answers itself.
+/// Outcome of a request for the metadata, which the filter answers itself.
 pub const METADATA: &str = "metadata";
 
-/// The object, in printable ASCII: `outcome` (one of the above, or the name of a denial), and of a verified token
-/// `client_id`, `sub`, `jti` and `grant_id`, as far as it has them.
+/// The object, in printable ASCII: `outcome` (one of the above, or the name of a denial), and `client_id`,
+/// `sub`, `jti` and `grant_id` of a verified token, as far as the token has them.
 #[must_use]
 pub fn entry(outcome: &str, token: Option<&TokenReference>) -> String {
     let mut entry = Map::new();

@@ -1,8 +1,9 @@
 //! The signature algorithms of tokens.
 
-/// A signature algorithm that the guard knows (RFC 7518 §3.1, RFC 8037 §3.1). There is no `none` and no HMAC.
+/// A signature algorithm that the guard supports (RFC 7518 §3.1, RFC 8037 §3.1). `none` and HMAC do not exist
+/// here.
 ///
-/// These are more than those of [`claims::Algorithm`], with which the token service signs.
+/// The token service signs only with those of [`claims::Algorithm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// Ed25519.
@@ -17,12 +18,11 @@ pub enum Algorithm {
     Rs384,
     /// RSASSA-PKCS1-v1_5 with SHA-512.
     Rs512,
-    /// RSASSA-PSS with SHA-256, its mask too, and a salt of 32 bytes.
+    /// RSASSA-PSS with SHA-256, also for the mask, and a salt of 32 bytes.
     Ps256,
 }
 
 impl Algorithm {
-    /// Every algorithm.
     pub const ALL: [Self; 7] = [
         Self::EdDsa,
         Self::Es256,
@@ -33,10 +33,9 @@ impl Algorithm {
         Self::Ps256,
     ];
 
-    /// The algorithms of an issuer whose configuration names none: one for each type of key.
+    /// The algorithms of an issuer whose configuration names none: one for each key type.
     pub const DEFAULT: [Self; 3] = [Self::EdDsa, Self::Es256, Self::Rs256];
 
-    /// The `alg` value.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,8 +49,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm with this `alg` value, compared exactly. `Ed25519` is the newer name of `EdDSA` with that curve, the
-    /// only one here (RFC 9864 §2.2).
+    /// Returns the algorithm with this `alg` value, compared exactly. `Ed25519` is the newer name of `EdDSA`
+    /// with that curve, the only curve supported (RFC 9864 §2.2).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         if name == "Ed25519" {

@@ -1,5 +1,5 @@
-//! What a refused client hears (RFC 6750 §3): status, challenge, and a body in the shape of
-//! protocol.md §2.4. Never a value from the request.
+//! The responses to refused requests (RFC 6750 §3): status, challenge, and a body as in protocol.md §2.4. They
+//! contain no value from the request.
 
 use serde_json::json;
 
@@ -7,13 +7,12 @@ use crate::authorization::MalformedCredentials;
 use crate::config::Config;
 use crate::verify::Refusal;
 
-/// Seconds after which a client may try again.
+/// Value of `Retry-After`, in seconds.
 const RETRY_AFTER: &str = "1";
 
-/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// The path has more than one reading.
+    /// Servers could read the path in different ways.
     Path,
     /// No rule allows the path and method (D-23).
     NoRule,
@@ -21,24 +20,22 @@ pub enum Denial {
     NoToken,
     /// The `Authorization` header cannot be read.
     Credentials(MalformedCredentials),
-    /// A token in the header and one in the query (RFC 6750 §2).
+    /// The request has a token in the header and another in the query (RFC 6750 §2).
     TwoTokens,
-    /// The token is refused.
     Token(Refusal),
-    /// The token lacks scopes that the rule names.
+    /// The token lacks scopes. Contains all scopes that the rule requires.
     Scope(Vec<String>),
     /// The issuer's keys are not known yet.
     KeysUnavailable,
-    /// Whether the token is revoked cannot be known.
+    /// The guard cannot know whether the token is revoked.
     RevocationsUnavailable,
-    /// Too many requests wait already.
+    /// Too many requests wait.
     Busy,
-    /// The host did not remove or add a header, or did not show the headers.
+    /// The host did not return, remove or add headers.
     Host,
 }
 
 impl Denial {
-    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -57,7 +54,6 @@ impl Denial {
         }
     }
 
-    /// Every name, for metrics.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         let others = [
@@ -86,7 +82,7 @@ impl Denial {
         }
     }
 
-    /// `error` of the body, and of the challenge where there is one.
+    /// `error` in the body, and in the challenge if there is one.
     const fn error(&self) -> &'static str {
         match self {
             Self::Path | Self::NoToken | Self::Credentials(_) | Self::TwoTokens => {
@@ -126,7 +122,8 @@ impl Denial {
         }
     }
 
-    /// The value of `WWW-Authenticate`. RFC 6750 §3.1: without any credentials, the challenge has no error code.
+    /// The value of `WWW-Authenticate`. RFC 6750 §3.1: for a request without credentials, the challenge has no
+    /// error code.
     fn challenge(&self, config: &Config) -> Option<String> {
         let mut challenge = format!("Bearer realm=\"{}\"", config.realm);
         match self {
@@ -153,7 +150,6 @@ impl Denial {
         Some(challenge)
     }
 
-    /// The whole answer.
     #[must_use]
     pub fn answer(&self, config: &Config) -> Answer {
         let status = self.status();
@@ -177,21 +173,21 @@ impl Denial {
     }
 }
 
-/// An answer that the filter gives itself.
+/// A response that the filter sends itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
     pub status: u32,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
     /// JSON.
     pub body: String,
 }
 
-/// Where RFC 9728 puts the metadata of a resource.
+/// Path prefix of the metadata (RFC 9728).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The resource identifier as origin and path; the path is empty for an origin, with or without a slash behind it.
+/// Splits the resource identifier into origin and path. The path is empty for an origin, with or without a
+/// final slash.
 fn origin_and_path(resource: &str) -> (&str, &str) {
     let authority = resource.find("://").map_or(0, |scheme| scheme + 3);
     let path = resource
@@ -202,16 +198,16 @@ fn origin_and_path(resource: &str) -> (&str, &str) {
     (origin, if path == "/" { "" } else { path })
 }
 
-/// The URL of the metadata (RFC 9728 §3.1): the well-known part stands between host and path.
+/// The URL of the metadata. RFC 9728 §3.1 puts the well-known part between host and path.
 fn metadata_url(config: &Config) -> Option<String> {
     let resource = &config.protected_resource.as_ref()?.resource;
     let (origin, path) = origin_and_path(resource);
     Some(format!("{origin}{WELL_KNOWN}{path}"))
 }
 
-/// The answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request. The host leaves
-/// the body out for HEAD. A slash at the end makes no difference: clients disagree about the one that the identifier
-/// has.
+/// Returns the answer to a GET or HEAD request for the metadata (RFC 9728 §3.2); `None` for any other request.
+/// The host leaves out the body for HEAD. A final slash is ignored, because clients treat the final slash of
+/// the identifier differently.
 #[must_use]
 pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer> {
     let resource = config.protected_resource.as_ref()?;
@@ -223,7 +219,7 @@ pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer>
     {
         return None;
     }
-    // A client that is sent to a server whose metadata it cannot find is stuck there.
+    // A client cannot continue with an authorization server whose metadata it cannot find.
     let servers: Vec<&str> = config
         .issuers
         .iter()
@@ -234,7 +230,7 @@ pub fn metadata(config: &Config, method: &[u8], target: &[u8]) -> Option<Answer>
         "resource": resource.resource,
         "bearer_methods_supported": ["header"],
     });
-    // RFC 9728 §3.2: members without any value are left out.
+    // RFC 9728 §3.2: empty members are left out.
     let lists = [
         ("authorization_servers", json!(servers)),
         ("scopes_supported", json!(resource.scopes_supported)),

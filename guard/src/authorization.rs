@@ -1,30 +1,28 @@
 //! The `Authorization` header (RFC 6750 §2.1).
 
-/// What a request presents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credentials<'a> {
-    /// No `Authorization` header, or one of another scheme.
+    /// No `Authorization` header, or another scheme.
     None,
-    /// What stands where a bearer token belongs; [`bearer_token`] says whether it is one.
+    /// The text in the place of a bearer token. [`bearer_token`] checks whether it is a token.
     Bearer(&'a [u8]),
 }
 
-/// Credentials that cannot be read: 400, RFC 6750 §3.1 `invalid_request`.
+/// Credentials that cannot be read. The response is 400 with `invalid_request` (RFC 6750 §3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MalformedCredentials {
-    /// More than one header: which of them counts would be a guess (RFC 6750 §2: "Clients MUST NOT use more than
-    /// one method").
+    /// More than one header (RFC 6750 §2: "Clients MUST NOT use more than one method").
     Several,
-    /// The scheme is Bearer, and what follows is not spaces and a token (RFC 6750 §2.1, `b64token`).
+    /// The scheme is Bearer, but spaces and a token (RFC 6750 §2.1, `b64token`) do not follow.
     Token,
 }
 
-/// Reads all `Authorization` headers of a request, as sent: `auth-scheme 1*SP token68` (RFC 9110 §11.4). Between scheme
-/// and token stand one or more spaces and nothing else; white space behind the token belongs to no value (RFC 9110
-/// §5.5).
+/// Reads all `Authorization` headers of a request: `auth-scheme 1*SP token68` (RFC 9110 §11.4). Only spaces, at
+/// least one, may stand between scheme and token. White space after the token does not belong to the value (RFC
+/// 9110 §5.5).
 ///
 /// # Errors
-/// [`MalformedCredentials::Several`]; [`MalformedCredentials::Token`] when something other than a space ends the
+/// [`MalformedCredentials::Several`]; [`MalformedCredentials::Token`] if a character other than a space follows the
 /// scheme.
 pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCredentials> {
     let header = match headers {
@@ -49,7 +47,7 @@ pub fn read<'a>(headers: &[&'a [u8]]) -> Result<Credentials<'a>, MalformedCreden
     Ok(Credentials::Bearer(rest))
 }
 
-/// Whether a byte may stand in a token of HTTP (RFC 9110 §5.6.2): the name of a scheme or a method.
+/// True if a byte can be part of an HTTP token (RFC 9110 §5.6.2), such as the name of a scheme or a method.
 #[must_use]
 pub const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
@@ -72,8 +70,8 @@ pub const fn is_token_byte(byte: u8) -> bool {
         )
 }
 
-/// The token, if it has the characters of one. That takes a look at each of them, so a token that is known already is
-/// better found before.
+/// Returns the token if it has only the characters of a token. This examines each character, so callers should
+/// search the cache first.
 ///
 /// # Errors
 /// [`MalformedCredentials::Token`].

@@ -1,7 +1,7 @@
-//! Verified tokens, so that a token's signature is checked once and not on every request.
+//! The cache of verified tokens, so that the signature of a token is not verified on every request.
 //!
-//! Memory is bounded: the number of entries is, the bytes of all entries are, and so is the length of a token that is
-//! remembered. Only verified tokens enter, so nobody without a key can choose what lies where.
+//! Memory is bounded by the number of entries, their total size in bytes, and the length of a cached token. The
+//! cache holds only verified tokens, so nobody without a key can choose which slots fill up.
 
 use std::mem::size_of;
 use std::rc::Rc;
@@ -10,44 +10,40 @@ use crate::forward::Header;
 use crate::keys::Key;
 use crate::verify::TokenReference;
 
-/// Longer tokens are verified on every request, in bytes.
+/// Longest token that is cached, in bytes. Longer tokens are verified on every request.
 pub const MAX_CACHED_TOKEN: usize = 4096;
 
-/// Entries that share a slot: the least recently used of them makes room.
+/// Entries that share a slot. A new entry replaces the least recently used of them.
 const WAYS: usize = 4;
 
-/// Slots that are looked through for an entry that was not used for long, when the bytes run out.
+/// Number of slots that are searched for an old entry when the bytes run out.
 const SAMPLED_SLOTS: usize = 4;
 
-/// What the allocator adds to each allocation, in bytes: its header, and rounding up.
+/// Overhead of each allocation, in bytes: the allocator's header, and rounding.
 const ALLOCATION: usize = 16;
 
-/// No entry takes less than this, in bytes: a signed token alone is longer. So many slots as the bytes can fill are enough.
+/// Least size of an entry, in bytes, because a signed token alone is longer. It bounds the number of slots.
 const LEAST_ENTRY: usize = 512;
 
-/// What a hit needs to decide, ready to use.
+/// The result of a verification, ready for the next request with the token.
 #[derive(Debug)]
 pub struct CachedToken {
-    /// Index of the issuer.
     pub issuer: usize,
-    /// The key that signed the token.
     pub key: Rc<Key>,
-    /// From this second on the token is refused.
+    /// Time from which the token is refused, in seconds since 1970.
     pub refused_from: u64,
-    /// What revocations may name.
     pub reference: Rc<TokenReference>,
-    /// The generation of the issuer's revocations that the token was last looked up in, and not refused.
+    /// The generation of the issuer's revocations in which the token was last looked up and not refused.
     pub not_revoked_at: u64,
-    /// From this second of the steady clock on, its issuer must be asked again; the last second if it is never asked.
+    /// Time from which the issuer must be asked again, in seconds of the steady clock; `u64::MAX` without
+    /// introspection.
     pub active_until: u64,
-    /// Its scopes.
     pub scopes: Vec<String>,
-    /// Headers for the resource server.
     pub headers: Rc<[Header]>,
 }
 
 impl CachedToken {
-    /// Memory beyond the value itself, in bytes: what its texts have allocated.
+    /// Bytes allocated by the strings and lists of the value.
     fn allocated(&self) -> usize {
         let reference = &*self.reference;
         let texts = [
@@ -76,7 +72,7 @@ impl CachedToken {
 struct Entry {
     token: Box<[u8]>,
     used: u64,
-    /// All memory of the entry, in bytes.
+    /// Memory of the whole entry, in bytes.
     bytes: usize,
     cached: CachedToken,
 }
@@ -88,13 +84,13 @@ pub struct TokenCache {
     uses: u64,
     bytes: usize,
     most_bytes: usize,
-    /// Where the next search for an old entry starts.
+    /// Slot at which the next search for an old entry starts.
     hand: usize,
 }
 
 impl TokenCache {
-    /// A cache of at least `entries` entries that together take at most `most_bytes` bytes, or none at all if one of the
-    /// two is 0.
+    /// A cache of at least `entries` entries with at most `most_bytes` bytes in total. The cache stays empty if
+    /// one of the two is 0.
     #[must_use]
     pub fn new(entries: usize, most_bytes: usize) -> Self {
         let slots = entries.min(most_bytes.div_ceil(LEAST_ENTRY)).div_ceil(WAYS);
@@ -109,25 +105,25 @@ impl TokenCache {
         }
     }
 
-    /// Bytes that all entries take: tokens, forwarded headers, scopes and references.
+    /// Bytes of all entries: tokens, forwarded headers, scopes and references.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The slot of a token, by the last bytes of its signature: they are as good as random, and no hash over the
-    /// whole token is needed because the whole token is compared afterwards.
+    /// The slot of a token. The last bytes of the signature select the slot, because they are as good as
+    /// random. A hash of the whole token is not needed, because [`TokenCache::get`] compares the whole token.
     fn slot(&mut self, token: &[u8]) -> Option<&mut [Option<Entry>; WAYS]> {
         let last = token.last_chunk::<8>()?;
-        // Eight characters of base64url hold 48 bits, the last of them maybe fewer: mix them (Fibonacci hashing), and
-        // spread the upper half of the product, which all of them reach, over the slots.
+        // Eight characters of base64url hold 48 bits, and the last character may hold fewer. Fibonacci hashing
+        // mixes them: the upper half of the product depends on all of them and selects the slot.
         let mixed = u64::from_le_bytes(*last).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let index = ((mixed >> 32) * self.slots.len() as u64) >> 32;
         let index = usize::try_from(index).ok()?;
         self.slots.get_mut(index)
     }
 
-    /// The entry of exactly this token.
+    /// Returns the entry of exactly this token.
     pub fn get(&mut self, token: &[u8]) -> Option<&mut CachedToken> {
         self.uses += 1;
         let uses = self.uses;
@@ -140,14 +136,14 @@ impl TokenCache {
         Some(&mut entry.cached)
     }
 
-    /// Remembers a verified token, in place of the least recently used one of its slot. When the bytes run out, entries
-    /// of other slots that were not used for long make room too.
+    /// Adds a verified token in place of the least recently used entry of its slot. When the bytes run out, old
+    /// entries of other slots are removed too.
     pub fn insert(&mut self, token: &[u8], cached: CachedToken) {
         let bytes = size_of::<Entry>() + token.len() + ALLOCATION + cached.allocated();
         if token.len() > MAX_CACHED_TOKEN || bytes > self.most_bytes {
             return;
         }
-        // An older entry of the same token would count against the room that is made.
+        // The bytes of an older entry of the same token must not count.
         self.remove(token);
         while self.bytes + bytes > self.most_bytes {
             self.evict();
@@ -174,7 +170,6 @@ impl TokenCache {
         self.bytes = (self.bytes + bytes).saturating_sub(freed);
     }
 
-    /// Forgets a token.
     pub fn remove(&mut self, token: &[u8]) {
         let mut freed = 0;
         if let Some(slot) = self.slot(token) {
@@ -186,7 +181,7 @@ impl TokenCache {
         self.bytes = self.bytes.saturating_sub(freed);
     }
 
-    /// Forgets the least recently used entry of the next few slots that have any.
+    /// Removes the least recently used entry of the next [`SAMPLED_SLOTS`] slots that are not empty.
     fn evict(&mut self) {
         let count = self.slots.len();
         let mut oldest: Option<(usize, usize, u64)> = None;
@@ -213,7 +208,6 @@ impl TokenCache {
             self.hand = (number + 1) % count;
             self.slots.get_mut(number)?.get_mut(way)?.take()
         });
-        // Without any entry there are no bytes.
         self.bytes = match evicted {
             Some(entry) => self.bytes.saturating_sub(entry.bytes),
             None => 0,
@@ -221,7 +215,7 @@ impl TokenCache {
     }
 }
 
-/// Whether two tokens are the same. The libraries' own comparison goes byte by byte in WebAssembly.
+/// Compares two tokens. The standard comparison goes byte by byte in WebAssembly.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let ((blocks, end), (other_blocks, other_end)) =
         (one.as_chunks::<64>(), other.as_chunks::<64>());
@@ -327,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A token as it comes with everything that is kept for it: 40 KiB of headers.
+    /// Adds an entry of the largest possible size, with 40 KiB of headers.
     fn insert_large(cache: &mut TokenCache, number: usize) -> String {
         let token = format!("{}{number:08}", "x".repeat(1000));
         let value = "v".repeat(10 * 1024);

@@ -1,35 +1,35 @@
-//! Two clocks: that of the wall, for the dates in tokens, and one that only goes forward, for everything that happens
-//! after a while. A step of the wall clock must not stop the feed, nor make an old list look fresh.
+//! Two clocks: the wall clock for the dates in tokens, and a steady clock, which never goes back, for
+//! intervals. A step of the wall clock must neither stop the feed nor make an old feed look fresh.
 
 /// Both clocks, read at the same moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Time {
-    /// Seconds since 1970, as the host believes.
+    /// Seconds since 1970, by the host's clock.
     pub wall: u64,
-    /// Seconds since a moment that means nothing. Never goes back.
+    /// Seconds since an arbitrary moment. Never goes back.
     pub steady: u64,
 }
 
-/// The wall clock may drift from the steady one by this much between two readings, in seconds; more is a step.
+/// Largest difference between the movements of the two clocks from one reading to the next, in seconds. A
+/// larger difference is a step.
 const STEP_SECONDS: u64 = 3;
 
-/// Without a monotonic clock of the host: the most that one reading of the wall clock moves the steady one, in seconds.
-/// Readings are a second apart, so more is a step, or a host that slept.
+/// For hosts without a monotonic clock: the most by which one reading of the wall clock advances the steady
+/// clock, in seconds. Readings are a second apart, so a larger advance is a step, or the host slept.
 const LONGEST_MOVE_SECONDS: u64 = 5;
 
-/// Keeps the two clocks of one VM.
 #[derive(Debug, Default)]
 pub struct Clock {
     last: Option<Time>,
-    /// The host's monotonic clock, where the steady one was 0.
+    /// The host's monotonic time at which the steady clock was 0.
     origin: Option<u64>,
 }
 
 impl Clock {
-    /// Takes the time: `wall` as the host has it, and `monotonic` if the host has such a clock, both in seconds. Returns
-    /// whether the wall clock stepped since the last call.
+    /// Reads the time: `wall` from the host's wall clock, and `monotonic` from its monotonic clock, if it has
+    /// one, both in seconds. Returns true if the wall clock stepped since the last call.
     ///
-    /// Without a monotonic clock, the steady one follows the wall clock, but neither backwards nor by a leap.
+    /// Without a monotonic clock, the steady clock follows the wall clock, but never back and never by a leap.
     pub fn read(&mut self, wall: u64, monotonic: Option<u64>) -> (Time, bool) {
         let Some(last) = self.last else {
             self.origin = monotonic;
@@ -64,7 +64,7 @@ mod tests {
             (NOW + 7201, 53, 3, false),
             (NOW + 4, 54, 4, true),
             (NOW + 5, 55, 5, false),
-            // A process that was stopped for an hour: both clocks saw it.
+            // The process was stopped for an hour, and both clocks show it.
             (NOW + 3605, 3655, 3605, false),
         ] {
             let time = Time { wall, steady };

@@ -5,24 +5,24 @@ use serde_json::json;
 
 use crate::answers::Denial;
 
-/// Longest method, path and request id in the line, in bytes of the line.
+/// Longest method, path and request id in the line, in bytes.
 const MAX_METHOD: usize = 32;
 const MAX_PATH: usize = 256;
 const MAX_REQUEST_ID: usize = 128;
 
-/// What the line says about the request, as sent.
+/// What the line contains from the request, as sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Denied<'a> {
     /// `:method`.
     pub method: &'a [u8],
-    /// `:path`, its query included.
+    /// `:path`, with the query.
     pub target: &'a [u8],
     /// `x-request-id`; empty if there is none.
     pub request_id: &'a [u8],
 }
 
 impl<'a> Denied<'a> {
-    /// As much of the request id as the line can show: what a waiting request keeps of it.
+    /// The part of the request id that fits into the line. A waiting request keeps only this part.
     #[must_use]
     pub fn bounded_request_id(&self) -> &'a [u8] {
         let id = self.request_id;
@@ -30,28 +30,28 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// What the line says. Method and path are percent-encoded where they are not printable ASCII, and the request id loses
-/// such bytes: a client can neither start a line of its own nor send escape sequences to a terminal.
+/// The members of the line. In method and path, bytes that are not printable ASCII are percent-encoded; in the
+/// request id, they are removed. So a client can neither start a line of its own nor send escape sequences to a
+/// terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Line<'a> {
-    /// `denied`, or `would_deny` if the request passed all the same.
+    /// `denied`, or `would_deny` if the request passed because of report-only mode.
     pub event: &'static str,
-    /// Lines that the rate limit suppressed since the last one.
+    /// Lines that the rate limit has suppressed since the last line.
     pub left_out: u64,
     /// The method, at most 32 bytes.
     pub method: String,
     /// The path without the query, at most 256 bytes.
     pub path: String,
-    /// Why: a name of [`Denial::names`], or one of the host's own.
+    /// A name of [`Denial::names`], or a reason of the host.
     pub reason: &'a str,
     /// The request id, at most 128 bytes.
     pub request_id: String,
-    /// Status of the answer; 0 if the request passed.
+    /// Status of the response; 0 if the request passed.
     pub status: u32,
 }
 
 impl<'a> Line<'a> {
-    /// The line about this request.
     #[must_use]
     pub fn new(
         reason: &'a str,
@@ -84,8 +84,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The line as JSON. `reported` says that the filter let the request through all the same, `left_out` how many lines the
-/// rate limit suppressed since the last one.
+/// The line as JSON. `reported`: the request passed because of report-only mode. `left_out`: number of lines
+/// that the rate limit has suppressed since the last line.
 #[must_use]
 pub fn line(
     denial: &Denial,
@@ -102,7 +102,7 @@ const fn is_printable(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e)
 }
 
-/// At most `longest` bytes of printable ASCII; `...` at the end says that there was more.
+/// At most `longest` bytes of printable ASCII. A longer text ends with `...`.
 fn escape(bytes: &[u8], longest: usize) -> String {
     let mut escaped = String::new();
     for byte in bytes {

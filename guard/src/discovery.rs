@@ -1,16 +1,15 @@
-//! Finding an issuer's keys by its metadata (RFC 8414, OpenID Connect Discovery 1.0).
+//! Discovery of an issuer's keys by its metadata (RFC 8414, OpenID Connect Discovery 1.0).
 //!
-//! The metadata names the address of the keys. The gateway follows it only to hosts that the configuration names: whoever
-//! could change the metadata would otherwise choose the host whose keys sign tokens.
+//! The metadata contains the address of the keys. The guard fetches keys only from hosts that the configuration
+//! names. Otherwise an attacker who can change the metadata could choose the keys that verify tokens.
 
 use serde_json::Value;
 
 use crate::source::Endpoint;
 
-/// Metadata is at most this large, in bytes.
+/// Longest metadata document that is read, in bytes.
 pub const MAX_METADATA_BYTES: usize = 256 * 1024;
 
-/// The document that an issuer publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
     /// `/.well-known/oauth-authorization-server` (RFC 8414 §3.1).
@@ -20,7 +19,7 @@ pub enum Document {
 }
 
 impl Document {
-    /// The name in the configuration, and in the address.
+    /// The name of the document in the configuration and in the URL.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,7 +28,8 @@ impl Document {
         }
     }
 
-    /// The path of the document. RFC 8414 puts the well-known part before the path of the issuer, OpenID Connect behind it.
+    /// The path of the document. RFC 8414 puts the well-known part before the issuer's path, OpenID Connect
+    /// after it.
     fn path(self, issuer_path: &str) -> String {
         let own = issuer_path.strip_suffix('/').unwrap_or(issuer_path);
         match self {
@@ -39,38 +39,37 @@ impl Document {
     }
 }
 
-/// A host whose keys the metadata may name.
+/// A host from which keys may be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyHost {
-    /// Host, and port if the address has one, as in `jwks_uri`.
+    /// Host, with the port if the URL has one, as in `jwks_uri`.
     pub authority: String,
-    /// The gateway's name for the upstream.
     pub cluster: String,
 }
 
-/// Where the metadata of an issuer is, and where it may lead.
+/// The address of an issuer's metadata, and the hosts that the metadata may point to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discovery {
-    /// The document.
     pub endpoint: Endpoint,
-    /// Hosts of keys beside the issuer's own and that of the document.
+    /// Hosts for keys, in addition to the hosts of the issuer and of the document.
     pub jwks_hosts: Vec<KeyHost>,
-    /// How often document and keys are fetched, in seconds.
+    /// Interval between fetches of the document and the keys, in seconds.
     pub refresh_seconds: u64,
 }
 
-/// A URL, taken apart.
+/// The parts of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HttpUrl<'a> {
     scheme: &'a str,
-    /// Host, and port if it has one.
+    /// Host, with the port if there is one.
     pub(crate) authority: &'a str,
-    /// Path and query; empty, or from the slash on.
+    /// Path and query: empty, or starting with a slash.
     pub(crate) target: &'a str,
 }
 
 impl<'a> HttpUrl<'a> {
-    /// Reads an absolute http or https URL without user, fragment, and bytes that a request could not have.
+    /// Parses an absolute http or https URL. `None` if it has a user, a fragment, or bytes that a request
+    /// cannot contain.
     pub(crate) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -92,10 +91,10 @@ impl<'a> HttpUrl<'a> {
     }
 }
 
-/// The path of the document of this issuer, and the issuer's authority.
+/// Returns the path of the issuer's document, and the issuer's authority.
 ///
 /// # Errors
-/// When the name of the issuer is no URL that has such a document.
+/// The issuer's name is not a URL that can have such a document.
 pub fn document_of(issuer: &str, document: Document) -> Result<(String, String), &'static str> {
     let url = HttpUrl::parse(issuer).filter(|url| !url.target.contains('?'));
     let url = url.ok_or("needs an issuer that is a URL without user, query and fragment")?;
@@ -103,10 +102,11 @@ pub fn document_of(issuer: &str, document: Document) -> Result<(String, String),
 }
 
 impl Discovery {
-    /// Where the keys of `issuer` are, by its metadata.
+    /// Returns the address of the keys of `issuer` from its metadata.
     ///
     /// # Errors
-    /// What is wrong with the metadata, for the log. The issuer in it must be the configured one (RFC 8414 §3.3).
+    /// What is wrong with the metadata, for the log. The metadata must contain the configured issuer (RFC 8414
+    /// §3.3).
     pub fn keys_of(&self, issuer: &str, metadata: &[u8]) -> Result<Endpoint, String> {
         if metadata.len() > MAX_METADATA_BYTES {
             return Err(format!("larger than {MAX_METADATA_BYTES} bytes"));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an address looks like, what is asked is a configured host.
+        /// For every address, the guard sends requests only to configured hosts.
         #[test]
         fn every_address_leads_to_a_configured_cluster(
             scheme in "https?|HTTPS|javascript",

@@ -1,28 +1,29 @@
-//! When something is fetched: on time, again after a failure with growing pauses, and sooner when a request needs
-//! it, however many ask. Times are seconds of the steady clock.
+//! When to fetch: at intervals, again after a failure with growing pauses, and sooner when a request needs it,
+//! but not for each request. Times are seconds of the steady clock.
 
-/// How long a fetch may take, unless the service is asked to hold it.
+/// Time limit of a fetch, in seconds, unless the service is asked to hold the request.
 pub const TIMEOUT_SECONDS: u64 = 5;
 
-/// The longest pause after a failure.
+/// The longest pause after a failure, in seconds.
 const MAX_PAUSE: u64 = 30;
 
-/// Between two fetches that requests caused lies at least this: whatever clients send, the upstream sees no more.
+/// Shortest time between two fetches that requests cause, in seconds. It limits the load on the upstream,
+/// whatever clients send.
 const HURRY_PAUSE: u64 = 2;
 
-/// The schedule of one thing that is fetched.
+/// The schedule for one source.
 #[derive(Debug)]
 pub struct Schedule {
     interval: u64,
     next_at: u64,
-    /// When the fetch that is under way is given up.
+    /// Time when the current fetch counts as lost.
     given_up_at: Option<u64>,
     last_hurry: Option<u64>,
     failures: u32,
 }
 
 impl Schedule {
-    /// Due at once, and then every `interval` seconds.
+    /// Creates a schedule with a fetch that is due at once, and then every `interval` seconds.
     #[must_use]
     pub const fn new(interval: u64) -> Self {
         Self {
@@ -34,44 +35,46 @@ impl Schedule {
         }
     }
 
-    /// Whether a fetch should start now. One that has not answered for twice its time is given up.
+    /// True if a fetch should start now. A fetch without an answer [`TIMEOUT_SECONDS`] after its time limit
+    /// counts as lost.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         !self.is_running(now) && now >= self.next_at
     }
 
-    /// Whether a fetch is under way.
+    /// True while a fetch is running.
     #[must_use]
     pub fn is_running(&self, now: u64) -> bool {
         self.given_up_at.is_some_and(|given_up| now < given_up)
     }
 
-    /// A fetch started that may take `timeout` seconds.
+    /// A fetch started, with a time limit of `timeout` seconds.
     pub const fn started(&mut self, now: u64, timeout: u64) {
         self.given_up_at = Some(now + timeout + TIMEOUT_SECONDS);
     }
 
-    /// It brought something usable.
+    /// The fetch returned something usable.
     pub const fn succeeded(&mut self, now: u64) {
         self.given_up_at = None;
         self.failures = 0;
         self.next_at = now + self.interval;
     }
 
-    /// It brought something usable, and more waits.
+    /// The fetch returned something usable, and the next fetch must follow at once.
     pub const fn continues(&mut self, now: u64) {
         self.given_up_at = None;
         self.failures = 0;
         self.next_at = now;
     }
 
-    /// It brought something usable, and the next one starts after a pause.
+    /// The fetch returned something usable, and the next fetch follows after `pause` seconds.
     pub const fn pauses(&mut self, now: u64, pause: u64) {
         self.continues(now);
         self.next_at = now + pause;
     }
 
-    /// It failed: pauses of 1, 2, 4 seconds and so on, never longer than the interval.
+    /// The fetch failed. The next fetch follows after a pause of 1, 2, 4 seconds and so on, at most the
+    /// interval.
     pub fn failed(&mut self, now: u64) {
         self.given_up_at = None;
         let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
@@ -79,13 +82,12 @@ impl Schedule {
         self.next_at = now + pause.min(MAX_PAUSE).min(self.interval);
     }
 
-    /// Whether the last fetch failed.
     #[must_use]
     pub const fn is_failing(&self) -> bool {
         self.failures > 0
     }
 
-    /// A request needs a fetch that starts from now on.
+    /// A request needs a fetch that starts at `now` or later.
     pub fn hurry(&mut self, now: u64) {
         let earliest = self.last_hurry.map_or(now, |last| last + HURRY_PAUSE);
         let wanted = earliest.max(now);
@@ -96,21 +98,21 @@ impl Schedule {
     }
 }
 
-/// For so long, in seconds, failures of something that was never known are warnings: gateways start before the services that
-/// they ask, and before names resolve.
+/// Time after the start, in seconds, during which failures of a source that never answered are only warnings:
+/// gateways start before the services that they fetch from, and before DNS works.
 const STARTING_SECONDS: u64 = 10;
 
-/// How bad a failed fetch is.
+/// Severity of a failed fetch in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Expected at a start.
+    /// Expected at the start.
     Warning,
-    /// An operator has something to do.
+    /// An operator must act.
     Error,
 }
 
-/// The failures of one thing that is fetched, as far as the log tells them: each reason once, because clients can cause a
-/// fetch every [`HURRY_PAUSE`] seconds.
+/// The failures of one source. The log gets each reason once, because clients can cause a fetch every
+/// [`HURRY_PAUSE`] seconds.
 #[derive(Debug, Default)]
 pub struct Failures {
     first_at: Option<u64>,
@@ -118,8 +120,8 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// A fetch failed. `is_known` says that an earlier one brought something. Returns how bad that is, if the log does not
-    /// say it yet.
+    /// A fetch failed. `is_known`: an earlier fetch succeeded. Returns the severity if the log does not contain
+    /// this failure yet.
     pub fn failed(&mut self, why: &str, is_known: bool, now: u64) -> Option<Severity> {
         let first_at = *self.first_at.get_or_insert(now);
         let is_starting = !is_known && now.saturating_sub(first_at) < STARTING_SECONDS;
@@ -138,14 +140,15 @@ impl Failures {
         Some(severity)
     }
 
-    /// A fetch brought something usable. Returns true if the log should say so, because it told of a failure before.
+    /// A fetch succeeded. Returns true if the log should report it, because the log contains an earlier
+    /// failure.
     pub fn succeeded(&mut self) -> bool {
         self.first_at = None;
         self.logged.take().is_some()
     }
 }
 
-/// The failures of everything that is fetched, by source.
+/// The failures of all sources.
 #[derive(Debug)]
 pub struct FailureLog<S>(Vec<(S, Failures)>);
 
@@ -156,7 +159,7 @@ impl<S> Default for FailureLog<S> {
 }
 
 impl<S: PartialEq> FailureLog<S> {
-    /// A fetch from `source` failed: see [`Failures::failed`].
+    /// A fetch from `source` failed. See [`Failures::failed`].
     pub fn failed(&mut self, source: S, why: &str, is_known: bool, now: u64) -> Option<Severity> {
         let known = self.0.iter().position(|(other, _)| *other == source);
         let index = known.unwrap_or_else(|| {
@@ -167,7 +170,7 @@ impl<S: PartialEq> FailureLog<S> {
         failures.failed(why, is_known, now)
     }
 
-    /// A fetch from `source` brought something usable: see [`Failures::succeeded`].
+    /// A fetch from `source` succeeded. See [`Failures::succeeded`].
     pub fn succeeded(&mut self, source: &S) -> bool {
         let mut all = self.0.iter_mut();
         let failures = all.find(|(other, _)| other == source);

@@ -1,4 +1,4 @@
-//! An issuer with real keys, for tests: it signs whatever it is told to.
+//! An issuer with real keys, for tests. It signs any content.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -18,7 +18,7 @@ use crate::signature::HostVerifier;
 /// The time of the tests, in seconds.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
-/// A host that verifies what the guard leaves to hosts, and nothing else.
+/// A host that verifies only the algorithms that the guard itself does not verify.
 #[derive(Debug)]
 pub(crate) struct LeastHost;
 
@@ -40,7 +40,7 @@ impl HostVerifier for LeastHost {
     }
 }
 
-/// An issuer with one key, of the library with which the token service signs.
+/// An issuer with one key. The key comes from the library with which the token service signs.
 pub(crate) struct Issuer {
     algorithm: Algorithm,
     key: SigningKey,
@@ -108,10 +108,8 @@ impl SigningKey {
 }
 
 impl Issuer {
-    /// The key's identifier.
     pub(crate) const KID: &str = "key-1";
 
-    /// An issuer with a fresh key.
     pub(crate) fn new(algorithm: Algorithm) -> Self {
         Self {
             algorithm,
@@ -119,7 +117,7 @@ impl Issuer {
         }
     }
 
-    /// Its key as a JWK under another identifier.
+    /// The key as a JWK with another identifier.
     pub(crate) fn jwk(&self, kid: &str) -> Value {
         let mut jwk = self.key.jwk();
         jwk["kid"] = json!(kid);
@@ -128,14 +126,12 @@ impl Issuer {
         jwk
     }
 
-    /// Its JWK set.
     pub(crate) fn jwks(&self) -> Vec<u8> {
         json!({"keys": [self.jwk(Self::KID)]})
             .to_string()
             .into_bytes()
     }
 
-    /// Its keys, read.
     pub(crate) fn keys(&self) -> KeySet {
         let algorithms = [self.algorithm].into();
         let (keys, skipped) = KeySet::parse(&self.jwks(), &algorithms, &KeySet::default()).unwrap();
@@ -143,17 +139,17 @@ impl Issuer {
         keys
     }
 
-    /// A good header.
+    /// A valid header.
     pub(crate) fn header(&self) -> Value {
         json!({"typ": "at+jwt", "alg": self.algorithm.name(), "kid": Self::KID})
     }
 
-    /// A token with a good header.
+    /// A token with a valid header.
     pub(crate) fn token(&self, claims: &Value) -> String {
         self.sign(&self.header().to_string(), &claims.to_string())
     }
 
-    /// A token with these texts, signed.
+    /// A signed token of these texts.
     pub(crate) fn sign(&self, header: &str, body: &str) -> String {
         let input = format!(
             "{}.{}",
@@ -165,7 +161,7 @@ impl Issuer {
     }
 }
 
-/// Good claims, for an hour.
+/// Valid claims, for an hour.
 pub(crate) fn claims() -> Value {
     json!({
         "iss": "https://lobby.example.com",
@@ -181,7 +177,7 @@ pub(crate) fn claims() -> Value {
     })
 }
 
-/// `claims` with a member changed, or removed for `null`.
+/// `claims` with one member changed, or removed if `value` is `null`.
 pub(crate) fn with(mut claims: Value, name: &str, value: Value) -> Value {
     match value {
         Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
@@ -190,7 +186,7 @@ pub(crate) fn with(mut claims: Value, name: &str, value: Value) -> Value {
     claims
 }
 
-/// A configuration with that issuer, its keys fetched.
+/// A configuration with this issuer, whose keys are fetched.
 pub(crate) fn config() -> Value {
     json!({
         "issuers": [{

@@ -1,34 +1,32 @@
-//! What the resource server learns: claims as headers, none of which a client can set itself.
+//! Headers that carry claims to the resource server. Clients cannot set these headers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-/// A header that carries a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardedHeader {
-    /// Its name, in lower case.
+    /// Name in lower case.
     pub name: String,
-    /// The claims that it may carry; the first that the token has counts.
+    /// Names of claims. The header carries the first claim that the token has.
     pub claims: Vec<String>,
-    /// How a list is written.
     pub lists: ListForm,
 }
 
-/// How a claim that is a list becomes a header value.
+/// The form of a list in a header value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListForm {
-    /// Its members joined by commas; commas within a member are percent-encoded. Members that are lists or objects
-    /// are written as JSON.
+    /// The elements, joined by commas. Commas within an element are percent-encoded. Elements that are lists or
+    /// objects are written as JSON.
     Comma,
-    /// JSON.
     Json,
 }
 
-/// A header ready to be set.
+/// Name and value.
 pub type Header = (String, String);
 
-/// The headers that carry these claims, and `payload` with all of them. A claim that is absent or null has no header.
+/// Returns the headers that carry these claims, and `payload` with all claims. An absent or null claim has no
+/// header.
 #[must_use]
 pub fn headers(
     forward: &[ForwardedHeader],
@@ -46,7 +44,7 @@ pub fn headers(
     claim_headers.chain(payload).collect()
 }
 
-/// The value of the first of `names` that is a claim other than null.
+/// Returns the value of the first claim of `names` that is not null.
 fn first_present<'a>(names: &[String], claims: &'a Map<String, Value>) -> Option<&'a Value> {
     let mut values = names.iter().filter_map(|name| claims.get(name));
     values.find(|value| !value.is_null())
@@ -71,8 +69,8 @@ fn text(value: &Value, lists: ListForm) -> Option<String> {
     }
 }
 
-/// A value that can stand in a header: bytes beyond printable ASCII, percent signs, and spaces at the ends are
-/// percent-encoded, so that any URL decoder gives the claim back and nothing is ever injected.
+/// Encodes a text as a header value. Percent-encodes percent signs, bytes that are not printable ASCII, and
+/// spaces at both ends. Any URL decoder restores the claim, and no claim can inject a header.
 fn encode(text: &str, commas: bool) -> String {
     let from_first = text.trim_start_matches(' ');
     let inner = from_first.trim_end_matches(' ');
@@ -91,7 +89,7 @@ fn encode(text: &str, commas: bool) -> String {
     encoded
 }
 
-/// JSON in ASCII: characters beyond it as `\u` escapes (RFC 8259 §7). Control characters are escaped already.
+/// JSON in ASCII: other characters become `\u` escapes (RFC 8259 §7). Control characters are already escaped.
 pub(crate) fn ascii_json(value: &Value) -> String {
     let json = value.to_string();
     let mut ascii = String::with_capacity(json.len());
@@ -108,21 +106,21 @@ pub(crate) fn ascii_json(value: &Value) -> String {
     ascii
 }
 
-/// The headers that are removed from every request before anything else: a client that could set one of them
-/// would speak for anybody (RFC 9700 §4.13).
+/// The headers that are removed from every request first. A client that could set one of them could act as any
+/// user (RFC 9700 §4.13).
 #[derive(Debug, Default)]
 pub struct Stripped(Vec<String>);
 
 impl Stripped {
-    /// The headers that are set: those of claims, and that of the payload.
+    /// The headers of claims and of the payload.
     #[must_use]
     pub fn new(forward: &[ForwardedHeader], payload: Option<&str>) -> Self {
         let names = forward.iter().map(|header| header.name.as_str());
         Self(names.chain(payload).map(str::to_owned).collect())
     }
 
-    /// Whether a request header is one of them, in any case, and with `_`, `.` or another sign for `-`: servers make
-    /// the same variable of all of them.
+    /// True if a request header is one of them, in any case, and with `_`, `.` or another sign in place of `-`,
+    /// because servers map all these names to the same variable.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         let same = |ours: &u8, theirs: &u8| match theirs {
@@ -172,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Tokens of two kinds name a person in two claims, and the resource server wants one header.
+    /// Tokens of two kinds contain the user in different claims, and the resource server expects one header.
     #[test]
     fn the_first_present_claim_is_forwarded() {
         let names = ["user_id".to_owned(), "sub".to_owned()];

@@ -1,9 +1,9 @@
-//! Gauges that the VMs of all workers write: what each has to write, so that the worst of them shows.
+//! Gauges to which the VMs of all workers write, so that the worst value is visible.
 //!
-//! Gateways have one gauge of a name, and a VM per worker. If every VM recorded its own number, the last one would show,
-//! and a worker that is in trouble would hide behind one that is not.
+//! A gateway has one gauge for each name, but one VM for each worker. If every VM recorded its own number, the
+//! gauge would show the last one, and a worker with a problem would stay invisible.
 
-/// A VM's share in a gauge that is the sum of all VMs' numbers: it adds what has changed. The share of a VM that crashed
+/// A VM's share in a gauge that shows the sum over all VMs: each VM adds its changes. The share of a crashed VM
 /// stays in the sum until the gateway restarts.
 #[derive(Debug, Default)]
 pub struct Share {
@@ -11,7 +11,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// What to add to the gauge so that this VM's share is `number`; 0 when it is that already.
+    /// Returns what to add to the gauge so that this VM's share becomes `number`.
     pub fn change(&mut self, number: u64) -> i64 {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         let change = number.saturating_sub(self.published);
@@ -20,13 +20,13 @@ impl Share {
     }
 }
 
-/// Looks at a gauge without a change after which its writer counts as gone. A number that grows every second, as ages do,
-/// is written every second.
+/// After this many readings without a change, the VM that wrote the gauge counts as gone. A VM whose number
+/// grows every second, such as an age, writes every second.
 const STILL: u32 = 5;
 
-/// A VM's part in a gauge that shows the largest of all VMs' numbers: a larger number is written by whoever has it, a
-/// smaller one only by the VM that wrote the one before, or by any VM when that one is gone. For numbers that grow with
-/// time until they fall.
+/// A VM's part in a gauge that shows the largest number of all VMs. Any VM writes a larger number. Only the VM
+/// that wrote last, or any VM if that one is gone, writes a smaller number. For numbers that grow with time
+/// until they fall.
 #[derive(Debug, Default)]
 pub struct Worst {
     written: Option<u64>,
@@ -35,7 +35,8 @@ pub struct Worst {
 }
 
 impl Worst {
-    /// What to record, if anything. `number` is this VM's own, `shown` what the gauge shows; called once a second.
+    /// Returns the number to record, if any. `number` is this VM's own, and `shown` is the gauge's. Called once
+    /// a second.
     pub fn record(&mut self, number: u64, shown: u64) -> Option<u64> {
         if shown == self.seen {
             self.still += 1;
@@ -59,7 +60,7 @@ impl Worst {
 mod tests {
     use super::*;
 
-    /// VMs that tick in turn once a second, and the gauge that they share.
+    /// VMs that each tick once a second, and their common gauge.
     struct Vms {
         vms: Vec<Worst>,
         gauge: u64,
@@ -71,7 +72,8 @@ mod tests {
             Self { vms, gauge: 0 }
         }
 
-        /// One second; `None` for a VM that is gone. Returns the least that showed after each VM's tick.
+        /// Runs one second; `None` stands for a VM that is gone. Returns the smallest number that the gauge
+        /// showed after a tick.
         fn tick(&mut self, numbers: &[Option<u64>]) -> u64 {
             let mut least = u64::MAX;
             for (vm, number) in self.vms.iter_mut().zip(numbers) {
@@ -106,7 +108,7 @@ mod tests {
                     "{troubled} at {second}: {least}"
                 );
             }
-            // It is well again: the gauge follows within a second or two.
+            // After the recovery, the gauge follows within two seconds.
             for second in 0..3 {
                 vms.tick(&[Some(second); 4]);
             }

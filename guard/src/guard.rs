@@ -1,5 +1,6 @@
-//! Decides about requests. It holds all state of one VM. The time comes in with each call, and what
-//! must be fetched goes out as a value; of the host it calls only the verification of signatures and the shared data.
+//! The decision about each request. A [`Guard`] holds all state of one VM. Callers pass the time into each call
+//! and carry out the fetches that [`Guard::due`] returns. The guard calls the host only to verify signatures
+//! and to read and write shared data.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,50 +23,46 @@ use crate::secret::Secret;
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference, VerifiedToken};
 
-/// What the filter reads of a request, as sent.
+/// The parts of a request that the guard reads, as the client sent them.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// `:method`.
     pub method: &'a [u8],
-    /// `:path`, its query included.
+    /// `:path`, with the query.
     pub target: &'a [u8],
     /// Every `Authorization` header.
     pub authorization: &'a [&'a [u8]],
 }
 
-/// Whether a request may be held until something has been fetched.
+/// Whether a request may be held until a fetch has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It may wait.
+    /// The request may be held.
     Left,
-    /// It has waited.
+    /// The request was held already.
     Over,
 }
 
-/// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It goes on, with these headers added.
+    /// The request passes, with these headers added.
     Allow(Rc<[Header]>),
-    /// The filter answers itself.
+    /// The filter answers the request itself.
     Answer(Answer),
-    /// It is refused.
     Deny(Denial),
-    /// It waits until this has been fetched.
+    /// The request waits until this fetch has ended.
     Wait {
-        /// Index of the issuer. Of issuers with the same feed, the first stands for all where the feed is awaited.
+        /// Index of the issuer. If several issuers share a feed, this is the first of them when the request
+        /// waits for the feed.
         issuer: usize,
-        /// What of the issuer.
         subject: Subject,
     },
 }
 
-/// A decision, and about whom it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What becomes of the request.
     pub decision: Decision,
-    /// The token that it came with, once that is verified.
+    /// The token of the request, once it is verified.
     pub token: Option<Rc<TokenReference>>,
 }
 
@@ -84,33 +81,29 @@ impl From<Denial> for Outcome {
     }
 }
 
-/// What the host must do about a request. [`Guard::count`] counts it once it is done.
+/// What the host must do with a request. When the host has done so, it calls [`Guard::count`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// Whether the request passes.
     pub fate: Fate,
-    /// Why the request is refused, or would be, were the mode not report-only.
+    /// Why the guard refuses the request, or would refuse it without report-only mode.
     pub denial: Option<Denial>,
-    /// The token that it came with, once that is verified.
+    /// The token of the request, once it is verified.
     pub token: Option<Rc<TokenReference>>,
 }
 
-/// Whether a request passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on to the resource server.
+    /// The request goes to the resource server.
     Pass {
-        /// Headers to add.
         add: Rc<[Header]>,
         /// Whether the `Authorization` headers must be removed first.
         withhold_authorization: bool,
     },
-    /// The filter answers.
     Answer(Answer),
 }
 
 impl Effect {
-    /// The name in the access log: `allowed`, `anonymous`, `metadata`, or the name of the denial.
+    /// The outcome in the access log: `allowed`, `anonymous`, `metadata`, or the name of the denial.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match (&self.denial, &self.fate, &self.token) {
@@ -122,21 +115,18 @@ impl Effect {
     }
 }
 
-/// What is fetched of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// Its metadata, to find its keys.
+    /// The metadata of the issuer, which names the address of the keys.
     Metadata,
-    /// Its JWK set.
     Keys,
-    /// Its revocation feed.
+    /// The revocation feed.
     Revocations,
-    /// Its answer to this question about a token.
+    /// The answer of the introspection endpoint to the question with this number.
     Introspection(u64),
 }
 
 impl Subject {
-    /// The name in logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,7 +137,7 @@ impl Subject {
         }
     }
 
-    /// The same for all questions.
+    /// The subject without the number of the question.
     const fn kind(self) -> Self {
         match self {
             Self::Introspection(_) => Self::Introspection(0),
@@ -155,7 +145,7 @@ impl Subject {
         }
     }
 
-    /// Longest answer that is read, in bytes.
+    /// Longest body that is read, in bytes.
     #[must_use]
     pub const fn longest_answer(self) -> usize {
         match self {
@@ -167,22 +157,20 @@ impl Subject {
     }
 }
 
-/// A fetch that is due.
+/// A fetch that the host must start now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
-    /// Index of the issuer. Of issuers with the same feed, the first stands for all.
+    /// Index of the issuer. If several issuers share a feed, this is the first of them.
     pub issuer: usize,
-    /// What.
     pub subject: Subject,
-    /// From where; the path includes the query.
+    /// The path includes the query.
     pub endpoint: Endpoint,
-    /// How long it may take, in seconds.
+    /// Time limit of the fetch, in seconds.
     pub timeout: u64,
-    /// What is posted; a GET if `None`.
+    /// Form for a POST. Without a form, the fetch is a GET.
     pub form: Option<Form>,
 }
 
-/// A form with credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
     /// `Authorization`.
@@ -192,7 +180,6 @@ pub struct Form {
 }
 
 impl Fetch {
-    /// The method of the request.
     #[must_use]
     pub const fn method(&self) -> &'static str {
         match self.form {
@@ -201,7 +188,7 @@ impl Fetch {
         }
     }
 
-    /// Headers of the request, beside those that its endpoint determines.
+    /// Headers of the request, except those that the endpoint determines.
     #[must_use]
     pub fn headers(&self) -> Vec<(&'static str, &str)> {
         let mut headers = vec![("accept", "application/json")];
@@ -212,19 +199,18 @@ impl Fetch {
         headers
     }
 
-    /// The body of the request.
     #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.form.as_ref().map(|form| form.body.expose())
     }
 
-    /// What the log counts failures of: the endpoint, not each token that it is asked about.
+    /// Key under which the log counts failures: one for each endpoint, not one for each token.
     #[must_use]
     pub const fn log_source(&self) -> (usize, Subject) {
         (self.issuer, self.subject.kind())
     }
 
-    /// What requests that need this fetch wait for: those that need keys wait for the metadata too.
+    /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
     #[must_use]
     pub const fn source(&self) -> (usize, Subject) {
         match self.subject {
@@ -234,24 +220,24 @@ impl Fetch {
     }
 }
 
-/// What happened since the counts were last taken.
+/// Counts since the last call of [`Guard::take_counts`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests let in with a token.
+    /// Requests that passed with a token.
     pub allowed: u64,
-    /// Requests let in on anonymous paths.
+    /// Requests that passed on anonymous paths.
     pub anonymous: u64,
-    /// Requests let in that would have been refused, had the mode not been report-only.
+    /// Requests that passed only because of report-only mode.
     pub reported: u64,
-    /// Tokens that the cache knew.
+    /// Lookups that found the token in the cache.
     pub cache_hits: u64,
-    /// Tokens that it did not.
+    /// Lookups that did not find the token in the cache.
     pub cache_misses: u64,
     /// Entries of revocation feeds that were dropped to make room.
     pub revocations_folded: u64,
     /// Entries of revocation feeds that were skipped because their kind is unknown.
     pub revocations_skipped: u64,
-    /// Refusals by name.
+    /// Refusals by the name of the denial.
     pub denied: BTreeMap<&'static str, u64>,
 }
 
@@ -261,32 +247,30 @@ struct IssuerState {
     /// `None` for inline keys.
     key_schedule: Option<Schedule>,
     keys_fetched_at: Option<u64>,
-    /// Where the metadata says that the keys are.
+    /// Address of the keys, from the metadata.
     discovered: Option<Discovered>,
-    /// Of an issuer that is asked about each token.
+    /// Only used for issuers with an introspection endpoint.
     introspection: Introspection,
-    /// What was last remarked about keys that cannot be used.
+    /// The unusable keys that the last remark described.
     skipped_keys: Skipped,
-    /// Index of the feed; `None` without one.
+    /// Index of the feed, if the issuer has a feed.
     feed: Option<usize>,
 }
 
-/// What an issuer's metadata said.
 #[derive(Debug)]
 struct Discovered {
     keys: Endpoint,
-    /// When it is fetched again, in seconds of the steady clock.
+    /// Time of the next metadata fetch, in seconds of the steady clock.
     until: u64,
 }
 
-/// A feed, and the first of its issuers.
+/// A feed, with the index of the first issuer that uses this feed.
 #[derive(Debug)]
 struct SharedFeed {
     issuer: usize,
     feed: Feed,
 }
 
-/// All state of one VM.
 #[derive(Debug)]
 pub struct Guard {
     config: Rc<Config>,
@@ -304,7 +288,7 @@ pub struct Guard {
     shared_data: Box<dyn SharedData>,
 }
 
-/// The feeds of all issuers, one for each endpoint, and the index of each issuer's.
+/// The feeds, one for each endpoint, and for each issuer the index of its feed.
 fn feeds(config: &Config) -> (Vec<SharedFeed>, Vec<Option<usize>>) {
     let mut configs: Vec<(usize, FeedConfig)> = Vec::new();
     let mut of_issuers = Vec::new();
@@ -346,7 +330,7 @@ fn feeds(config: &Config) -> (Vec<SharedFeed>, Vec<Option<usize>>) {
 }
 
 impl Guard {
-    /// A guard that knows nothing yet but inline keys.
+    /// Creates a guard that knows no keys except inline ones.
     #[must_use]
     pub fn new(mut config: Config) -> Self {
         let (feeds, of_issuers) = feeds(&config);
@@ -375,13 +359,13 @@ impl Guard {
         }
     }
 
-    /// With signatures checked by the host, where it can.
+    /// Lets the host verify the signatures of the algorithms that it offers.
     #[must_use]
     pub fn with_host(self, host: Box<dyn HostVerifier>) -> Self {
         Self { host, ..self }
     }
 
-    /// With one poll of a feed for all VMs, where the host has shared data.
+    /// Shares each feed among all VMs, so that only one VM polls, if the host has shared data.
     #[must_use]
     pub fn with_shared_data(mut self, shared_data: Box<dyn SharedData>) -> Self {
         self.feeds.iter_mut().for_each(|shared| shared.feed.share());
@@ -391,26 +375,27 @@ impl Guard {
         }
     }
 
-    /// The time, at least once a second.
+    /// Sets the time. The host calls this at least once a second.
     pub const fn set_time(&mut self, time: Time) {
         self.time = time;
     }
 
-    /// The wall clock stepped: revocations that were forgotten under the wrong time are read again.
+    /// The wall clock stepped. The guard reads the feeds again, because it may have dropped revocations as
+    /// expired too early.
     pub fn doubt(&mut self) {
         for shared in &mut self.feeds {
             shared.feed.doubt(self.time.steady);
         }
     }
 
-    /// Forgets revocations that are over, a part of them at each call: once a second.
+    /// Removes expired revocations from a part of each table. The host calls this once a second.
     pub fn sweep(&mut self) {
         for shared in &mut self.feeds {
             shared.feed.sweep(self.time.wall);
         }
     }
 
-    /// Keeps the feeds in step with the gateway's other VMs. Returns the issuers whose feeds brought something.
+    /// Exchanges feed pages with the gateway's other VMs. Returns the first issuer of each feed that had news.
     pub fn keep_in_step(&mut self) -> Vec<usize> {
         let mut news = Vec::new();
         for shared in &mut self.feeds {
@@ -421,20 +406,20 @@ impl Guard {
         news
     }
 
-    /// Whether [`Guard::keep_in_step`] should be called twenty times a second.
+    /// True if the host should call [`Guard::keep_in_step`] twenty times a second.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.feeds.iter().any(|shared| shared.feed.follows())
     }
 
-    /// Whether the issuer's feed is being read and its end is not reached yet.
+    /// True while the guard reads the issuer's feed and has not reached the end.
     #[must_use]
     pub fn is_catching_up(&self, issuer: usize) -> bool {
         let feed = self.feed(issuer);
         feed.is_some_and(Feed::is_catching_up)
     }
 
-    /// What the log should say about feeds, each with its issuer.
+    /// Takes the remarks about feeds for the log, each with the index of the issuer.
     pub fn take_remarks(&mut self) -> Vec<(usize, String)> {
         let mut remarks = Vec::new();
         for shared in &mut self.feeds {
@@ -455,20 +440,19 @@ impl Guard {
         self.feeds.get_mut(index).map(|shared| &mut shared.feed)
     }
 
-    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether a request header must be removed, whatever becomes of the request.
+    /// True if the host must remove this request header, whatever the decision.
     #[must_use]
     pub fn strips(&self, header: &[u8]) -> bool {
         self.stripped.has(header)
     }
 
-    /// What a decision means for the host, report-only mode included. A request that was told to wait and has no patience
-    /// left is refused.
+    /// Turns a decision into what the host must do, with report-only mode applied. A request that would have to
+    /// wait, but was held already, is refused.
     #[must_use]
     pub fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
         let (fate, denial) = match decision {
@@ -492,8 +476,8 @@ impl Guard {
         }
     }
 
-    /// A refusal, in report-only mode too: for a request that may still carry what only the filter may set, or a token that
-    /// the resource server must not see.
+    /// Refuses the request, in report-only mode too. For requests that may still carry a header that only the
+    /// filter may set, or a token that the resource server must not see.
     #[must_use]
     pub fn refusal(&self, denial: Denial, token: Option<Rc<TokenReference>>) -> Effect {
         Effect {
@@ -510,7 +494,7 @@ impl Guard {
         }
     }
 
-    /// Counts what was carried out.
+    /// Counts an effect that the host has carried out.
     pub fn count(&mut self, effect: &Effect) {
         let passes = matches!(effect.fate, Fate::Pass { .. });
         if let Some(denial) = &effect.denial {
@@ -523,8 +507,8 @@ impl Guard {
         }
     }
 
-    /// Decides. `tick` is the time of the last tick, good to a second; `clock` is asked for the exact time only
-    /// when a token is seen for the first time. Seconds since 1970.
+    /// Decides about a request. `tick` is the time of the last tick, at most a second old. The guard calls
+    /// `clock` for the exact time only if the token is not in the cache. Both in seconds since 1970.
     pub fn decide(
         &mut self,
         request: Request<'_>,
@@ -549,14 +533,14 @@ impl Guard {
             .unwrap_or_else(|| self.by_verification(credentials, scopes, patience, clock))
     }
 
-    /// Decides about a token that was verified before, if what was found then still holds.
+    /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.
     fn by_cache(&mut self, credentials: &[u8], scopes: &[String], tick: u64) -> Option<Outcome> {
         let hit = self.cache.get(credentials)?;
         let still_good = self.issuers.get(hit.issuer).is_some_and(|issuer| {
             issuer.still_good(hit, &self.config, &self.feeds, tick, self.time)
         });
         if !still_good {
-            // The full way says what is wrong with it now.
+            // The full verification then finds the reason.
             self.cache.remove(credentials);
             return None;
         }
@@ -564,7 +548,7 @@ impl Guard {
         Some(permitted(scopes, &hit.scopes, &hit.headers, &hit.reference))
     }
 
-    /// Decides about a token that is seen for the first time.
+    /// Decides about a token that is not in the cache.
     fn by_verification(
         &mut self,
         credentials: &[u8],
@@ -641,7 +625,8 @@ impl Guard {
         }
     }
 
-    /// The fetches that are due. Each counts as started. Times are those of the steady clock, here and below.
+    /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are
+    /// seconds of the steady clock.
     pub fn due(&mut self, now: u64) -> Vec<Fetch> {
         let mut due = Vec::new();
         let issuers = self.issuers.iter_mut().zip(&self.config.issuers);
@@ -686,10 +671,11 @@ impl Guard {
         due
     }
 
-    /// A fetch brought `body`. Keys that are known stay in use unless the new set holds a usable one.
+    /// Applies the `body` of a fetch. Known keys stay in use unless the new set holds a usable key. Returns
+    /// remarks for the log.
     ///
     /// # Errors
-    /// What is wrong with it, for the log. An `Ok` may have remarks too.
+    /// What is wrong with the body, for the log.
     pub fn fetched(
         &mut self,
         issuer: usize,
@@ -734,7 +720,6 @@ impl Guard {
         outcome
     }
 
-    /// A fetch failed.
     pub fn failed(&mut self, issuer: usize, subject: Subject, now: u64) {
         match subject {
             Subject::Metadata | Subject::Keys => {
@@ -756,8 +741,8 @@ impl Guard {
         }
     }
 
-    /// Whether another fetch follows at once for the requests that wait for this one, which brought something usable or
-    /// did not.
+    /// True if another fetch follows at once, so that the requests that waited for `fetch` must wait for that
+    /// one too. `is_usable`: `fetch` returned something usable.
     #[must_use]
     pub fn goes_on(&self, fetch: &Fetch, is_usable: bool) -> bool {
         match fetch.subject {
@@ -770,7 +755,7 @@ impl Guard {
         }
     }
 
-    /// Whether the issuer's keys were ever known.
+    /// True if the guard has keys of this issuer.
     #[must_use]
     pub fn has_keys(&self, issuer: usize) -> bool {
         self.issuers
@@ -778,7 +763,7 @@ impl Guard {
             .is_some_and(|state| !state.keys.is_empty())
     }
 
-    /// Whether a fetch of this ever brought something usable.
+    /// True if a fetch of this subject ever returned something usable.
     #[must_use]
     pub fn is_known(&self, issuer: usize, subject: Subject) -> bool {
         let state = || self.issuers.get(issuer);
@@ -795,7 +780,7 @@ impl Guard {
         }
     }
 
-    /// What happened since the last call.
+    /// Returns the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         let feeds = || self.feeds.iter().map(|shared| &shared.feed);
         let folded = feeds().map(|feed| feed.revocations().folded()).sum();
@@ -805,8 +790,8 @@ impl Guard {
         std::mem::take(&mut self.counts)
     }
 
-    /// Seconds since the oldest keys were fetched; `None` while some issuer's keys were never fetched, or all are
-    /// inline.
+    /// Seconds since the oldest key set was fetched. `None` if the keys of an issuer were never fetched, or if
+    /// all keys are inline.
     #[must_use]
     pub fn keys_age(&self, now: u64) -> Option<u64> {
         let fetched = self
@@ -816,21 +801,22 @@ impl Guard {
         oldest(fetched.map(|state| state.keys_fetched_at), now)
     }
 
-    /// Seconds since the oldest revocations were known; `None` while some issuer's never were, or there are none.
+    /// Seconds since the oldest feed was complete. `None` if a feed was never complete, or if there are no
+    /// feeds.
     #[must_use]
     pub fn revocations_age(&self, now: u64) -> Option<u64> {
         let feeds = self.feeds.iter();
         oldest(feeds.map(|shared| shared.feed.completed_at()), now)
     }
 
-    /// Issuers whose keys were never known.
+    /// Number of issuers without known keys.
     #[must_use]
     pub fn issuers_without_keys(&self) -> usize {
         let without = self.issuers.iter().filter(|state| state.keys.is_empty());
         without.count()
     }
 
-    /// Issuers with a feed whose revocations were never known.
+    /// Number of issuers with a feed that was never complete.
     #[must_use]
     pub fn issuers_without_revocations(&self) -> usize {
         let without = (0..self.issuers.len()).filter(|issuer| {
@@ -840,20 +826,20 @@ impl Guard {
         without.count()
     }
 
-    /// Bytes that the remembered tokens take.
+    /// Bytes that the cached tokens take.
     #[must_use]
     pub const fn cache_bytes(&self) -> usize {
         self.cache.bytes()
     }
 
-    /// Entries of all revocation lists.
+    /// Number of entries in all revocation tables.
     #[must_use]
     pub fn revocation_entries(&self) -> usize {
         let feeds = self.feeds.iter();
         feeds.map(|shared| shared.feed.revocations().len()).sum()
     }
 
-    /// Feeds whose table is full, so that tokens are refused for their age.
+    /// Number of feeds whose table is full, so that the guard refuses old tokens.
     #[must_use]
     pub fn folding_feeds(&self) -> usize {
         let feeds = self.feeds.iter();
@@ -871,7 +857,7 @@ fn oldest(times: impl Iterator<Item = Option<u64>>, now: u64) -> Option<u64> {
         .map(|time| now.saturating_sub(time))
 }
 
-/// When a token is looked at.
+/// The time and the limits of one check.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     now: Time,
@@ -882,12 +868,12 @@ struct Moment {
 
 enum Check {
     Wait(Subject),
-    /// With the token, if it is verified.
+    /// Has the token if it is verified.
     Deny(Denial, Option<Rc<TokenReference>>),
 }
 
 impl IssuerState {
-    /// Takes inline keys out of the configuration.
+    /// Moves the inline keys out of the configuration.
     fn new(config: &mut IssuerConfig, feed: Option<usize>) -> Self {
         let (keys, key_schedule) = match &mut config.keys {
             KeySource::Inline(keys) => (std::mem::take(keys), None),
@@ -909,7 +895,7 @@ impl IssuerState {
         }
     }
 
-    /// Whether a token that was verified once would be accepted again. `tick` in seconds since 1970.
+    /// True if a cached token would still be accepted. `tick` is in seconds since 1970.
     fn still_good(
         &self,
         hit: &mut CachedToken,
@@ -940,7 +926,8 @@ impl IssuerState {
         refusal.is_none()
     }
 
-    /// The verified token, and until when it counts as active: seconds of the steady clock.
+    /// Returns the verified token, and the time until which it counts as active, in seconds of the steady
+    /// clock.
     fn check(
         &mut self,
         token: &str,
@@ -969,7 +956,7 @@ impl IssuerState {
         let verified = match parsed.verify(&self.keys, config, host, now.wall, skew) {
             Ok(verified) => verified,
             Err(Refusal::KeyUnknown) => {
-                // Without an answer from the issuer, nobody can say that the key is not there.
+                // While the fetches fail, the key may exist and just not be known here.
                 let failing = self.key_schedule.as_ref().is_some_and(Schedule::is_failing);
                 let denial = if failing {
                     Denial::KeysUnavailable
@@ -1016,7 +1003,7 @@ impl IssuerState {
         }
     }
 
-    /// The fetch on the way to keys that is due, if one is: it counts as started.
+    /// Returns the due fetch of metadata or keys, if any, and counts it as started.
     fn due_for_keys(&mut self, config: &IssuerConfig, now: u64) -> Option<(Subject, Endpoint)> {
         let schedule = self.key_schedule.as_mut()?;
         if !schedule.is_due(now) {
@@ -1036,7 +1023,7 @@ impl IssuerState {
         Some(due)
     }
 
-    /// The issuer's metadata came: its keys are fetched next.
+    /// Applies the metadata of the issuer. The keys are fetched next.
     fn discovered(&mut self, body: &[u8], config: &IssuerConfig, now: u64) -> Result<(), String> {
         if let KeySource::Discovered(discovery) = &config.keys {
             let keys = discovery.keys_of(&config.issuer, body)?;
@@ -1049,7 +1036,7 @@ impl IssuerState {
         Ok(())
     }
 
-    /// A fetch on the way to keys failed. Without newer metadata, the keys are where they were.
+    /// A fetch of metadata or keys failed. If the metadata failed, the known address of the keys stays in use.
     fn keys_failed(&mut self, subject: Subject, config: &IssuerConfig, now: u64) {
         let Some(schedule) = &mut self.key_schedule else {
             return;
@@ -1078,7 +1065,7 @@ impl IssuerState {
         if let Some(schedule) = &mut self.key_schedule {
             schedule.succeeded(now);
         }
-        // Requests with unknown keys cause fetches: what each of them would say again is said once.
+        // Clients with unknown keys can cause fetches, so the same remark is written only once.
         if skipped == self.skipped_keys {
             return Ok(Vec::new());
         }
@@ -1092,22 +1079,21 @@ impl IssuerState {
     }
 }
 
-/// Whether the feed says enough to decide about tokens of this issuer.
+/// True if the feed is fresh enough for tokens of this issuer, or if its configuration allows a stale feed.
 fn is_usable(feed: &Feed, issuer: &IssuerConfig, now: u64) -> bool {
     issuer.revocations.as_ref().is_none_or(|source| {
         source.when_stale == WhenStale::Allow || feed.is_fresh(source.max_staleness_seconds, now)
     })
 }
 
-/// What a request must have to pass.
 enum Needed<'a> {
-    /// Nothing: the path is open to everybody.
+    /// Nothing: the path is anonymous.
     Nothing,
     /// A token with all of these scopes.
     Token(&'a [String]),
 }
 
-/// What the first rule that fits asks of a request.
+/// Returns what the rule for a request requires.
 fn needed<'a>(rules: &'a [Rule], request: &Request<'_>) -> Result<Needed<'a>, Denial> {
     match rules::find(rules, request.method, request.target) {
         Err(rules::AmbiguousPath) => Err(Denial::Path),
@@ -1119,7 +1105,7 @@ fn needed<'a>(rules: &'a [Rule], request: &Request<'_>) -> Result<Needed<'a>, De
     }
 }
 
-/// The one bearer token of a request (RFC 6750 §2).
+/// Returns the bearer credentials of a request, which must be the only ones (RFC 6750 §2).
 fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
     match authorization::read(request.authorization) {
         Err(malformed) => Err(Denial::Credentials(malformed)),
@@ -1129,7 +1115,7 @@ fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
     }
 }
 
-/// Allows what a verified token permits.
+/// Allows the request if the scopes of the verified token suffice.
 fn permitted(
     needed: &[String],
     scopes: &[String],
@@ -1154,7 +1140,8 @@ fn require(needed: &[String], scopes: &[String]) -> Result<(), Denial> {
     }
 }
 
-/// RFC 6750 §2.3 has tokens in the query; they are never accepted, and beside a header they are an error.
+/// RFC 6750 §2.3 allows tokens in the query. The guard never accepts such a token, and refuses a request that
+/// also has the header.
 fn has_query_token(target: &[u8]) -> bool {
     let mut parts = target.splitn(2, |byte| *byte == b'?');
     parts.next();

@@ -1,10 +1,10 @@
-//! Asking an issuer whether a token is still active (RFC 7662), for issuers without a revocation feed.
+//! Token introspection (RFC 7662), for issuers without a revocation feed.
 //!
-//! Each verified token is asked about once, and its answer counts for a bounded time. Questions that are under way are
-//! bounded, and so are those that wait and the answers that are kept. A failure stops all questions for a pause that grows,
-//! so that an endpoint that is down costs the requests of that time no waiting. What happens to tokens meanwhile is
-//! configured, but a token that was inactive at the last answer stays refused. Times are seconds of the steady clock unless
-//! they are those of a token.
+//! The guard asks the issuer once about each verified token, and uses the answer for a bounded time. The
+//! numbers of sent questions, waiting questions and stored answers are bounded. After a failure, the guard
+//! sends no question for a pause that grows, so that requests do not wait for an endpoint that is down. During
+//! the pause, the configuration decides about tokens, except that a token whose last answer was "inactive"
+//! stays refused. Times are seconds of the steady clock, except those of a token.
 
 use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
@@ -14,51 +14,50 @@ use crate::fetch::TIMEOUT_SECONDS;
 use crate::secret::Secret;
 use crate::source::{Endpoint, WhenStale};
 
-/// An answer is at most this large, in bytes.
+/// Longest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Answers that each VM keeps at most for one issuer: [`WAYS`] in each of so many slots.
+/// Each VM keeps at most [`WAYS`] answers in each of this many slots, for one issuer.
 const SLOTS: usize = 4096;
 
-/// Answers that share a slot: the oldest of them makes room.
+/// Answers that share a slot. A new answer replaces the oldest of them.
 const WAYS: usize = 4;
 
-/// Questions that wait or are under way at most, for one issuer: each holds its token.
+/// Most questions that wait or are sent, for one issuer. Each question holds its token.
 const MAX_QUESTIONS: usize = 1024;
 
 /// The longest pause after a failure, in seconds.
 const MAX_PAUSE: u64 = 10;
 
-/// How an issuer is asked.
+/// The configuration of an introspection endpoint.
 #[derive(Debug)]
 pub struct IntrospectionSource {
-    /// The introspection endpoint.
     pub endpoint: Endpoint,
-    /// `Authorization` of the gateway there.
+    /// Value of `Authorization` with which the gateway authenticates at the endpoint.
     pub authorization: Secret,
-    /// How long an answer counts, in seconds from its question.
+    /// Time for which an answer is used, in seconds since its question.
     pub cache_seconds: u64,
-    /// Questions of one VM that are under way at most.
+    /// Most questions that one VM has sent and that are not answered yet.
     pub max_concurrent: usize,
-    /// What happens to tokens about which the issuer gives no answer.
+    /// What happens to a token while the issuer does not answer.
     pub when_unavailable: WhenStale,
 }
 
-/// What is known about a verified token.
+/// What the guard knows about a verified token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is accepted until then.
+    /// The token is accepted until `until`.
     Active {
         /// Seconds of the steady clock.
         until: u64,
     },
-    /// Its issuer does not accept it any more.
+    /// The issuer no longer accepts the token.
     Inactive,
-    /// Nobody knows, and it is refused.
+    /// There is no answer, and the configuration refuses such tokens.
     Unknown,
-    /// This question must be answered first.
+    /// The request must wait for the answer to the question with this number.
     Asked(u64),
-    /// Too many questions wait already.
+    /// Too many questions wait.
     Busy,
 }
 
@@ -74,7 +73,7 @@ struct Answer {
 struct Record {
     fingerprint: Fingerprint,
     answer: Option<Answer>,
-    /// The question about it, if there is one.
+    /// The number of the open question about the token.
     question: Option<u64>,
 }
 
@@ -84,27 +83,28 @@ struct Question {
     fingerprint: Fingerprint,
     token: Secret,
     since: u64,
-    /// When it was sent.
     asked_at: Option<u64>,
 }
 
 /// What one VM knows about the tokens of one issuer.
 #[derive(Debug, Default)]
 pub struct Introspection {
-    /// Nothing until the first question, and then all that there will ever be: nobody can choose the hash of a token.
+    /// Empty until the first question, then always [`SLOTS`] slots. That suffices, because nobody can choose
+    /// the hash of a token.
     slots: Vec<[Option<Record>; WAYS]>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     questions: Vec<Question>,
     last_question: u64,
     failures: u32,
-    /// No question is sent before then.
+    /// No question is sent before this time.
     paused_until: u64,
-    /// Whether the issuer ever answered.
+    /// True if the issuer has ever answered.
     is_known: bool,
 }
 
 impl Introspection {
-    /// What becomes of a token whose signature is verified. `may_wait` says that its request may wait for an answer.
+    /// Returns what is known about a token with a verified signature. `may_wait`: the request may wait for an
+    /// answer.
     pub fn standing(
         &mut self,
         source: &IntrospectionSource,
@@ -164,7 +164,7 @@ impl Introspection {
         }
     }
 
-    /// The questions to send now, each with the body of its form. Each counts as sent.
+    /// Returns the questions to send now, each with the body of its form, and counts each as sent.
     pub fn due(&mut self, source: &IntrospectionSource, now: u64) -> Vec<(u64, Secret)> {
         self.give_up(now);
         let mut due = Vec::new();
@@ -184,7 +184,7 @@ impl Introspection {
         due
     }
 
-    /// Forgets questions for whose answer nobody waits any more, and those that were lost.
+    /// Closes questions whose requests no longer wait, and counts questions without an answer as failed.
     fn give_up(&mut self, now: u64) {
         let over = |question: &Question| match question.asked_at {
             None => now >= question.since + TIMEOUT_SECONDS,
@@ -199,10 +199,10 @@ impl Introspection {
         }
     }
 
-    /// The issuer answered: `active`, and maybe an earlier `exp` (RFC 7662 §2.2).
+    /// Applies the issuer's answer: `active`, and optionally an earlier `exp` (RFC 7662 §2.2).
     ///
     /// # Errors
-    /// When the body is no such answer, for the log. The caller then reports a failure.
+    /// What is wrong with the body, for the log. The caller then calls [`Introspection::failed`].
     pub fn answered(
         &mut self,
         source: &IntrospectionSource,
@@ -229,7 +229,8 @@ impl Introspection {
             return Ok(());
         };
         let asked_at = question.asked_at.unwrap_or(time.steady);
-        // Requests that waited for the answer are decided by it, however long it was under way.
+        // The answer decides about the requests that waited for it, even if it took longer than
+        // `cache_seconds`.
         let until = (asked_at + source.cache_seconds)
             .min(time.steady.saturating_add(left))
             .max(time.steady + 1);
@@ -242,12 +243,13 @@ impl Introspection {
         Ok(())
     }
 
-    /// A question was not answered: no other is sent for a pause of 1, 2, 4 seconds and so on.
+    /// A question was not answered. No question is sent for a pause of 1, 2, 4 seconds and so on, up to
+    /// `MAX_PAUSE`.
     pub fn failed(&mut self, number: u64, now: u64) {
         if self.close(number).is_none() {
             return;
         }
-        // Failures of questions that were under way together count once.
+        // Questions that were sent at the same time count as one failure.
         if now >= self.paused_until {
             let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
             self.failures = self.failures.saturating_add(1).min(16);
@@ -255,13 +257,11 @@ impl Introspection {
         }
     }
 
-    /// Whether the issuer ever answered.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// A question has ended.
     fn close(&mut self, number: u64) -> Option<Question> {
         let mut questions = self.questions.iter();
         let place = questions.position(|question| question.number == number)?;
@@ -283,8 +283,8 @@ impl Introspection {
         records.find(|record| record.fingerprint == *fingerprint)
     }
 
-    /// Keeps a record in place of the older one of its token, or else of the oldest of its slot; false if each of these
-    /// has a question.
+    /// Stores a record in place of the older record of its token, or else of the oldest record of its slot.
+    /// False if every record of the slot has an open question.
     fn keep(&mut self, record: Record) -> bool {
         self.slots.resize(SLOTS, [None; WAYS]);
         let Some(slot) = self.slot(&record.fingerprint) else {

@@ -10,39 +10,35 @@ use serde_json::{Map, Value};
 use crate::algorithm::Algorithm;
 use crate::signature::{RSA, SignatureKey};
 
-/// Keys of one set at most: a set is read whole, and looked through on each first sight of a token.
+/// Most keys of a set. The guard searches the whole set for each new token.
 pub const MAX_KEYS: usize = 100;
 
-/// A JWKS is at most this large, in bytes.
+/// Longest JWKS that is read, in bytes.
 pub const MAX_JWKS_BYTES: usize = 512 * 1024;
 
-/// Members that make a key, also those that a public key must not have: a private key that was published is no key.
+/// Members that make up a key, including private members, because the guard refuses a private key that was
+/// published.
 const MATERIAL: [&str; 15] = [
     "kty", "crv", "x", "y", "n", "e", "d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv",
 ];
 
-/// Keys that cannot be used are described one by one up to this number.
+/// Most unusable keys that a remark describes one by one.
 const MAX_DESCRIBED: usize = 10;
 
-/// A key that verifies.
 #[derive(Debug)]
 pub struct Key {
-    /// The identifier that token headers name.
     pub kid: String,
-    /// The one algorithm that it verifies.
+    /// The only algorithm that the key verifies.
     pub algorithm: Algorithm,
-    /// The key.
     pub signature_key: SignatureKey,
-    /// The key's own members: two keys are the same when these are.
+    /// The members of the JWK that make up the key. Two keys are the same if these members are.
     material: Map<String, Value>,
 }
 
-/// Keys of a set that cannot be used, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many.
     pub count: usize,
-    /// One description each, of the first ten.
+    /// Descriptions of the first ten keys.
     pub described: Vec<String>,
 }
 
@@ -54,7 +50,7 @@ impl Skipped {
         }
     }
 
-    /// All of it in one line.
+    /// All descriptions in one line.
     #[must_use]
     pub fn line(&self) -> String {
         let mut line = self.described.join("; ");
@@ -66,18 +62,19 @@ impl Skipped {
     }
 }
 
-/// Keys of one issuer, each under its identifier.
+/// The keys of one issuer, by key identifier.
 #[derive(Debug, Clone, Default)]
 pub struct KeySet(Vec<Rc<Key>>);
 
 impl KeySet {
-    /// Reads a JWK set (RFC 7517 §5), key by key: what this filter does not support is left out and described.
-    /// `algorithms` are those of the issuer's tokens. Each key verifies one algorithm (RFC 8725 §3.1): the one of its `alg`,
-    /// or else the only one of `algorithms` that its type can have. Keys that `previous` has too are the same values, so
-    /// that tokens verified with them stay verified and nothing is computed anew.
+    /// Reads a JWK set (RFC 7517 §5). Keys that the guard cannot use are left out and described.
+    ///
+    /// `algorithms` are those of the issuer's tokens. Each key verifies one algorithm (RFC 8725 §3.1): that of
+    /// its `alg`, or else the only one of `algorithms` that fits its type. A key that is also in `previous` is
+    /// taken from there, so that tokens verified with it stay in the cache and nothing is computed again.
     ///
     /// # Errors
-    /// When the text is no JWK set at all.
+    /// The text is not a JWK set.
     pub fn parse(
         text: &[u8],
         algorithms: &BTreeSet<Algorithm>,
@@ -93,7 +90,7 @@ impl KeySet {
         }
     }
 
-    /// The keys of a JSON list, and what is wrong with those that were left out.
+    /// Reads the keys of a JSON list, and describes the keys that were left out.
     #[must_use]
     pub fn of_values(
         list: &Value,
@@ -117,19 +114,17 @@ impl KeySet {
         (keys, skipped)
     }
 
-    /// The key with this identifier.
     #[must_use]
     pub fn get(&self, kid: &str) -> Option<&Rc<Key>> {
         self.0.iter().find(|key| key.kid == kid)
     }
 
-    /// Whether this very key is still in the set.
+    /// True if exactly this key is still in the set.
     #[must_use]
     pub fn trusts(&self, key: &Rc<Key>) -> bool {
         self.0.iter().any(|other| Rc::ptr_eq(other, key))
     }
 
-    /// Whether there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -137,7 +132,7 @@ impl KeySet {
 }
 
 impl Key {
-    /// Reads one key, or takes it from `previous`. `others` are the keys of its set that stand before it.
+    /// Reads one key, or takes it from `previous`. `others` are the keys before it in the set.
     fn read(
         members: &Map<String, Value>,
         algorithms: &BTreeSet<Algorithm>,
@@ -178,7 +173,7 @@ impl Key {
     }
 }
 
-/// The one algorithm that a key verifies, out of those of the issuer's tokens.
+/// The only algorithm that a key verifies. `algorithms` are those of the issuer's tokens.
 fn algorithm(
     members: &Map<String, Value>,
     algorithms: &BTreeSet<Algorithm>,
@@ -219,7 +214,7 @@ fn lists(list: &Value, text: &str) -> bool {
         .is_some_and(|values| values.iter().any(|value| value == text))
 }
 
-/// The key of a JWK's own members (RFC 7518 §6, RFC 8037 §2), without those that [`Key::read`] checks itself.
+/// Reads a key from its own JWK members (RFC 7518 §6, RFC 8037 §2). [`Key::read`] checks the other members.
 fn signature_key(
     material: &Map<String, Value>,
     algorithm: Algorithm,
@@ -236,13 +231,14 @@ fn signature_key(
     };
     let jwk = || serde_json::to_string(material).map_err(|_| "it cannot be read");
     match algorithm {
-        // jwt-simple, which reads the others, finds this out itself.
+        // For the other algorithms, jwt-simple checks this.
         Algorithm::EdDsa | Algorithm::Es384 if material.contains_key("d") => Err("it is private"),
         Algorithm::EdDsa => SignatureKey::ed25519(&bytes("x")?),
         Algorithm::Es256 => SignatureKey::p256(&jwk()?),
         Algorithm::Es384 => SignatureKey::p384(&bytes("x")?, &bytes("y")?),
         Algorithm::Rs256 | Algorithm::Rs384 | Algorithm::Rs512 | Algorithm::Ps256 => {
-            // RFC 7518 §6.3.1.1: no leading zero byte. The library lets the one of Java's BigInteger pass.
+            // RFC 7518 §6.3.1.1: no leading zero byte. The library accepts the zero byte that Java's BigInteger
+            // adds.
             let start = text("n")
                 .get(..4)
                 .and_then(|start| URL_SAFE_NO_PAD.decode(start).ok());
@@ -345,7 +341,7 @@ mod tests {
         assert!(none.contains("do not use its algorithm"), "{none}");
     }
 
-    /// Tokens of the old algorithm were verified with the old key: they are no longer trusted.
+    /// Tokens of the old algorithm were verified with the old key, and are no longer trusted.
     #[test]
     fn the_same_material_with_another_alg_is_another_key() {
         let issuer = Issuer::new(Algorithm::Rs256);
@@ -382,7 +378,7 @@ mod tests {
         }
     }
 
-    /// A key that is known is not excused from the checks of the members beside it.
+    /// A known key must still pass the checks of its other members.
     #[test]
     fn a_known_key_that_is_no_longer_for_signatures_is_left_out() {
         let issuer = Issuer::new(Algorithm::EdDsa);

@@ -1,9 +1,10 @@
-//! Decides which requests reach a resource server: it verifies bearer JWTs and applies the rules of the configuration.
+//! Decides which requests reach a resource server: verifies bearer JWTs and applies the rules of the
+//! configuration.
 //!
-//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no host, no clock and no
-//! I/O: the time comes in with each call, what must be fetched goes out as a value, and a host lends the verification of
-//! signatures and shared data through two traits. A panic would end the VM of a whole worker of a gateway, so the crate
-//! has none that input can reach.
+//! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no clock and no
+//! I/O. Callers pass the time into each call and carry out the fetches that the guard returns. Two traits let a
+//! host verify signatures and provide shared data. No input can cause a panic, because a panic would end the VM
+//! of a whole worker of a gateway.
 
 #![cfg_attr(
     not(test),

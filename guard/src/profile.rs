@@ -1,37 +1,32 @@
-//! What the access tokens of an issuer look like, and what tells them from its other tokens.
+//! Profiles: how the access tokens of an issuer differ from its other tokens.
 //!
-//! An issuer signs ID tokens, refresh tokens and logout tokens with the keys of its access tokens, so each kind needs rules
-//! that no other kind meets (RFC 8725 §3.12). RFC 9068 marks access tokens by `typ`. Of issuers that do not, the
-//! configuration must name what only their access tokens have.
+//! An issuer signs ID tokens, refresh tokens and logout tokens with the same keys as access tokens, so each
+//! kind needs rules that no other kind meets (RFC 8725 §3.12). RFC 9068 marks access tokens by `typ`. For
+//! issuers that set no such `typ`, the configuration must name claims that only their access tokens have.
 
 use claims::token::ACCESS_TOKEN_TYPE;
 use serde_json::{Map, Value};
 
-/// The prefix that a media type may have in `typ` (RFC 7515 §4.1.9).
+/// Optional prefix of a media type in `typ` (RFC 7515 §4.1.9).
 const APPLICATION: &str = "application/";
 
-/// Claims of ID tokens alone (OpenID Connect Core §2 and §3.3.2.11, FAPI 1.0 part 2 §5.1), and of security events, which
-/// logout tokens are (RFC 8417 §2.2). A token without the `typ` of access tokens must have none of them.
+/// Claims that only ID tokens have (OpenID Connect Core §2 and §3.3.2.11, FAPI 1.0 part 2 §5.1), or security
+/// events such as logout tokens (RFC 8417 §2.2). A token without the `typ` of access tokens must have none of
+/// them.
 const OF_OTHER_TOKENS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
 
-/// A claim that the tokens of an issuer may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionalClaim {
-    /// `sub`.
     Subject,
-    /// The client id, in whatever claim it stands.
+    /// The client id, from the configured claim.
     ClientId,
-    /// `jti`.
     TokenId,
-    /// `iat`.
     IssuedAt,
 }
 
 impl OptionalClaim {
-    /// Every one of them.
     pub const ALL: [Self; 4] = [Self::Subject, Self::ClientId, Self::TokenId, Self::IssuedAt];
 
-    /// The name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,39 +38,37 @@ impl OptionalClaim {
     }
 }
 
-/// What a claim must be.
+/// The required value of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
-    /// There, and not null.
+    /// Any value except null.
     Present,
-    /// This text.
     Text(String),
 }
 
-/// Why a token is no access token.
+/// Why a token is not an access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoAccessToken {
-    /// `typ` is not accepted.
+    /// The issuer's access tokens do not have this `typ`.
     Type,
-    /// Its claims are those of another kind of token.
+    /// The claims belong to another kind of token.
     Kind,
 }
 
 /// The rules for the access tokens of one issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Accepted `typ`, without the prefix `application/`; `None` stands for a token without `typ`.
+    /// Accepted `typ` values, without the prefix `application/`. `None` stands for a token without `typ`.
     pub types: Vec<Option<String>>,
-    /// The claim with the client id.
     pub client_id_claim: String,
-    /// Claims that may be absent, out of those that RFC 9068 §2.2 requires.
+    /// Claims that RFC 9068 §2.2 requires, but that may be absent.
     pub optional_claims: Vec<OptionalClaim>,
-    /// Claims that every access token has, and no other token of the issuer.
+    /// Claims that every access token of the issuer has, and no other token of the issuer.
     pub access_token_claims: Vec<(String, Expected)>,
 }
 
 impl Default for Profile {
-    /// RFC 9068.
+    /// The profile of RFC 9068.
     fn default() -> Self {
         Self {
             types: vec![Some(ACCESS_TOKEN_TYPE.to_owned())],
@@ -97,7 +90,7 @@ impl Profile {
         "entra",
     ];
 
-    /// The profile with this name. `docs/issuers.md` says what each gives up.
+    /// Returns the profile with this name. `docs/issuers.md` says what each profile gives up.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         use OptionalClaim::{ClientId, TokenId};
@@ -105,12 +98,12 @@ impl Profile {
         let at_jwt = || Some(ACCESS_TOKEN_TYPE.to_owned());
         let (types, client_id, optional_claims, (claim, expected)) = match name {
             "rfc9068" => return Some(Self::default()),
-            // The payload has a `typ` of its own, which is `ID`, `Refresh`, `Offline` or `Logout` in other tokens.
+            // The payload has its own `typ`. In other tokens it is `ID`, `Refresh`, `Offline` or `Logout`.
             "keycloak" => {
                 let bearer = Expected::Text("Bearer".to_owned());
                 (vec![jwt(), at_jwt()], "azp", vec![], ("typ", bearer))
             }
-            // API servers before 1.32 write no `jti`.
+            // API servers before 1.32 set no `jti`.
             "kubernetes" => {
                 let own = ("kubernetes.io", Expected::Present);
                 (vec![None], "client_id", vec![ClientId, TokenId], own)
@@ -130,7 +123,7 @@ impl Profile {
         })
     }
 
-    /// Whether every accepted `typ` marks access tokens by itself.
+    /// True if every accepted `typ` marks access tokens.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.types
@@ -138,7 +131,6 @@ impl Profile {
             .all(|typ| typ.as_deref().is_some_and(is_access_token_type))
     }
 
-    /// Whether the claim may be absent.
     #[must_use]
     pub fn lets_lack(&self, claim: OptionalClaim) -> bool {
         self.optional_claims.contains(&claim)
@@ -147,7 +139,7 @@ impl Profile {
     /// Checks that a token with this `typ` and these claims is an access token.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why it is not an access token.
     pub fn check(
         &self,
         typ: Option<&str>,
@@ -186,13 +178,13 @@ fn is_access_token_type(typ: &str) -> bool {
     same_type(ACCESS_TOKEN_TYPE, typ)
 }
 
-/// Whether two values of `typ` are the same media type: without regard to case, and to the prefix `application/` where no
-/// other slash follows (RFC 7515 §4.1.9).
+/// True if two values of `typ` are the same media type. Case does not matter, nor does the prefix
+/// `application/` if no other slash follows (RFC 7515 §4.1.9).
 fn same_type(one: &str, other: &str) -> bool {
     short_type(one).eq_ignore_ascii_case(short_type(other))
 }
 
-/// A media type without the prefix that `typ` may leave out.
+/// Removes the optional prefix `application/` from a media type in `typ`.
 #[must_use]
 pub fn short_type(typ: &str) -> &str {
     typ.get(..APPLICATION.len())

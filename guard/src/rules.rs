@@ -1,49 +1,42 @@
-//! What each path needs, decided so that no spelling of a path can widen a rule
-//! (RFC 9700 §4.13).
+//! The rules: what a request needs, by path and method. No spelling of a path can reach a wider rule than the
+//! path itself (RFC 9700 §4.13).
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
-/// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Which paths.
     pub pattern: PathPattern,
-    /// Which methods; all when empty.
+    /// Empty for all methods.
     pub methods: Vec<String>,
-    /// What they need.
     pub access: Access,
 }
 
-/// Which paths a rule is for. Paths are compared byte for byte, without query.
+/// The paths of a rule. Paths are compared byte for byte, without the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathPattern {
-    /// This path.
+    /// Exactly this path.
     Exact(String),
-    /// This path and what lies below it: a prefix ends at a slash.
+    /// This path and all paths below it. A prefix matches only whole segments.
     Prefix(String),
 }
 
-/// What a path needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing. Headers that the filter may set are removed all the same.
+    /// No token. Headers that only the filter may set are still removed.
     Anonymous,
-    /// A token.
     Token {
-        /// With all of these scopes.
+        /// The token must have all of these scopes.
         scopes: Vec<String>,
     },
 }
 
-/// The path has more than one reading, and they are not one rule's: what the resource server would make of it
-/// is unknown.
+/// A server could read the path in several ways, for which different rules apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmbiguousPath;
 
 impl PathPattern {
-    /// The configuration key that the pattern comes from.
     #[must_use]
     pub const fn key(&self) -> &'static str {
         match self {
@@ -58,10 +51,10 @@ impl PathPattern {
         }
     }
 
-    /// Whether the pattern can match at all: what [`find`] refuses in requests is refused in rules.
+    /// Checks that a request can match the pattern: what [`find`] refuses in requests is refused in rules.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the pattern.
     pub fn check(&self) -> Result<(), &'static str> {
         let text = self.text();
         if !text.starts_with('/') {
@@ -75,7 +68,7 @@ impl PathPattern {
                 "must be a plain path: no query, percent signs, semicolons, dot segments or double slashes",
             );
         }
-        // RFC 3986 §3.3: clients percent-encode all others, which makes another path of them.
+        // RFC 3986 §3.3: clients percent-encode all other characters, which results in a different path.
         let legal = |byte: u8| {
             byte.is_ascii_alphanumeric()
                 || matches!(
@@ -114,7 +107,7 @@ impl PathPattern {
         }
     }
 
-    /// Exact before prefix, long before short.
+    /// Exact paths before prefixes, longer paths before shorter ones.
     fn precedence(&self) -> (bool, usize) {
         (matches!(self, Self::Exact(_)), self.text().len())
     }
@@ -129,7 +122,7 @@ impl Rule {
                 .any(|allowed| allowed.as_bytes() == method)
     }
 
-    /// Whether both rules could be the one for a request.
+    /// True if [`find`] could not choose between the two rules.
     #[must_use]
     pub fn collides_with(&self, other: &Self) -> bool {
         self.pattern == other.pattern
@@ -141,16 +134,17 @@ impl Rule {
     }
 }
 
-/// The rule for a request, or `None`: exact paths come before prefixes, longer ones before shorter ones, and
-/// among equals the one that names the method.
+/// Returns the rule for a request, if any. Exact paths take precedence over prefixes, and longer paths over
+/// shorter ones. Among equal paths, a rule that names the method takes precedence.
 ///
-/// `target` is the `:path` of the request, its query included. Resource servers differ in how they read percent signs,
-/// path parameters (`;`) and encoded question marks, and some decode twice, so every such reading must have the same
-/// rule.
+/// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
+/// signs, path parameters (`;`) and encoded question marks, and some decode twice. Therefore all these readings
+/// must lead to the same rule.
 ///
 /// # Errors
-/// [`AmbiguousPath`] when they differ, and for what no client needs: encoded slashes and backslashes, double slashes,
-/// dot segments, fragments, control characters, `%u` escapes, overlong UTF-8; each also when it is encoded twice.
+/// [`AmbiguousPath`] if the readings lead to different rules, or if the path contains something that no client needs:
+/// encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u` escapes
+/// or overlong UTF-8, each also when encoded twice.
 pub fn find<'a>(
     rules: &'a [Rule],
     method: &[u8],
@@ -189,10 +183,10 @@ pub fn find<'a>(
     Err(AmbiguousPath)
 }
 
-/// Layers of percent-encoding that are looked through: a path that a third decoding changes is refused.
+/// Layers of percent-encoding that are examined. A path that a third decoding changes is refused.
 const MAX_LAYERS: usize = 3;
 
-/// What stands before the first such byte.
+/// The bytes before the first occurrence of `byte`.
 fn before(text: &[u8], byte: u8) -> &[u8] {
     let end = text.iter().position(|other| *other == byte);
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
@@ -213,7 +207,8 @@ fn rule_for<'a>(rules: &'a [Rule], method: &[u8], path: &[u8]) -> Option<&'a Rul
         .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
 }
 
-/// Whether nobody could read a path in another way: the usual case, told in one look.
+/// True if the path has exactly one reading (no escapes, dots or duplicate slashes). Checked first, because
+/// nearly all paths are such.
 fn is_plain(path: &[u8]) -> bool {
     let mut before = b' ';
     path.first() == Some(&b'/')
@@ -227,10 +222,10 @@ fn is_plain(path: &[u8]) -> bool {
         })
 }
 
-/// Whether a path, before or after decoding, is one that servers are known to read differently.
+/// True if servers are known to read the path, before or after decoding, in different ways.
 fn refuses(path: &[u8]) -> bool {
     let Some(inner) = path.strip_prefix(b"/") else {
-        // The asterisk form of OPTIONS, which no rule can name.
+        // The asterisk form of OPTIONS, which no rule can match.
         return path != b"*";
     };
     let mut segments = inner.split(|byte| *byte == b'/').peekable();
@@ -245,8 +240,8 @@ fn refuses(path: &[u8]) -> bool {
     path.iter().any(strange) || has_treacherous_bytes(path)
 }
 
-/// `%2f` and `%5c`, which some servers decode before they split the path; `%00`; the escapes `%u002f` of some old servers;
-/// and overlong UTF-8, which decoders that do not check read as ASCII (RFC 3629 §10).
+/// Finds `%2f` and `%5c`, which some servers decode before they split the path; `%00`; escapes such as `%u002f`
+/// of some old servers; and overlong UTF-8, which lenient decoders read as ASCII (RFC 3629 §10).
 fn has_treacherous_bytes(path: &[u8]) -> bool {
     path.windows(3).any(|window| {
         matches!(
@@ -381,7 +376,7 @@ mod tests {
             "/public/%f0%80%80%ae./api",
             "/public/%0a",
             "/public/\u{7f}",
-            // Another rule once it is decoded or stripped of parameters.
+            // Another rule applies after decoding or without parameters.
             "/api;x/admin/x",
             "/%61pi/admin/x",
             "/api/admin;x/y",
@@ -389,7 +384,7 @@ mod tests {
             "/%70ublic/x",
             "/%2570ublic/x",
             "/api/admin%3b/x",
-            // An exact rule's, for servers that look for the query after decoding.
+            // An exact rule applies at servers that look for the query after decoding.
             "/api/admin/open%3f",
             "/api/admin/open%3Fx=1",
             "/api/admin/open%253fx=1",
@@ -460,7 +455,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often a server decodes, and whatever it takes for the end of the path, it arrives at the same rule.
+        /// Any number of decodings, and any choice of the path's end, leads to the same rule.
         #[test]
         fn decoding_never_changes_the_rule(path in "/(a|p|/|;|%2|%3|%5|[0-9a-f]){0,6}(api|public)?(/|%3f|%253f|%25|%61){0,4}(admin/open)?[%0-9a-fA-F]{0,6}") {
             let rules = rules();
@@ -477,7 +472,7 @@ mod tests {
             }
         }
 
-        /// The quick look accepts nothing that the thorough one would question.
+        /// The fast check accepts no path that the full check would refuse.
         #[test]
         fn a_plain_path_can_be_read_in_one_way_only(path in "[/a.%2;~#*\\\\]{0,12}") {
             let path = path.as_bytes();

@@ -2,18 +2,16 @@
 
 use std::fmt;
 
-/// A text that `Debug` does not show: a credential of the gateway, or a token.
+/// A text that `Debug` does not print: a credential of the gateway, or a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text out of sight.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, for whom it was made.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

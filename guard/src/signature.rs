@@ -1,9 +1,11 @@
-//! Signatures: the host verifies those that it can, which is quicker; this module verifies the others.
+//! Verification of signatures. The host verifies the algorithms that it offers, because it is faster. This
+//! module verifies the others.
 //!
-//! jwt-simple reads the keys and writes them in the form that hosts expect. It verifies whole tokens only, by parsing header
-//! and claims a second time after its own rules: a token with a `nonce` that is a number, say, would pass at a host that
-//! verifies signatures and be refused at another one, and the module would be 50 KB larger. So the libraries under
-//! jwt-simple verify with jwt-simple's keys: ecdsa and superboring.
+//! jwt-simple reads the keys and converts them to the form that hosts expect. It does not verify signatures
+//! here, because it verifies only whole tokens: it would parse header and claims a second time, with its own
+//! rules. For example, a token whose `nonce` is a number would then pass at one host and be refused at another.
+//! The module would also be 50 KB larger. So the libraries under jwt-simple, ecdsa and superboring, verify with
+//! jwt-simple's keys.
 
 mod ed25519;
 
@@ -23,13 +25,14 @@ use superboring::sign::{RsaPssSaltlen, Verifier as RsaVerifier};
 
 use crate::algorithm::Algorithm;
 
-/// The host's own signature verification, where it has one.
+/// The host's own verification of signatures.
 pub trait HostVerifier: fmt::Debug {
-    /// Whether the host verifies signatures of this algorithm.
+    /// True if the host verifies signatures of this algorithm.
     fn offers(&self, algorithm: Algorithm) -> bool;
 
-    /// Whether `signature` over `message` is that of `public_key`: SubjectPublicKeyInfo, DER. An ECDSA signature is DER
-    /// too. `None` if the host does not offer the algorithm, or has no answer.
+    /// True if `signature` is the signature of `public_key` over `message`. The key is a SubjectPublicKeyInfo
+    /// in DER, and an ECDSA signature is in DER too. `None` if the host does not offer the algorithm, or gives
+    /// no answer.
     fn verify(
         &self,
         algorithm: Algorithm,
@@ -38,13 +41,14 @@ pub trait HostVerifier: fmt::Debug {
         signature: &[u8],
     ) -> Option<bool>;
 
-    /// Whether tokens of this algorithm can be verified here: by the host, or by this module, which has all but ES384.
+    /// True if the host or this module verifies this algorithm. This module verifies all algorithms except
+    /// ES384.
     fn suffices_for(&self, algorithm: Algorithm) -> bool {
         algorithm != Algorithm::Es384 || self.offers(algorithm)
     }
 }
 
-/// A host that verifies nothing.
+/// Stands for a host that verifies nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHostVerifier;
 
@@ -69,7 +73,7 @@ pub enum SignatureKey {
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
     },
-    /// ECDSA on P-384 with SHA-384, which only hosts verify: a second curve would make the module larger.
+    /// ECDSA on P-384 with SHA-384. Only hosts verify it, because a second curve would make the module larger.
     P384 {
         /// For the host: SubjectPublicKeyInfo, DER.
         spki: Vec<u8>,
@@ -106,13 +110,14 @@ const P384_SPKI: [u8; 24] = [
 ];
 
 impl SignatureKey {
-    /// The Ed25519 key with these 32 bytes (RFC 8032 §5.1.5). Small-order keys sign anything, and are none.
+    /// The Ed25519 key with these 32 bytes (RFC 8032 §5.1.5). Refuses keys of small order, for which anyone can
+    /// make valid signatures.
     ///
-    /// Not read by jwt-simple: its Ed25519 takes three times as long to verify, and would bring the curve a second time, 25
-    /// KiB for each worker.
+    /// jwt-simple does not read this key, because its Ed25519 verifies three times as slowly, and would add a
+    /// second copy of the curve, 25 KiB for each worker.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub fn ed25519(bytes: &[u8]) -> Result<Self, &'static str> {
         let key = ed25519::VerifyingKey::from_bytes(bytes).ok_or("not an Ed25519 public key")?;
         Ok(Self::Ed25519(Box::new(key)))
@@ -121,7 +126,7 @@ impl SignatureKey {
     /// The P-256 key of a JWK (RFC 7518 §6.2).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub fn p256(jwk: &str) -> Result<Self, &'static str> {
         const REFUSAL: &str = "not a point on P-256";
         let key = ES256PublicKey::from_jwk(jwk).map_err(|_| REFUSAL)?;
@@ -132,11 +137,11 @@ impl SignatureKey {
         })
     }
 
-    /// The P-384 key with these coordinates (RFC 7518 §6.2.1). The host verifies nothing with a point that is not on the
-    /// curve.
+    /// The P-384 key with these coordinates (RFC 7518 §6.2.1). If the point is not on the curve, the host
+    /// verifies no signature with it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub fn p384(x: &[u8], y: &[u8]) -> Result<Self, &'static str> {
         if (x.len(), y.len()) != (48, 48) {
             return Err("not a point on P-384");
@@ -145,17 +150,17 @@ impl SignatureKey {
         Ok(Self::P384 { spki })
     }
 
-    /// The RSA key of a JWK (RFC 7518 §6.3) for one of the algorithms of [`RSA`]. Its modulus has 2048 to 4096 bits, and
-    /// its exponent is 65537.
+    /// The RSA key of a JWK (RFC 7518 §6.3) for an algorithm of [`RSA`]. The modulus must have 2048 to 4096
+    /// bits, and the exponent must be 65537.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub fn rsa(jwk: &str, algorithm: Algorithm) -> Result<Self, &'static str> {
         const REFUSAL: &str = "not an RSA key of 2048 to 4096 bits with the exponent 65537";
         if !RSA.contains(&algorithm) {
             return Err("not for an algorithm of RSA keys");
         }
-        // Padding and digest play no part in reading a key.
+        // Padding and digest do not matter for reading a key.
         let key = RS256PublicKey::from_jwk(jwk).map_err(|_| REFUSAL)?;
         let spki = key.to_der().map_err(|_| REFUSAL)?;
         let key = PKey::from_rsa(key.public_key().as_ref().clone()).map_err(|_| REFUSAL)?;
@@ -166,7 +171,6 @@ impl SignatureKey {
         })
     }
 
-    /// The algorithm of its signatures.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self {
@@ -177,7 +181,7 @@ impl SignatureKey {
         }
     }
 
-    /// Whether `signature`, as a JWS carries it, is this key's over `message`.
+    /// True if `signature`, encoded as in a JWS, is this key's signature over `message`.
     #[must_use]
     pub fn signed(&self, host: &dyn HostVerifier, message: &[u8], signature: &[u8]) -> bool {
         let ask =
@@ -231,8 +235,8 @@ fn rsa_signed(
     verifier.verify(signature)
 }
 
-/// An ECDSA signature of a JWS, r and s of `N` bytes each (RFC 7518 §3.4), in the DER that hosts expect (RFC 3279 §2.2.3);
-/// `None` if the length is wrong.
+/// Converts the ECDSA signature of a JWS, r and s of `N` bytes each (RFC 7518 §3.4), to DER for the host (RFC
+/// 3279 §2.2.3). `None` if the length is wrong.
 fn ecdsa_der<const N: usize>(signature: &[u8]) -> Option<Vec<u8>> {
     let (r, s) = signature.split_first_chunk::<N>()?;
     let s = <&[u8; N]>::try_from(s).ok()?;
@@ -283,7 +287,7 @@ mod tests {
         };
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key().as_ref());
-        // One in 128 signatures has a number with a leading zero byte.
+        // About one signature in 128 has a number with a leading zero byte.
         for number in 0..500_u16 {
             let message = number.to_be_bytes();
             let signature = pair.sign(&SystemRandom::new(), &message).unwrap();

@@ -1,9 +1,9 @@
-//! Where something is fetched from, and what happens without it.
+//! Where the guard fetches from, and what it does without an answer.
 
-/// Something that is fetched through the gateway.
+/// The address of a fetch through the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The gateway's name for the upstream.
+    /// The gateway's name of the upstream.
     pub cluster: String,
     /// `:authority` of the request.
     pub authority: String,
@@ -11,11 +11,11 @@ pub struct Endpoint {
     pub path: String,
 }
 
-/// What happens to tokens whose revocation cannot be known.
+/// What happens to tokens while the guard cannot know whether they are revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenStale {
-    /// They are refused (503) until the feed is back.
+    /// The guard refuses the tokens (503) until it can know.
     Deny,
-    /// They are accepted as if nothing were revoked since.
+    /// The guard accepts the tokens, unless it knows that they are revoked.
     Allow,
 }

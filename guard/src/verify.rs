@@ -1,4 +1,5 @@
-//! Verifying an access token (RFC 9068 §4, RFC 8725): one reason per cause, no clock and no host in here.
+//! Verification of access tokens (RFC 9068 §4, RFC 8725). Each cause has its own [`Refusal`]. Callers pass the time and
+//! the host.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,52 +17,54 @@ use crate::signature::HostVerifier;
 /// Dates beyond the year 9999 are not dates; refusing them keeps every calculation far from overflow.
 const LAST_DATE: u64 = 253_402_300_799;
 
-/// Why a token is refused. The texts are for integrators: they name the check and never a value of the token.
+/// Why a token is refused. The texts are for integrators: they name the check, but contain no value of the
+/// token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
     /// Not a compact JWS with strict JSON parts.
     Malformed,
     /// Longer than [`claims::jws::MAX_TOKEN_BYTES`].
     TooLong,
-    /// A `crit` header.
+    /// The header contains `crit`.
     Critical,
-    /// `typ` is not one of the issuer's access tokens: a refresh token, an assertion, an identity token (RFC 8725 §3.11).
+    /// `typ` is not that of the issuer's access tokens, as with refresh tokens, assertions or identity tokens
+    /// (RFC 8725 §3.11).
     Type,
-    /// The claims are those of another kind of token, or lack what marks access tokens of the issuer (RFC 8725 §3.12).
+    /// The claims are those of another kind of token, or lack the claims that mark the issuer's access tokens
+    /// (RFC 8725 §3.12).
     Kind,
-    /// Bound to a key that the client must prove to hold (RFC 7800 §3.1), and sent as a bearer token (RFC 9449 §7.2).
+    /// The token is bound to a key whose possession the client must prove (RFC 7800 §3.1), but was sent as a
+    /// bearer token (RFC 9449 §7.2).
     Bound,
-    /// `alg` is none of the issuer's (RFC 8725 §3.1).
+    /// The issuer does not use this `alg` (RFC 8725 §3.1).
     Algorithm,
-    /// `iss` is no configured issuer's.
+    /// No configured issuer has this `iss`.
     Issuer,
-    /// No `kid` in the header.
+    /// The header has no `kid`.
     KeyMissing,
     /// The issuer has no key with this `kid`.
     KeyUnknown,
     /// The key with this `kid` is for another algorithm.
     KeyAlgorithm,
-    /// The signature is not the key's.
+    /// The signature does not verify with the key.
     Signature,
-    /// `aud` names none of ours.
+    /// `aud` contains none of the configured audiences.
     Audience,
-    /// `exp` is missing or no date.
+    /// `exp` is missing or not a date.
     ExpiryMissing,
     /// `exp` has passed.
     Expired,
-    /// `nbf` or `iat` lies ahead, or is no date.
+    /// `nbf` or `iat` lies in the future, or is not a date.
     NotYetValid,
     /// Another required claim is missing or of the wrong type (RFC 9068 §2.2).
     Claims,
-    /// Revoked.
     Revoked,
-    /// Whether it is revoked is not known any more: it was issued so long ago, and so many revocations are live, that
-    /// entries were folded.
+    /// It is unknown whether the token is revoked, because the table of revocations was full and dropped the
+    /// entries for tokens of this age.
     Folded,
 }
 
 impl Refusal {
-    /// Every refusal, for metrics and tests.
     pub const ALL: [Self; 19] = [
         Self::Malformed,
         Self::TooLong,
@@ -84,7 +87,6 @@ impl Refusal {
         Self::Folded,
     ];
 
-    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,7 +112,7 @@ impl Refusal {
         }
     }
 
-    /// What the client should know: ASCII without quotes and backslashes (RFC 6750 §3).
+    /// Message for the client: ASCII without quotes and backslashes (RFC 6750 §3).
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -147,10 +149,9 @@ impl Refusal {
     }
 }
 
-/// A token of a known issuer, taken apart and **not verified**. It says which issuer's keys are needed.
+/// A token of a configured issuer, parsed but **not verified**. It shows which issuer's keys are needed.
 #[derive(Debug)]
 pub struct ParsedToken<'a> {
-    /// Index of the issuer.
     pub issuer: usize,
     signing_input: &'a str,
     signature: Vec<u8>,
@@ -159,44 +160,39 @@ pub struct ParsedToken<'a> {
     claims: Map<String, Value>,
 }
 
-/// A verified token. Only [`ParsedToken::verify`] makes one, and only it becomes forwarded headers.
+/// A verified token. Only [`ParsedToken::verify`] creates this type, and headers are only forwarded from this
+/// type.
 #[derive(Debug)]
 pub struct VerifiedToken {
-    /// Index of the issuer.
     pub issuer: usize,
-    /// The key that signed it.
     pub key: Rc<Key>,
-    /// From this second on it is refused, the clock skew included.
+    /// Time from which the token is refused, clock skew included, in seconds since 1970.
     pub refused_from: u64,
-    /// Its claims.
     pub claims: Map<String, Value>,
-    /// What revocations may name.
     pub reference: Rc<TokenReference>,
 }
 
-/// What revocations may name of a token.
+/// The claims by which a revocation can name a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenReference {
-    /// `jti`; `None` only where the issuer's profile allows that, here and below.
+    /// `jti`. Here and below, `None` only if the issuer's profile allows that.
     pub jti: Option<String>,
-    /// `grant_id`; not every issuer's tokens have one.
+    /// `grant_id`, which not every issuer's tokens have.
     pub grant_id: Option<String>,
-    /// The client id.
     pub client_id: Option<String>,
-    /// `sub`.
     pub sub: Option<String>,
     /// `user_id`, if it is a string.
     pub user_id: Option<String>,
     /// `user_site`, if it is a string.
     pub user_site: Option<String>,
-    /// `iat`, seconds since 1970; 0 if it is absent.
+    /// `iat` in seconds since 1970; 0 if absent.
     pub iat: u64,
-    /// `exp`, seconds since 1970.
+    /// Seconds since 1970.
     pub exp: u64,
 }
 
 impl<'a> ParsedToken<'a> {
-    /// Takes a token apart and finds its issuer, by name and not by trying.
+    /// Parses a token and finds its issuer by `iss`, without trying keys.
     ///
     /// # Errors
     /// A [`Refusal`] that no key could change.
@@ -249,12 +245,13 @@ impl<'a> ParsedToken<'a> {
         })
     }
 
-    /// Verifies the token with the keys of its issuer. `now` and `skew` in seconds.
+    /// Verifies the token with the keys of its issuer. `now` and `skew` are in seconds.
     ///
-    /// Edges: accepted until one second before `exp + skew`; `nbf` and `iat` may lie up to `skew` ahead.
+    /// The token is accepted until one second before `exp + skew`. `nbf` and `iat` may lie up to `skew` in the
+    /// future.
     ///
     /// # Errors
-    /// A [`Refusal`]; [`Refusal::KeyUnknown`] may be worth a look at the issuer's newest keys.
+    /// A [`Refusal`]. After [`Refusal::KeyUnknown`], newer keys of the issuer may verify the token.
     pub fn verify(
         self,
         keys: &KeySet,
@@ -354,7 +351,8 @@ impl TokenReference {
     }
 }
 
-/// `aud` is one of ours, or a list with one of ours in it; anything but strings in the list is a refusal.
+/// True if `aud` is a configured audience, or a list that contains one. A list with anything but strings is
+/// refused.
 fn has_audience(claims: &Map<String, Value>, audiences: &[String]) -> bool {
     let ours = |audience: &str| audiences.iter().any(|ours| ours == audience);
     match claims.get("aud") {
@@ -366,8 +364,8 @@ fn has_audience(claims: &Map<String, Value>, audiences: &[String]) -> bool {
     }
 }
 
-/// The scopes of a token: `scope` as words (RFC 9068 §2.2.3), or `scp` as a list or words, as other servers
-/// write it.
+/// The scopes of a token, from `scope` with words (RFC 9068 §2.2.3), or from `scp`, which other servers write
+/// as a list or as words.
 #[must_use]
 pub fn scopes(claims: &Map<String, Value>) -> Vec<String> {
     let words = |text: &str| -> Vec<String> {

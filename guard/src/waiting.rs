@@ -1,15 +1,19 @@
-//! Requests that wait for a fetch, and the order in which they go on.
+//! Requests that wait for a fetch, and the order in which they are resumed. The states of a request:
 //!
-//! | state | how a request enters it | how it leaves it |
-//! |---|---|---|
-//! | held | the guard wants a fetch first: [`hold`](Waiting::hold). With [`MAX_WAITING`] requests held or released, it is refused instead | released or gone |
-//! | released | its fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or it was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)), or longer while pages of its feed arrive ([`extend`](Waiting::extend)) | resumed or gone |
-//! | resumed | its turn came, earliest arrival first: [`next_turn`](Waiting::next_turn) | it is decided again: answered, let in, or held again ([`hold_again`](Waiting::hold_again)) with its old place and time |
-//! | gone | the client reset it, or its stream ended, in whatever state: [`forget`](Waiting::forget) | never |
+//! - held: the guard needs a fetch first ([`hold`](Waiting::hold)). With [`MAX_WAITING`] requests held or released, the
+//!   request is refused instead. Next: released or gone.
+//! - released: the fetch has ended ([`fetch_ended`](Waiting::fetch_ended), [`fetch_failed`](Waiting::fetch_failed)), or
+//!   the request was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)), or for longer while pages of its feed
+//!   arrive ([`extend`](Waiting::extend)). Next: resumed or gone.
+//! - resumed: the request's turn came, earliest arrival first ([`next_turn`](Waiting::next_turn)). The guard decides
+//!   again: the request passes, is answered, or is held again ([`hold_again`](Waiting::hold_again)) with its old place
+//!   and time.
+//! - gone: the client reset the request, or its stream ended ([`forget`](Waiting::forget)).
 //!
-//! Releasing answers nobody. Envoy ends the stream of a request inside the call that answers it, so each answer of one
-//! callback lies on the stack of the one before; some 315 of them overflow V8's stack and end the VM. A callback
-//! therefore resumes [`BATCH`] requests at most, and a tick goes on with the others.
+//! Releasing a request does not answer it. Envoy ends the stream of a request inside the call that answers it,
+//! so each answer of one callback lies on the stack of the one before. About 315 of them overflow V8's stack
+//! and end the VM. Therefore a callback resumes at most [`BATCH`] requests, and the next tick continues with
+//! the rest.
 
 use std::collections::BTreeMap;
 
@@ -17,47 +21,43 @@ use rustc_hash::FxHashMap;
 
 use crate::guard::{Patience, Subject};
 
-/// Requests that may wait at the same time; further ones are answered 503.
+/// Most requests that wait at the same time; further requests are answered with 503.
 pub const MAX_WAITING: usize = 1024;
 
-/// Requests that one callback resumes at most. A tenth of what was seen to overflow the stack.
+/// Most requests that one callback resumes: a tenth of the number that overflowed the stack.
 pub const BATCH: usize = 32;
 
-/// How long a request is held at most, in seconds.
+/// Longest time that a request is held, in seconds.
 pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 
-/// How long a request is held at most while page after page of a feed arrives, in seconds.
+/// Longest time that a request is held while pages of a feed arrive, in seconds.
 pub const MAX_EXTENDED_SECONDS: u64 = 30;
 
-/// What a request waits for: the index of an issuer, and what is fetched of it.
+/// What a request waits for: the index of an issuer, and the subject of the fetch.
 pub type Source = (usize, Subject);
 
-/// Place in the order of arrival.
 type Ticket = u64;
 
 #[derive(Debug)]
 struct Place<R> {
     ticket: Ticket,
     source: Source,
-    /// When it arrived, in seconds of the steady clock.
+    /// Time of arrival, in seconds of the steady clock.
     since: u64,
-    /// When it is released at the latest.
+    /// Latest time of release, in seconds of the steady clock.
     until: u64,
-    /// Whether the fetch that ends next started after the request came: only then has it the last word.
+    /// True if the next fetch to end started after the request came. Only the result of such a fetch is final
+    /// for the request.
     fetch_started: bool,
-    /// `None` while it is held.
+    /// `None` while the request is held.
     released: Option<Patience>,
     request: R,
 }
 
-/// A request whose turn has come.
 #[derive(Debug)]
 pub struct Turn<R> {
-    /// Its context.
     pub context: u32,
-    /// Whether it may be held again.
     pub patience: Patience,
-    /// The request.
     pub request: R,
     ticket: Ticket,
     since: u64,
@@ -66,12 +66,11 @@ pub struct Turn<R> {
     fetch_started: bool,
 }
 
-/// The requests of one VM that wait.
+/// The waiting requests of one VM.
 #[derive(Debug)]
 pub struct Waiting<R> {
-    /// By context.
     places: FxHashMap<u32, Place<R>>,
-    /// Contexts of the released ones, in the order of arrival.
+    /// Contexts of the released requests, in the order of arrival.
     released: BTreeMap<Ticket, u32>,
     arrived: Ticket,
 }
@@ -87,32 +86,30 @@ impl<R> Default for Waiting<R> {
 }
 
 impl<R> Waiting<R> {
-    /// Whether no more requests can be held.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.places.len() >= MAX_WAITING
     }
 
-    /// Requests that are held or released.
+    /// Number of requests that are held or released.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether somebody's turn has come.
+    /// True if a released request has not been resumed yet.
     #[must_use]
     pub fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
 
-    /// Holds a new request until a fetch from `source` has ended. `now` in seconds of the steady clock. Ask
-    /// [`is_full`](Self::is_full) before.
+    /// Holds a new request until a fetch from `source` has ended. `now` in seconds of the steady clock. The
+    /// caller must check [`is_full`](Self::is_full) first.
     pub fn hold(&mut self, context: u32, source: Source, now: u64, request: R) {
         self.arrived += 1;
         let place = Place {
@@ -127,14 +124,14 @@ impl<R> Waiting<R> {
         self.places.insert(context, place);
     }
 
-    /// Holds a resumed request again, with the place and the time of its arrival.
+    /// Holds a resumed request again, with its old place and time of arrival.
     pub fn hold_again(&mut self, turn: Turn<R>, source: Source) {
         let place = Place {
             ticket: turn.ticket,
             source,
             since: turn.since,
             until: turn.until,
-            // A fetch from elsewhere says nothing about this source.
+            // A fetch from another source is not final for this one.
             fetch_started: turn.fetch_started && turn.source == source,
             released: None,
             request: turn.request,
@@ -142,15 +139,15 @@ impl<R> Waiting<R> {
         self.places.insert(turn.context, place);
     }
 
-    /// A fetch starts: when it ends, it has the last word for the requests that wait for it by now.
+    /// A fetch starts. Its result is final for the requests that already wait for it.
     pub fn fetch_started(&mut self, source: Source) {
         for place in self.places.values_mut() {
             place.fetch_started |= place.source == source;
         }
     }
 
-    /// A fetch has ended. Requests that came after its start may be held again: a fetch that was under way says
-    /// nothing about a key that is newer.
+    /// A fetch has ended. Requests that came after its start may be held again, because its result may lack a
+    /// newer key.
     pub fn fetch_ended(&mut self, source: Source) {
         self.release(|place| {
             let patience = match place.fetch_started {
@@ -161,13 +158,13 @@ impl<R> Waiting<R> {
         });
     }
 
-    /// A fetch has failed, and nobody should wait for the next one.
+    /// A fetch has failed. Releases its requests without another wait.
     pub fn fetch_failed(&mut self, source: Source) {
         self.release(|place| (place.source == source).then_some(Patience::Over));
     }
 
-    /// A page of a feed has come, and more follow: requests that wait for the feed wait for the next page as long as for
-    /// the first one.
+    /// A page of a feed has come, and more follow. Requests that wait for the feed wait for the next page as
+    /// long as for the first one.
     pub fn extend(&mut self, source: Source, now: u64) {
         for place in self.places.values_mut() {
             if place.source == source {
@@ -176,7 +173,7 @@ impl<R> Waiting<R> {
         }
     }
 
-    /// Releases the requests that were held long enough.
+    /// Releases the requests whose time is over.
     pub fn expire(&mut self, now: u64) {
         self.release(|place| (now >= place.until).then_some(Patience::Over));
     }
@@ -186,7 +183,7 @@ impl<R> Waiting<R> {
             let Some(patience) = patience(place) else {
                 continue;
             };
-            // Who is released already and has no patience left now will not get it back.
+            // A released request that may not be held again stays so.
             if place.released != Some(Patience::Over) {
                 place.released = Some(patience);
             }
@@ -194,7 +191,7 @@ impl<R> Waiting<R> {
         }
     }
 
-    /// The released request that arrived first, which waits no longer.
+    /// Removes and returns the released request that arrived first.
     pub fn next_turn(&mut self) -> Option<Turn<R>> {
         loop {
             let (_, context) = self.released.pop_first()?;
@@ -214,7 +211,7 @@ impl<R> Waiting<R> {
         }
     }
 
-    /// A request has ended; nobody waits for it.
+    /// Removes a request that has ended.
     pub fn forget(&mut self, context: u32) {
         if let Some(place) = self.places.remove(&context) {
             self.released.remove(&place.ticket);
@@ -240,7 +237,7 @@ mod tests {
         waiting
     }
 
-    /// The contexts whose turn has come, in order.
+    /// Returns the contexts of the resumed requests, in order.
     fn turns(waiting: &mut Waiting<()>) -> Vec<(u32, Patience)> {
         std::iter::from_fn(|| waiting.next_turn())
             .map(|turn| (turn.context, turn.patience))
@@ -363,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, everybody who came either waits, had one turn, or has gone; and turns are in order.
+        /// In every sequence of events, each request waits, had one turn, or is gone, and turns come in order.
         #[test]
         fn nobody_is_lost_and_nobody_served_twice(events in prop::collection::vec((0..6_u8, 0..20_u32), 0..200)) {
             let mut waiting = Waiting::<()>::default();

@@ -1,5 +1,5 @@
-//! Fetches what the guard needs. Each fetch has a thread of its own, so that one that is held, or a name that does not
-//! resolve, keeps no worker from answering.
+//! Carries out the guard's fetches. Each fetch has its own thread, so that a held request or a slow name lookup
+//! does not block a worker.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use ureq::{Agent, AsSendBody, Body};
 
 use crate::settings::Origin;
 
-/// Fetches for all workers, which share its connections.
+/// Fetches for all workers, over shared connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Fetcher {
     agent: Agent,
@@ -25,10 +25,11 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher that verifies https origins with the certificates in `ca_file`, or else with the system's.
+    /// Creates a fetcher that verifies https origins with the certificates in `ca_file`, or else with those of
+    /// the system.
     ///
     /// # Errors
-    /// When the file cannot be read or has no certificate.
+    /// The file cannot be read, or contains no certificate.
     pub(crate) fn new(
         origins: BTreeMap<String, Origin>,
         ca_file: Option<&Path>,
@@ -43,7 +44,7 @@ impl Fetcher {
         let agent = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
-            // What is configured is what is asked: no proxy of the environment, and nobody else's address.
+            // Connects only to the configured addresses: no proxy from the environment, no redirects.
             .proxy(None)
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -55,17 +56,17 @@ impl Fetcher {
         })
     }
 
-    /// The body of a good response; otherwise what went wrong.
+    /// Returns the body of a successful response.
     ///
     /// # Errors
-    /// A description for the log.
+    /// The reason of the failure, for the log.
     pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, String> {
         let (sender, receiver) = oneshot::channel();
         let (fetcher, fetch) = (self.clone(), fetch.clone());
         let thread = std::thread::Builder::new().name("fetch".to_owned());
         thread
             .spawn(move || {
-                // Nobody waits for it any more while the program stops.
+                // While the program stops, no worker waits for the result.
                 let _ = sender.send(fetcher.fetch_now(&fetch));
             })
             .map_err(|error| format!("no thread: {error}"))?;
@@ -92,7 +93,7 @@ impl Fetcher {
             Some(form) => self.run(request.body(form.to_owned()), timeout)?,
             None => self.run(request.body(()), timeout)?,
         };
-        // One byte more than allowed shows that there is too much.
+        // Reads one byte more than allowed, to detect a body that is too long.
         let body = response
             .body_mut()
             .with_config()
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Serves `body` by https, to whoever accepts its certificate. Returns the port and the certificate.
+    /// Serves `body` over https to clients that accept its certificate. Returns the port and the certificate.
     fn serve(body: &'static str) -> (u16, String) {
         let names = vec!["localhost".to_owned()];
         let own = rcgen::generate_simple_self_signed(names).unwrap();

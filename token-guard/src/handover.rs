@@ -1,8 +1,10 @@
-//! How a gateway hands over the request that it asks about: by one of two ways, each with exactly one reading.
+//! How a gateway passes the original request to token-guard: in one of two forms, each with exactly one
+//! reading.
 //!
-//! The answer is about the method and the target that are read here, and the gateway passes on the request that the client
-//! sent. Whoever makes the two differ chooses the rule that applies. So nothing is guessed: what is missing, repeated,
-//! spelled in two ways or no path is refused.
+//! The decision is about the method and the target that are read here, but the gateway passes on the client's
+//! own request. A client that could make the two differ would choose the rule. Therefore token-guard guesses
+//! nothing, and refuses a header that is missing, repeated or spelled in two ways, and a target that is not a
+//! path.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
@@ -11,10 +13,11 @@ use guard::authorization::is_token_byte;
 /// Path of a request that carries [`METHOD`] and [`URI`].
 pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
 
-/// The same for nginx, whose `auth_request` knows three answers only: 2xx, 401 and 403.
+/// The same for nginx, whose `auth_request` supports only three kinds of response: 2xx, 401 and 403.
 pub(crate) const AUTH_REQUEST: &str = "/auth-request";
 
-/// Before the path of a request whose own method and target are those of the original: `path_prefix` of Envoy's `ext_authz`.
+/// Path prefix of requests whose own method and target are those of the original request: `path_prefix` of
+/// Envoy's `ext_authz`.
 pub(crate) const EXT_AUTHZ: &str = "/ext-authz";
 
 /// Header with the method of the original request.
@@ -23,45 +26,40 @@ pub(crate) const METHOD: &str = "x-forwarded-method";
 /// Header with the target of the original request: path and query, as the client sent them.
 pub(crate) const URI: &str = "x-forwarded-uri";
 
-/// In which form the gateway takes the answer.
+/// The form in which the gateway expects the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The answer is the one that the client gets.
+    /// The client receives the response as it is.
     Plain,
-    /// Every refusal is a 403, with the client's answer in headers.
+    /// Every refusal is a 403, with the status and body for the client in headers.
     Folded,
 }
 
-/// The request that a gateway asks about.
+/// The original request, about which the gateway asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Original<'a> {
-    /// Its method.
     pub(crate) method: &'a [u8],
-    /// Its target: path and query.
+    /// Path and query.
     pub(crate) target: &'a [u8],
-    /// How the answer is given.
     pub(crate) form: Form,
 }
 
-/// What is wrong with a request for a decision.
+/// Why token-guard cannot read the original request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misuse {
-    /// A header is missing.
     Missing(&'static str),
-    /// A header is there more than once.
     Repeated(&'static str),
-    /// A header is there in a spelling with another sign for `-`, which some servers take for the same.
+    /// A header has another sign in place of `-`, and some servers treat both spellings as the same header.
     Spelling(&'static str),
-    /// The method is no token of HTTP.
+    /// The method is not an HTTP token.
     Method,
-    /// The target does not start with a slash.
     NotOriginForm,
-    /// The target has a fragment, a space or a control character.
+    /// The target contains a fragment, a space or a control character.
     Illegal,
 }
 
 impl Misuse {
-    /// What the answer says.
+    /// Text of the response.
     pub(crate) fn description(self) -> String {
         match self {
             Self::Missing(name) => format!("The gateway did not send {name}"),
@@ -78,7 +76,7 @@ impl Misuse {
     }
 }
 
-/// Reads what the gateway asks about; `None` if the path is not one for decisions.
+/// Reads the original request; `None` if the path is not a path for decisions.
 pub(crate) fn read(request: &HttpRequest) -> Option<Result<Original<'_>, Misuse>> {
     let uri = request.uri();
     let path = uri.path();
@@ -109,12 +107,12 @@ pub(crate) fn read(request: &HttpRequest) -> Option<Result<Original<'_>, Misuse>
     Some(read())
 }
 
-/// Whether a character behind the prefix makes another name of it.
+/// True if a character after the prefix makes the prefix part of a longer name.
 const fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
 }
 
-/// The value of a header that is there once, in one spelling.
+/// Returns the value of a header that occurs exactly once, in one spelling.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Misuse> {
     let same =
         |ours: u8, theirs: u8| ours == theirs || (ours == b'-' && !theirs.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! The two listeners: decisions for gateways, and health and metrics for operators.
+//! The two listeners: one for decisions for gateways, one for health and metrics for operators.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,21 +20,21 @@ use crate::metrics::{self, Metrics, Refused};
 use crate::settings::Settings;
 use crate::worker::Worker;
 
-/// Header of a decision that lets a request pass, with what the access log may say of it.
+/// Header of a decision that lets a request pass, with the data for the access log.
 const ACCESS_LOG: &str = "x-token-filter";
 
-/// Headers of a folded refusal: the status and the body that the client gets.
+/// Headers of a folded refusal: the status and the body for the client.
 const FOLDED_STATUS: &str = "x-token-guard-status";
 const FOLDED_BODY: &str = "x-token-guard-body";
 
-/// What a worker's requests need.
+/// State for the requests of one worker.
 pub(crate) struct State {
     pub(crate) worker: Rc<Worker>,
     pub(crate) settings: Arc<Settings>,
 }
 
-/// The routes of the listener for gateways. One service for all paths: [`handover`] compares them byte for byte, where a
-/// router would decode them first.
+/// The routes of the listener for gateways. One service handles all paths, because [`handover`] compares them
+/// byte for byte, but a router would decode them first.
 pub(crate) fn routes(routes: &mut web::ServiceConfig, state: State) {
     routes
         .app_data(Data::new(state))
@@ -78,7 +78,7 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
             }
             response.finish()
         }
-        // A 200 would let the request pass.
+        // A response of 200 would let the request pass.
         Fate::Answer(answer) if answer.status < 300 => unrouted(form),
         Fate::Answer(answer) => refuse(answer, form),
     }
@@ -94,7 +94,7 @@ fn request_id(request: &HttpRequest) -> &[u8] {
 }
 
 fn append(response: &mut HttpResponseBuilder, name: &str, value: &str) {
-    // The guard makes printable ASCII of every value.
+    // The guard encodes every value in printable ASCII.
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
         response.append_header((name, value));
     }
@@ -120,7 +120,7 @@ fn refuse(answer: &Answer, form: Form) -> HttpResponse {
     response.body(answer.body.clone())
 }
 
-/// An answer of this program, in the shape of the guard's.
+/// A response of this program, in the guard's format.
 fn own_answer(status: u32, error: &str, description: &str) -> Answer {
     Answer {
         status,
@@ -132,7 +132,7 @@ fn own_answer(status: u32, error: &str, description: &str) -> Answer {
     }
 }
 
-/// The gateway asks about the path of the metadata, which it must pass on to this program.
+/// The gateway asks about the path of the metadata. It must pass such requests on to this program instead.
 fn unrouted(form: Form) -> HttpResponse {
     let description = "The gateway does not route this path to token-guard";
     refuse(&own_answer(404, "invalid_request", description), form)
@@ -159,7 +159,7 @@ fn refuse_peer(request: &HttpRequest, worker: &Worker, peer: Option<IpAddr>) -> 
     refuse(&answer, Form::Plain)
 }
 
-/// What the log says of a request that does not say what it is about: itself.
+/// Log data of a request for a decision itself, if the original request cannot be read.
 fn denied(request: &HttpRequest) -> Denied<'_> {
     Denied {
         method: request.method().as_str().as_bytes(),
@@ -168,7 +168,7 @@ fn denied(request: &HttpRequest) -> Denied<'_> {
     }
 }
 
-/// Requests that gateways pass on instead of asking: for the metadata of the resource.
+/// Answers requests for the metadata of the resource, which gateways pass on without asking for a decision.
 fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
     let method = request.method().as_str().as_bytes();
     match worker.metadata(method, request.uri().path().as_bytes()) {
@@ -186,14 +186,13 @@ fn other(request: &HttpRequest, worker: &Worker) -> HttpResponse {
     }
 }
 
-/// What the listener for operators knows.
+/// State for the listener for operators.
 pub(crate) struct Health {
     pub(crate) metrics: Metrics,
     pub(crate) workers: usize,
     pub(crate) is_draining: AtomicBool,
 }
 
-/// The routes of the listener for operators.
 pub(crate) fn internal_routes(routes: &mut web::ServiceConfig, health: &Data<Health>) {
     routes
         .app_data(health.clone())

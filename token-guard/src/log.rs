@@ -1,5 +1,5 @@
-//! The log, on standard error. A reader that stalls never holds a worker up: lines wait in a bounded queue for a thread of
-//! their own, and what finds the queue full is dropped.
+//! The log, on standard error. A slow reader never blocks a worker: lines wait in a bounded queue for their own
+//! thread, and lines that find the queue full are dropped.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,33 +12,32 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::settings::LogFormat;
 
-/// Read for the log's filter, such as `debug`.
+/// Environment variable with the log's filter, such as `debug`.
 const VARIABLE: &str = "TOKEN_GUARD_LOG";
 
-/// The server's own notes of each worker's start are of no use to operators.
+/// Operators do not need the server's own messages about the start of each worker.
 const DEFAULT: &str = "info,actix_server=warn";
 
-/// Lines that wait at most.
+/// Most lines that wait.
 const QUEUE: usize = 2048;
 
-/// Time that the last lines may take to be read.
+/// Longest wait at the end for the last lines to be written.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
-    /// Says that all before it is written.
+    /// Asks for a signal when all earlier lines are written.
     Done(SyncSender<()>),
 }
 
-/// The log, until [`Log::finish`].
 #[derive(Debug)]
 pub(crate) struct Log(SyncSender<Message>);
 
 impl Log {
-    /// Starts it.
+    /// Starts the log.
     ///
     /// # Errors
-    /// When the variable holds no filter.
+    /// The environment variable does not contain a valid filter.
     pub(crate) fn start(format: LogFormat) -> anyhow::Result<Self> {
         let directives = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT.to_owned());
         let filter = EnvFilter::try_new(directives).context(VARIABLE)?;
@@ -57,25 +56,25 @@ impl Log {
             .with(log.with_filter(filter))
             .try_init()
             .context("the log cannot be started")?;
-        // The one of the standard library writes to standard error itself, and waits for its reader.
+        // The standard library's hook writes to standard error directly, and would block on a slow reader.
         std::panic::set_hook(Box::new(
             |panic| tracing::error!(%panic, "a thread panicked"),
         ));
         Ok(Self(queue))
     }
 
-    /// Waits a moment for the last lines to be written.
+    /// Waits up to [`LAST_LINES_WITHIN`] for the last lines to be written.
     pub(crate) fn finish(self) {
         let (done, written) = sync_channel(1);
-        // A queue that is full now belongs to a reader that has stalled.
+        // If the queue is full now, the reader is blocked.
         if self.0.try_send(Message::Done(done)).is_ok() {
-            // Written, or too late.
+            // After a timeout, the last lines are lost.
             let _ = written.recv_timeout(LAST_LINES_WITHIN);
         }
     }
 }
 
-/// Takes lines, whole ones, and never waits.
+/// Queues whole lines without waiting.
 struct Lines(SyncSender<Message>);
 
 impl Write for Lines {
@@ -92,7 +91,7 @@ impl Write for Lines {
 fn write(messages: &Receiver<Message>, mut stream: impl Write) {
     for message in messages {
         match message {
-            // Nobody could be told of an error here.
+            // There is no place to report an error.
             Message::Line(line) => drop(stream.write_all(&line)),
             Message::Done(done) => drop(done.send(())),
         }

@@ -1,9 +1,9 @@
-//! The guard for gateways without WebAssembly: they ask it about each request (forward auth), and pass on what it lets
-//! pass.
+//! The guard for gateways without WebAssembly. A gateway asks token-guard about each request (forward auth),
+//! and passes on the requests that token-guard allows.
 //!
-//! It reads the configuration of the filter and decides by the same rules, because both are the same [`guard`]. What the
-//! filter does to a request, the gateway must do here: remove headers that only the guard may set, and copy those that it
-//! sets. `gateways/` has a configuration that does, for each gateway.
+//! It reads the filter's configuration and applies the same rules, because both contain the same [`guard`]. The
+//! gateway must do what the filter would do to a request: remove headers that only the guard may set, and copy
+//! the headers that the guard sets. `gateways/` contains a configuration for each gateway.
 
 #![cfg_attr(
     not(test),
@@ -51,14 +51,15 @@ use crate::shared_data::WorkersData;
 use crate::signatures::NativeSignatures;
 use crate::worker::Worker;
 
-/// Time that running requests may take after the draining: a request may wait for a feed for half a minute.
+/// Time for running requests to finish after draining, in seconds. A request may wait up to 30 seconds for a
+/// feed.
 const SHUTDOWN_SECONDS: u64 = 31;
 
 /// Time from the first byte of a request to the end of its headers.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time for which a connection without a request is kept: longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep
-/// theirs, so that none asks on a connection that is just being closed.
+/// Time for which an idle connection is kept. It is longer than that of nginx (60 s), Traefik (90 s) and Caddy
+/// (120 s), so that none of them sends a request on a connection that is just being closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
@@ -95,10 +96,10 @@ fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves until SIGTERM or SIGINT. Then it says that it is not ready, serves on for `drain_for`, and lets running requests
-/// finish. A second signal stops it at once.
+/// Serves until SIGTERM or SIGINT. Then `/readyz` returns 503, the program serves for another `drain_for`, and
+/// running requests finish. A second signal stops the program at once.
 async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::Result<()> {
-    // Each connection is a file descriptor, and the usual soft limit of 1,024 is for programs of another age.
+    // Each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
     if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -113,7 +114,7 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
         let (settings, text) = (Arc::clone(&settings), Arc::new(text));
         let data = WorkersData::default();
         move || {
-            // The text was read before; a worker that could read it no more would refuse everything.
+            // The text was parsed successfully before. With `None`, every request would be refused.
             let worker = Config::parse(&text, &NativeSignatures).ok().map(|config| {
                 let data = data.clone();
                 Rc::new(Worker::new(config, data, fetcher.clone(), metrics.worker()))
@@ -181,7 +182,7 @@ async fn stop_on_signals(health: Data<Health>, drain_for: Duration, servers: [Se
     health.is_draining.store(true, Ordering::Relaxed);
     let [gateways, operators] = servers;
     let orderly = async {
-        // Nothing ends the pause early but a second signal.
+        // Only a second signal ends the pause early.
         let pause = tokio::time::timeout(drain_for, std::future::pending::<()>());
         let _ = pause.await;
         gateways.stop(true).await;

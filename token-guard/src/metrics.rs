@@ -1,8 +1,9 @@
-//! Counts and gauges of all workers, under the names that the filter's have, so that dashboards and alerts serve both. The time
-//! for which workers were busy has no counterpart there: a gateway counts that for the filter.
+//! Counts and gauges of all workers. The names are those of the filter, so that dashboards and alerts fit both.
+//! Only the busy time of the workers has no counterpart in the filter, because a gateway measures it for the
+//! filter.
 //!
-//! Each worker publishes once a second. The text is written here and not by a library: the libraries at hand add `_total`
-//! to the names of counters, which the metrics of the filter in Envoy do not have.
+//! Each worker publishes once a second. This module writes the text format itself, because the available
+//! libraries add `_total` to the names of counters, and the filter's metrics in Envoy have no such suffix.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,12 +16,12 @@ use guard::guard::{Counts, Guard};
 /// Content type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Why a request for a decision is refused before the guard sees it.
+/// Why token-guard refuses a request for a decision before the guard sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It does not say clearly what it is about.
+    /// The original request cannot be read.
     Handover,
-    /// It comes from an address that is none of the gateways'.
+    /// The address does not belong to a gateway.
     Peer,
 }
 
@@ -36,7 +37,6 @@ impl Refused {
     }
 }
 
-/// What one worker has published.
 #[derive(Debug, Default)]
 struct Published {
     counts: Counts,
@@ -46,7 +46,7 @@ struct Published {
     gauges: Gauges,
 }
 
-/// How things are in one worker.
+/// Gauges of one worker.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gauges {
     keys_age: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
-    /// Of this guard, where so many requests wait. `now` in seconds of the steady clock.
+    /// Gauges of this guard. `waiting`: number of waiting requests. `now`: seconds of the steady clock.
     pub(crate) fn of(guard: &Guard, waiting: usize, is_ready: bool, now: u64) -> Self {
         Self {
             keys_age: guard.keys_age(now).unwrap_or(0),
@@ -79,7 +79,7 @@ impl Gauges {
     }
 }
 
-/// The part of one worker. When it is dropped, the worker's gauges go with it, and its counts stay.
+/// The metrics of one worker. Dropping it removes the worker's gauges, but its counts stay.
 #[derive(Debug)]
 pub(crate) struct WorkerMetrics(Arc<Mutex<Published>>);
 
@@ -88,8 +88,8 @@ impl WorkerMetrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was counted, and shows how things are. `busy` is the time since the worker's start in which it did not wait
-    /// for work.
+    /// Adds counts and sets gauges. `busy` is the time since the worker's start in which the worker did not
+    /// wait for work.
     pub(crate) fn publish(&self, counts: Counts, busy: Duration, gauges: Gauges) {
         let mut published = self.published();
         add(&mut published.counts, counts);
@@ -97,13 +97,12 @@ impl WorkerMetrics {
         published.gauges = gauges;
     }
 
-    /// Counts a request that the guard did not see.
+    /// Counts a request that token-guard refused before the guard saw it.
     pub(crate) fn refused(&self, refused: Refused) {
         let mut published = self.published();
         *published.counts.denied.entry(refused.name()).or_default() += 1;
     }
 
-    /// Counts a fetch.
     pub(crate) fn fetched(&self, succeeded: bool) {
         let mut published = self.published();
         published.fetches += 1;
@@ -140,12 +139,12 @@ fn add(sum: &mut Counts, counts: Counts) {
     }
 }
 
-/// What all workers have published.
+/// The metrics of all workers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics(Arc<Mutex<Vec<Arc<Mutex<Published>>>>>);
 
 impl Metrics {
-    /// The part of a new worker.
+    /// Adds a worker.
     pub(crate) fn worker(&self) -> WorkerMetrics {
         let published = Arc::<Mutex<Published>>::default();
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,14 +159,14 @@ impl Metrics {
         }
     }
 
-    /// Workers that know what they need to decide.
+    /// Number of workers that can decide.
     pub(crate) fn ready_workers(&self) -> usize {
         let mut ready = 0;
         self.each(|worker| ready += usize::from(worker.gauges.is_ready));
         ready
     }
 
-    /// All of it, in the text format of Prometheus.
+    /// All metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> String {
         let mut counts = Counts::default();
         let names = Denial::names().into_iter();
@@ -225,7 +224,7 @@ impl Metrics {
             let label = if name == BUILD_INFO { VERSION } else { "" };
             put(&mut text, name, "gauge", [(label, value)]);
         }
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# TYPE {BUSY} counter\n{BUSY} {}", busy.as_secs_f64());
         text
     }
@@ -235,14 +234,15 @@ const BUILD_INFO: &str = "build_info";
 const BUSY: &str = "token_guard_busy_seconds_total";
 const VERSION: &str = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
 
-/// A metric with its values by label. Names and labels need no escapes: all are known here.
+/// Writes a metric with its values by label. Names and labels need no escapes, because all of them are
+/// constants.
 fn put<'a>(
     text: &mut String,
     name: &str,
     kind: &str,
     values: impl IntoIterator<Item = (&'a str, u64)>,
 ) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "# TYPE token_filter_{name} {kind}");
     for (label, value) in values {
         let _ = writeln!(text, "token_filter_{name}{label} {value}");
@@ -299,7 +299,7 @@ mod tests {
         assert!(has("token_guard_busy_seconds_total 0.5"));
     }
 
-    /// Those of the filter, and one more.
+    /// The names of the filter's metrics, and one more.
     #[test]
     fn every_metric_is_documented() {
         let metrics = Metrics::default();

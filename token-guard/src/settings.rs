@@ -1,4 +1,4 @@
-//! The command line. What it decides about requests stands in the configuration, which is that of the filter.
+//! The command line. The rules for requests are in the guard's configuration, which is that of the filter.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -87,17 +87,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Scheme, host and port, as a URL without a slash at its end.
+/// Scheme, host and port: a URL without a final slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin(String);
 
 impl Origin {
-    /// The origin of a URL that has nothing else.
+    /// Takes the origin of a URL that has no other parts.
     pub(crate) fn of(url: &Url) -> Self {
         Self(url.as_str().trim_end_matches('/').to_owned())
     }
 
-    /// The URL of a path here, which starts with a slash.
+    /// The URL of a path on this origin. The path starts with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
@@ -125,10 +125,10 @@ fn cluster(text: &str) -> Result<(String, Origin), String> {
 }
 
 impl Settings {
-    /// Origins by the names of the clusters.
+    /// The origins by cluster name.
     ///
     /// # Errors
-    /// Every cluster of the configuration that has no origin, and every name with two.
+    /// Every cluster of the configuration without an origin, and every name with two origins.
     pub(crate) fn origins(&self, config: &Config) -> Result<BTreeMap<String, Origin>, Vec<String>> {
         let mut origins = BTreeMap::new();
         let mut problems = Vec::new();
@@ -151,7 +151,7 @@ impl Settings {
         }
     }
 
-    /// Whether a peer is a gateway.
+    /// True if the peer's address belongs to a gateway.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.trusted_peers.iter().any(|net| net.contains(&peer))

@@ -1,11 +1,11 @@
-//! What the guards of all workers share: one of them reads a revocation feed for all.
+//! Data that the guards of all workers share, so that one of them reads a revocation feed for all.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use guard::feed::{Refused, SharedData, Versioned};
 
-/// Values by name, with the versions that writers compare.
+/// Values by key, with the versions that writers compare.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkersData(Arc<Mutex<HashMap<String, Versioned>>>);
 

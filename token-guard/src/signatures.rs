@@ -1,4 +1,4 @@
-//! Signatures verified by aws-lc, for the algorithms that the guard lets its host verify.
+//! Verification of signatures with aws-lc, for the algorithms that the guard lets its host verify.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, RSA_PKCS1_2048_8192_SHA256,
@@ -8,8 +8,8 @@ use aws_lc_rs::signature::{
 use guard::algorithm::Algorithm;
 use guard::signature::HostVerifier;
 
-/// All algorithms but EdDSA by aws-lc, in a fraction of the time that pure Rust takes. The guard verifies EdDSA itself, with
-/// a table that it keeps for each key.
+/// Verifies all algorithms except EdDSA with aws-lc, which is several times faster than pure Rust. The guard
+/// verifies EdDSA itself, with a table for each key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NativeSignatures;
 
@@ -57,7 +57,8 @@ mod tests {
 
     use super::*;
 
-    /// A good signature and forged ones; none may be left to the guard itself, which must agree where it can.
+    /// Checks a valid signature and forged ones. This host must answer all of them, and agree with the guard's
+    /// own verification if there is one.
     #[track_caller]
     fn tells_right_from_wrong(key: &SignatureKey, signature: &[u8]) {
         #[derive(Debug)]
@@ -142,7 +143,7 @@ mod tests {
             pair.sign(encoding, &random, b"message", &mut signature)
                 .unwrap();
             tells_right_from_wrong(&key, &signature);
-            // The same key under another algorithm.
+            // The same key with another algorithm.
             for other in RSA.into_iter().filter(|other| *other != algorithm) {
                 let key = SignatureKey::rsa(&jwk, other).unwrap();
                 for host in [&NativeSignatures as &dyn HostVerifier, &NoHostVerifier] {

@@ -1,7 +1,8 @@
-//! One worker: a guard, the requests that wait for its fetches, and the loop that keeps it informed.
+//! One worker: a guard, the requests that wait for its fetches, and the loop that drives it.
 //!
-//! A guard belongs to one thread, as in each VM of a gateway: no request waits for a lock, and a worker that stalls stalls
-//! alone. What is costly is shared: one worker reads a revocation feed for all, and fetches share connections.
+//! A guard belongs to one thread, like the VM of a gateway's worker. No request waits for a lock, and a worker
+//! that blocks does not block others. Expensive resources are shared: one worker reads a revocation feed for
+//! all workers, and fetches share connections.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,22 +22,21 @@ use crate::metrics::{Gauges, Refused, WorkerMetrics};
 use crate::shared_data::WorkersData;
 use crate::signatures::NativeSignatures;
 
-/// Time between two ticks when nobody waits.
+/// Time between two ticks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The same while another worker reads revocations for this one.
+/// Time between two ticks while another worker reads revocations for this one.
 const FOLLOWING_TICK: Duration = Duration::from_millis(50);
 
-/// Lines of the log about refused requests that a worker writes in a second at most.
+/// Most log lines about refused requests that a worker writes in a second.
 const LINES_PER_SECOND: u32 = 10;
 
-/// A request that waits for a fetch.
 #[derive(Debug)]
 struct Held {
     method: Vec<u8>,
     target: Vec<u8>,
     authorization: Vec<Vec<u8>>,
-    /// Whoever answers the gateway.
+    /// Sends the decision to the task that answers the gateway.
     decided: oneshot::Sender<Effect>,
 }
 
@@ -48,7 +48,6 @@ struct Lines {
     left_out: u64,
 }
 
-/// One worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     guard: RefCell<Guard>,
@@ -58,7 +57,7 @@ pub(crate) struct Worker {
     started: Instant,
     lines: RefCell<Lines>,
     failures: RefCell<FailureLog<Source>>,
-    /// When revocations that are over were swept out, in seconds of the steady clock.
+    /// Time of the last sweep of expired revocations, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
     hurry: Notify,
     fetcher: Fetcher,
@@ -66,7 +65,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A worker that knows nothing yet but inline keys. [`Worker::run`] informs it.
+    /// Creates a worker that knows no keys except inline ones. [`Worker::run`] fetches the rest.
     pub(crate) fn new(
         config: Config,
         data: WorkersData,
@@ -91,8 +90,8 @@ impl Worker {
         }
     }
 
-    /// Keeps the worker informed until the program ends. If that breaks off, the program ends, too: the worker would go on
-    /// with what it knew, and would let revoked tokens pass where `when_stale` allows.
+    /// Runs the worker until the program ends. If the worker panics, the program ends too. Otherwise the worker
+    /// would continue with old data, and would let revoked tokens pass if `when_stale` allows that.
     pub(crate) async fn watch(self: Rc<Self>) {
         let running = actix_web::rt::spawn(self.run());
         if running.await.is_err_and(|error| error.is_panic()) {
@@ -101,11 +100,11 @@ impl Worker {
         }
     }
 
-    /// Fetches what is due, and lets requests that have waited go on, for ever.
+    /// Ticks forever.
     async fn run(self: Rc<Self>) {
         loop {
             let period = self.tick();
-            // Whether the time is over or a request needs a fetch: another tick.
+            // Ticks again when the time is over or a request needs a fetch.
             let _ = tokio::time::timeout(period, self.hurry.notified()).await;
         }
     }
@@ -122,7 +121,7 @@ impl Worker {
         time
     }
 
-    /// Returns the time until the next one.
+    /// Starts due fetches and resumes requests that have waited. Returns the time until the next tick.
     fn tick(self: &Rc<Self>) -> Duration {
         let now = self.take_time().steady;
         let (news, follows) = {
@@ -158,8 +157,8 @@ impl Worker {
         self.metrics.publish(guard.take_counts(), busy, gauges);
     }
 
-    /// Whether it can decide about tokens of an issuer at least: one issuer that is away must not keep the others' tokens
-    /// out.
+    /// True if the worker can decide about the tokens of at least one issuer, because an issuer that is down
+    /// must not block the tokens of the others.
     fn is_ready(&self) -> bool {
         let guard = self.guard.borrow();
         let mut issuers = guard.config().issuers.iter().enumerate();
@@ -172,7 +171,6 @@ impl Worker {
         })
     }
 
-    /// Starts the fetches that are due.
     fn fetch_due(self: &Rc<Self>, now: u64) {
         let due = self.guard.borrow_mut().due(now);
         for fetch in due {
@@ -224,7 +222,7 @@ impl Worker {
                 let goes_on = guard.goes_on(fetch, false);
                 drop(guard);
                 self.log_failure(fetch, &why, now);
-                // Without any keys a request may as well wait for the next try; with some, it gets its answer now.
+                // Without keys, requests wait for the next attempt. With keys, requests are decided now.
                 let mut waiting = self.waiting.borrow_mut();
                 if goes_on {
                     waiting.extend(source, now);
@@ -240,7 +238,7 @@ impl Worker {
         self.publish(now);
     }
 
-    /// Decides about requests whose turn has come. Unlike a proxy-wasm host, nothing here nests: all may go on at once.
+    /// Resumes all released requests. Here, unlike in a proxy-wasm host, the calls do not nest.
     fn resume_released(&self) {
         loop {
             let turn = self.waiting.borrow_mut().next_turn();
@@ -269,7 +267,7 @@ impl Worker {
             }
             _ => {
                 let effect = self.guard.borrow().effect(outcome);
-                // A gateway that has gone away gets no answer.
+                // The gateway may have closed the connection.
                 let _ = turn.request.decided.send(effect);
             }
         }
@@ -281,7 +279,7 @@ impl Worker {
         guard.decide(request, patience, wall, || wall)
     }
 
-    /// Decides about a request, which may have to wait for a fetch; counts, and logs a refusal.
+    /// Decides about a request, after a fetch if one is needed. Counts the decision, and logs a refusal.
     pub(crate) async fn decide(&self, request: Request<'_>, request_id: &[u8]) -> Effect {
         let outcome = self.ask(request, Patience::Left);
         let effect = match outcome.decision {
@@ -304,7 +302,7 @@ impl Worker {
         effect
     }
 
-    /// Holds a request until the fetch that it needs has ended.
+    /// Holds a request until the fetch from `source` has ended.
     async fn wait(&self, source: Source, request: Request<'_>) -> Effect {
         if self.waiting.borrow().is_full() {
             return self.guard.borrow().effect(Denial::Busy.into());
@@ -331,18 +329,19 @@ impl Worker {
         decision.unwrap_or_else(|_| self.guard.borrow().effect(Denial::KeysUnavailable.into()))
     }
 
-    /// A request that the guard does not see.
+    /// Counts and logs a request that token-guard refused before the guard saw it.
     pub(crate) fn refuse(&self, refused: Refused, status: u32, request: &Denied<'_>) {
         self.metrics.refused(refused);
         self.log_refusal(refused.name(), status, false, request);
     }
 
-    /// The answer to a request for the metadata of the resource (RFC 9728 §3.2), if it is one.
+    /// Returns the answer to a request for the metadata of the resource (RFC 9728 §3.2); `None` for any other
+    /// request.
     pub(crate) fn metadata(&self, method: &[u8], target: &[u8]) -> Option<guard::answers::Answer> {
         guard::answers::metadata(self.guard.borrow().config(), method, target)
     }
 
-    /// Whether the gateway's access log may have what [`guard::access_log`] says.
+    /// True if the gateway's access log may receive [`guard::access_log`]'s data.
     pub(crate) fn tells_access_log(&self) -> bool {
         self.guard.borrow().config().access_log_state
     }
@@ -415,7 +414,8 @@ impl Worker {
     }
 }
 
-/// The place of a request that waits. A gateway that goes away gives it up.
+/// The place of a waiting request. Dropping it, for example when the gateway closes the connection, removes the
+/// request.
 struct Place<'a> {
     worker: &'a Worker,
     context: u32,

@@ -1,5 +1,5 @@
-//! Paths of keys and indices, such as `issuers[0].jwks.path`. A key of other characters than letters, digits, `_` and `-`
-//! stands in quotes, so that no two values have the same path and no path breaks a line.
+//! Paths of keys and indices, such as `issuers[0].jwks.path`. A key with characters other than letters, digits,
+//! `_` and `-` is quoted, so that every value has its own path and no path contains a line break.
 
 /// The path of the member `key` of the table at `parent`.
 pub(crate) fn member(parent: &str, key: &str) -> String {
@@ -21,7 +21,7 @@ pub(crate) fn element(parent: &str, index: usize) -> String {
     format!("{parent}[{index}]")
 }
 
-/// The path of the table or list around the value at `path`; `None` for the whole document.
+/// The path of the table or list that contains the value at `path`; `None` for the whole document.
 #[cfg(feature = "toml")]
 pub(crate) fn parent(path: &str) -> Option<&str> {
     let end = path.rfind(['.', '[']).unwrap_or(0);

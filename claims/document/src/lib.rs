@@ -1,9 +1,9 @@
-//! Documents that people write: the configuration of the guard in JSON, the files of the token service in TOML with the
-//! environment laid over them, and the JSON bodies of its administration.
+//! Reads documents that people write: the JSON configuration of the guard, the TOML files of the token service
+//! with environment variables, and the JSON bodies of its administration API.
 //!
-//! A [`Table`] holds the values of a document and where each of them was written. A [`Section`] reads one table key by
-//! key. Whatever is missing, wrong or unknown becomes a [`Problem`] with its place, and all problems are reported
-//! together. Messages of this crate name keys and types, never values, because a value may be a secret.
+//! A [`Table`] holds the values of a document and the place of each. A [`Section`] reads one table key by key.
+//! A missing, wrong or unknown value becomes a [`Problem`] with its place, and all problems are reported
+//! together. Messages of this crate contain keys and types, but no values, because a value may be a secret.
 
 mod key_path;
 #[cfg(feature = "toml")]

@@ -1,4 +1,4 @@
-//! Where the values of a file were written, and of the variables that were laid over it.
+//! The places of the values in a file and in the environment variables that replace them.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ pub(crate) struct Lines {
     /// The place of the whole document.
     pub(crate) whole: Option<Place>,
     pub(crate) places: HashMap<String, Place>,
-    /// Paths of values that were moved after the document was read, each with its path in the document.
+    /// New paths of values that were moved after the document was read, each with the path in the document.
     pub(crate) moved: HashMap<String, String>,
 }
 
 impl Lines {
-    /// Those of a document without values.
+    /// The places of a document without values.
     pub(crate) fn of(whole: Place) -> Self {
         Self {
             whole: Some(whole),
@@ -34,7 +34,7 @@ impl Lines {
         self.places.get(self.written(path))
     }
 
-    /// The place of the value at `path`, or else of the innermost table or list around it that is there.
+    /// The place of the value at `path`, or else of the innermost table or list that contains it and exists.
     pub(crate) fn around(&self, path: &str) -> Option<&Place> {
         let mut path = self.written(path);
         loop {

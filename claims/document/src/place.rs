@@ -1,4 +1,4 @@
-//! Where a value was written.
+//! The place where a value was written.
 
 use std::fmt;
 #[cfg(feature = "toml")]
@@ -11,30 +11,28 @@ use crate::key_path;
 /// Name of a JSON document as a whole.
 pub(crate) const BODY: &str = "body";
 
-/// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A file; the line counts from 1 and is absent when the file as a whole is meant.
+    /// A file. The line counts from 1, and is absent for the file as a whole.
     #[cfg(feature = "toml")]
     File {
-        /// The file, as it was named.
+        /// The file name as given.
         path: Arc<Path>,
-        /// The line.
         line: Option<usize>,
     },
     /// An environment variable.
     #[cfg(feature = "toml")]
     Variable(String),
-    /// A JSON document; the path of keys and indices, such as `clients[0].name`, empty for the whole.
+    /// A JSON document, with the path of keys and indices, such as `clients[0].name`; empty for the whole
+    /// document.
     Json(String),
-    /// Nowhere: a default.
+    /// A default, which was written nowhere.
     #[cfg(feature = "toml")]
     Default,
 }
 
 #[cfg(feature = "toml")]
 impl Place {
-    /// The file at `path` as a whole.
     #[must_use]
     pub fn file(path: &Path) -> Self {
         Self::File {
@@ -43,8 +41,8 @@ impl Place {
         }
     }
 
-    /// Resolves a path that was written here: relative paths start at the file's folder, or at the working folder if
-    /// they come from a variable.
+    /// Resolves a path that was written at this place. Relative paths start at the file's folder, or at the
+    /// working folder if they come from an environment variable.
     #[must_use]
     pub fn resolve(&self, path: &str) -> PathBuf {
         let folder = match self {
@@ -56,7 +54,7 @@ impl Place {
 }
 
 impl Place {
-    /// Whether the place of a value already says that its key is `key`, so that a message need not.
+    /// True if the place of a value contains the key `key`, so that a message need not name the key again.
     pub(crate) fn names(&self, key: &str) -> bool {
         match self {
             #[cfg(feature = "toml")]
@@ -72,12 +70,12 @@ impl Place {
         }
     }
 
-    /// Whether the document is JSON, where the place of a value always ends with its key.
+    /// True for JSON documents. There, the place of a value always ends with its key.
     pub(crate) const fn is_json(&self) -> bool {
         matches!(self, Self::Json(_))
     }
 
-    /// Whether this is an environment variable, whose text stands for every type of value.
+    /// True for an environment variable, whose text can stand for a value of any type.
     pub(crate) fn is_variable(&self) -> bool {
         #[cfg(feature = "toml")]
         return matches!(self, Self::Variable(_));
@@ -104,18 +102,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// A value and where it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
-    /// The value.
     pub value: T,
-    /// Where it was written.
     pub place: Place,
 }
 
 #[cfg(feature = "toml")]
 impl<T> Located<T> {
-    /// A default.
     #[must_use]
     pub const fn default_value(value: T) -> Self {
         Self {

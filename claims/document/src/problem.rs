@@ -1,23 +1,21 @@
-//! Problems of a document, collected while it is read.
+//! Problems of a document, collected while the document is read.
 
 use std::cell::Cell;
 use std::fmt;
 
 use crate::place::Place;
 
-/// Something to be mended, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Place of the value.
     pub place: Place,
-    /// The problem, in words that never repeat a secret. They start with the key of the value and a colon, unless the place
-    /// names the key.
+    /// The message contains no secret. It starts with the key of the value and a colon, unless the place
+    /// contains the key.
     pub message: String,
 }
 
 impl Problem {
-    /// What is wrong at `place`. A `message` about one value starts with its key and a colon; both are left out where the
-    /// place names the key.
+    /// Creates a problem at `place`. A `message` about one value starts with its key and a colon, which are
+    /// removed if the place contains the key.
     #[must_use]
     pub fn new(place: &Place, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -38,7 +36,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects problems while a document is read.
 #[derive(Default)]
 pub struct Problems(Cell<Vec<Problem>>);
 
@@ -54,7 +51,6 @@ impl Problems {
         self.0.set(problems);
     }
 
-    /// Whether there are none so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let problems = self.0.take();
@@ -63,13 +59,13 @@ impl Problems {
         is_empty
     }
 
-    /// The problems so far, in the order in which they were found.
+    /// The problems in the order in which they were found.
     #[must_use]
     pub fn into_found(self) -> Vec<Problem> {
         self.0.into_inner()
     }
 
-    /// The problems so far, in the order of their places.
+    /// The problems in the order of their places.
     #[must_use]
     pub fn into_sorted(self) -> Vec<Problem> {
         let mut problems = self.into_found();
@@ -77,10 +73,10 @@ impl Problems {
         problems
     }
 
-    /// `value` when there are none.
+    /// Returns `value` if there are no problems.
     ///
     /// # Errors
-    /// [`InvalidDocument`] with all of them.
+    /// [`InvalidDocument`] with all problems.
     pub fn none_or<T>(self, value: T) -> Result<T, InvalidDocument> {
         let problems = self.into_sorted();
         if problems.is_empty() {
@@ -91,10 +87,10 @@ impl Problems {
     }
 }
 
-/// A document that cannot be used. Displayed as one line per problem.
+/// A document that cannot be used. `Display` writes one line for each problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDocument {
-    /// Everything that is to be mended, in the order of the places.
+    /// In the order of the places.
     pub problems: Vec<Problem>,
 }
 

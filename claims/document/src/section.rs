@@ -1,5 +1,3 @@
-//! Reading a table key by key.
-
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -13,12 +11,11 @@ use crate::table::{Places, Table};
 #[cfg(feature = "toml")]
 use crate::variables::renamed;
 
-/// Reads one table key by key and remembers which keys it was asked for.
+/// Reads one table key by key, and remembers the known keys.
 pub struct Section<'p> {
     members: Map<String, Value>,
-    /// The keys and indices that lead here.
+    /// The keys and indices from the root of the document to this table.
     path: String,
-    /// Number of keys and indices in the path.
     depth: usize,
     place: Place,
     places: Places,
@@ -27,7 +24,7 @@ pub struct Section<'p> {
 }
 
 impl<'p> Section<'p> {
-    /// Reads `table`, the whole document.
+    /// Reads `table` as the whole document.
     #[must_use]
     pub fn root(table: Table, problems: &'p Problems) -> Self {
         Self {
@@ -41,18 +38,17 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// Where the table was written.
     #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Reports what is wrong at `place`. A message about one value starts with its key and a colon.
+    /// Reports a problem at `place`. A message about one value must start with its key and a colon.
     pub fn report(&self, place: &Place, message: impl Into<String>) {
         self.problems.report(place, message);
     }
 
-    /// Reports what is wrong with the value at `key`, whether it was taken or not.
+    /// Reports a problem with the value at `key`, whether the value was taken or not.
     pub fn problem(&self, key: &str, what: &str) {
         self.wrong(&self.place_of(key), key, what);
     }
@@ -61,7 +57,7 @@ impl<'p> Section<'p> {
         self.places.of(&key_path::member(&self.path, key))
     }
 
-    /// Reports the value at `place`, under `key`.
+    /// Reports a problem with the value at `place`, whose key is `key`.
     fn wrong(&self, place: &Place, key: &str, what: &str) {
         let message = if place.is_json() || place.names(key) {
             what.to_owned()
@@ -80,7 +76,7 @@ impl<'p> Section<'p> {
         self.wrong(place, key, &format!("expected {expected}, found {found}"));
     }
 
-    /// The value at `key`, of any type.
+    /// Takes the value at `key`, of any type.
     pub fn take(&mut self, key: &'static str) -> Option<Located<Value>> {
         self.known.push(key);
         let value = self.members.remove(key)?;
@@ -88,14 +84,15 @@ impl<'p> Section<'p> {
         Some(Located { value, place })
     }
 
-    /// One of the values that are left, with its key: for a table whose keys are names of the writer's choice.
+    /// Takes one of the remaining values with its key, for tables in which the author chooses the keys.
     pub fn take_any(&mut self) -> Option<(String, Value)> {
         let key = self.members.keys().next()?.clone();
         let value = self.members.remove(&key)?;
         Some((key, value))
     }
 
-    /// The text at `key`. An empty text is a problem, because it is a forgotten value.
+    /// Takes the text at `key`. An empty text is a problem, because the author has probably forgotten the
+    /// value.
     pub fn text(&mut self, key: &'static str) -> Option<Located<String>> {
         let Located { value, place } = self.take(key)?;
         match value {
@@ -111,7 +108,7 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// Reports `key` as missing unless it is there.
+    /// Reports `key` as missing if it is absent.
     pub fn required(&self, key: &str) {
         if self.has(key) {
             return;
@@ -123,13 +120,13 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// The text at `key`, which must be there.
+    /// Takes the text at `key`. An absent text is a problem.
     pub fn required_text(&mut self, key: &'static str) -> Option<Located<String>> {
         self.required(key);
         self.text(key)
     }
 
-    /// The text at `key`, read by `parse`, whose error is reported.
+    /// Takes the text at `key` and parses it with `parse`. An error of `parse` is a problem.
     pub fn parsed<T, E: fmt::Display>(
         &mut self,
         key: &'static str,
@@ -145,13 +142,13 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// The path at `key`, resolved by [`Place::resolve`].
+    /// Takes the path at `key`, and resolves it with [`Place::resolve`].
     #[cfg(feature = "toml")]
     pub fn path(&mut self, key: &'static str) -> Option<std::path::PathBuf> {
         self.text(key).map(|text| text.place.resolve(&text.value))
     }
 
-    /// The boolean at `key`; `true` or `false` in a variable.
+    /// Takes the boolean at `key`. An environment variable contains `true` or `false`.
     pub fn flag(&mut self, key: &'static str) -> Option<Located<bool>> {
         let Located { value, place } = self.take(key)?;
         let flag = match &value {
@@ -165,7 +162,8 @@ impl<'p> Section<'p> {
         flag.map(|value| Located { value, place })
     }
 
-    /// The whole number at `key`, within `range`. Hosts that build JSON from protobuf write every number as a float.
+    /// Takes the whole number at `key`, which must lie within `range`. Accepts floats with a whole value,
+    /// because hosts that build JSON from protobuf write every number as a float.
     pub fn number(
         &mut self,
         key: &'static str,
@@ -189,19 +187,19 @@ impl<'p> Section<'p> {
         number.map(|value| Located { value, place })
     }
 
-    /// The whole number at `key`, 1 to 4294967295.
+    /// Takes the whole number at `key`, 1 to 4294967295.
     pub fn positive(&mut self, key: &'static str) -> Option<Located<NonZeroU32>> {
         let Located { value, place } = self.number(key, 1..=u32::MAX.into())?;
         let value = NonZeroU32::new(u32::try_from(value).ok()?)?;
         Some(Located { value, place })
     }
 
-    /// The list of texts at `key`; separated by commas in a variable.
+    /// Takes the list of texts at `key`. An environment variable separates them by commas.
     pub fn texts(&mut self, key: &'static str) -> Option<Vec<Located<String>>> {
         self.list(key, |text| text)
     }
 
-    /// The list of texts at `key`, for readers that need no places.
+    /// Takes the list of texts at `key`, without places.
     pub fn values(&mut self, key: &'static str) -> Option<Vec<String>> {
         self.list(key, |text| text.value)
     }
@@ -239,13 +237,13 @@ impl<'p> Section<'p> {
         Some(texts)
     }
 
-    /// The table at `key`; an empty one when it is absent.
+    /// Takes the table at `key`; an empty table if it is absent.
     pub fn section(&mut self, key: &'static str) -> Self {
         self.open(key)
             .unwrap_or_else(|| self.within(key, Map::new()))
     }
 
-    /// The table at `key`, read by `read` to its last key.
+    /// Takes the table at `key`, reads it with `read`, and reports unknown keys.
     pub fn optional<T>(
         &mut self,
         key: &'static str,
@@ -257,7 +255,7 @@ impl<'p> Section<'p> {
         value
     }
 
-    /// `members` as the table at `key`.
+    /// Uses `members` as the table at `key`.
     #[must_use]
     pub fn within(&self, key: &str, members: Map<String, Value>) -> Self {
         let path = key_path::member(&self.path, key);
@@ -275,13 +273,14 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// The tables of the list at `key`; none when it is absent.
+    /// Takes the tables of the list at `key`; none if the list is absent.
     pub fn sections(&mut self, key: &'static str) -> Vec<Self> {
         let value = self.take(key);
         value.map_or_else(Vec::new, |value| self.tables(key, value))
     }
 
-    /// The tables of the list at `key`, which must be there; `empty` is reported of a list without any.
+    /// Takes the tables of the list at `key`. An absent list is a problem; an empty list is a problem with the
+    /// message `empty`.
     pub fn required_sections(&mut self, key: &'static str, empty: &str) -> Vec<Self> {
         self.required(key);
         let Some(value) = self.take(key) else {
@@ -326,32 +325,32 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// Whether `key` is there and was not taken yet.
+    /// True if `key` is present and was not taken.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.members.contains_key(key)
     }
 
-    /// Reports `key`, if it is there, as out of place here for the reason `why`.
+    /// Reports `key`, if it is present, as not allowed here for the reason `why`.
     pub fn refuse(&mut self, key: &'static str, why: &str) {
         if let Some(Located { place, .. }) = self.take(key) {
             self.wrong(&place, key, why);
         }
     }
 
-    /// Passes over `key`, known but of no use here.
+    /// Ignores `key`, which is known but not used here.
     pub fn skip(&mut self, key: &'static str) {
         self.take(key);
     }
 
-    /// Reports every key that was not asked for. Call it when all known keys have been.
+    /// Reports every unknown key. Call this when all known keys have been read.
     pub fn finish(self) {
         for key in self.members.keys() {
             let place = self.place_of(key);
             let known = closest(key, &self.known);
             #[cfg(feature = "toml")]
             if let Place::Variable(name) = &place {
-                // The prefix is one segment, then come those that lead here.
+                // The prefix is one segment of the name, so the segments of the path follow it.
                 let known = known.map(|known| renamed(name, self.depth + 1, known));
                 self.report(&place, unknown("setting", known.as_deref()));
                 continue;
@@ -380,7 +379,7 @@ fn type_name(value: &Value, place: &Place) -> &'static str {
     }
 }
 
-/// What the language of the document calls a table, a list of tables, and the elements of such a list.
+/// The words for a table, a list of tables, and the elements of such a list in the language of the document.
 const fn nouns(place: &Place) -> (&'static str, &'static str, &'static str) {
     if place.is_json() {
         ("an object", "a list of objects", "objects in the list")
@@ -389,7 +388,8 @@ const fn nouns(place: &Place) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// The known key that `key` is a likely misspelling of: at most one edit, and one more per four characters.
+/// Returns the known key of which `key` is a likely misspelling: at most one edit, plus one for every four
+/// characters.
 fn closest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     known
         .iter()
@@ -400,7 +400,7 @@ fn closest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
 }
 
 fn whole(number: f64) -> Option<u64> {
-    // Up to 2^53 every whole number is exact.
+    // Up to 2^53, every whole number has its own `f64`.
     let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
     whole.then_some(number as u64)
 }

@@ -1,4 +1,5 @@
-//! A file whose values are sent as JSON. The receiver names problems by path; the writer of the file needs file and line.
+//! A file whose values are sent to a receiver as JSON. The receiver reports problems by path, but the author of
+//! the file needs file and line.
 
 use std::rc::Rc;
 
@@ -11,32 +12,32 @@ use crate::problem::Problem;
 use crate::table::Table;
 
 impl Table {
-    /// The values, as a JSON object.
+    /// The values to send.
     #[must_use]
     pub const fn members(&self) -> &Map<String, Value> {
         &self.members
     }
 
-    /// The values, to be changed before they are sent.
+    /// The values, for changes before they are sent.
     pub const fn members_mut(&mut self) -> &mut Map<String, Value> {
         &mut self.members
     }
 
-    /// Notes that the value at the path `sent` stands for the value that was written at the path `written`.
+    /// Records that the value sent at the path `sent` was written at the path `written`.
     pub fn moved(&mut self, written: &str, sent: &str) {
         let lines = Rc::make_mut(&mut self.places.lines);
         lines.moved.insert(sent.to_owned(), written.to_owned());
     }
 
-    /// The place of the value at `path`, which is written as in [`Place::Json`]; or else of the innermost table or list
-    /// around it that is there.
+    /// The place of the value at `path`, in the form of [`Place::Json`]; or else of the innermost table or list
+    /// that contains it and exists.
     #[must_use]
     pub fn place_of(&self, path: &str) -> Place {
         self.places.of(path)
     }
 
-    /// The problem that the receiver found in the values and displayed as `line`, with file and line in place of paths. `None`
-    /// if `line` does not start with the path of a value.
+    /// Converts a problem that the receiver reported as `line`: replaces paths with file and line. `None` if
+    /// `line` does not start with the path of a value.
     #[must_use]
     pub fn located(&self, line: &str) -> Option<Problem> {
         let lines = &self.places.lines;
@@ -58,7 +59,7 @@ impl Table {
         } else if lines.at(path).is_some() {
             format!("{key}: {message}")
         } else {
-            // What is missing has no place: the message goes on behind its key.
+            // A missing value has no place of its own, so the message names its key.
             format!("{key} {message}")
         };
         Some(Problem {
@@ -67,7 +68,7 @@ impl Table {
         })
     }
 
-    /// Whether a table without a key of its own is at `path`.
+    /// True if the element of a list is at `path`, which has no key of its own.
     fn is_table_of_list(&self, path: &str) -> bool {
         let mut segments = path.split(['.', '[']);
         let first = segments.next().and_then(|key| self.members.get(key));
@@ -85,7 +86,8 @@ impl Table {
     }
 }
 
-/// `message` with the place in the file of the value whose path it ends with, as in `web is already at clients[0].client_id`.
+/// Adds the place in the file to a `message` that ends with a path, such as `web is already at
+/// clients[0].client_id`.
 fn with_lines(lines: &Lines, message: &str) -> String {
     match message.rsplit_once(" at ") {
         Some((start, path)) => match lines.at(path) {

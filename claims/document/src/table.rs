@@ -1,27 +1,25 @@
-//! The tree of values.
-
 use serde_json::{Map, Value};
 
 #[cfg(feature = "toml")]
 use crate::lines::Lines;
 use crate::place::Place;
 
-/// The values of a document, and where each of them was written. They may be secrets, so it has no `Debug`.
+/// The values of a document and their places. There is no `Debug`, because values may be secrets.
 pub struct Table {
     pub(crate) members: Map<String, Value>,
     pub(crate) places: Places,
 }
 
-/// Where the values of a document were written.
+/// The places of the values of a document.
 #[derive(Clone, Default)]
 pub(crate) struct Places {
-    /// What comes from a file or a variable.
+    /// Places in a file or in environment variables.
     #[cfg(feature = "toml")]
     pub(crate) lines: std::rc::Rc<Lines>,
 }
 
 impl Places {
-    /// The place of the value at `path`, or else of the innermost table or list around it that is there.
+    /// The place of the value at `path`, or else of the innermost table or list that contains it and exists.
     pub(crate) fn of(&self, path: &str) -> Place {
         #[cfg(feature = "toml")]
         if let Some(place) = self.lines.around(path) {
@@ -32,7 +30,7 @@ impl Places {
 }
 
 impl Table {
-    /// Takes a JSON object as it is: `null` is a value of the wrong type for every key.
+    /// Takes a JSON object in which `null` is a value, of the wrong type for every key.
     #[must_use]
     pub fn from_strict_json(members: Map<String, Value>) -> Self {
         Self {
@@ -41,7 +39,7 @@ impl Table {
         }
     }
 
-    /// Takes a JSON object in which a member that is `null` counts as absent.
+    /// Takes a JSON object in which `null` stands for an absent member.
     #[must_use]
     pub fn from_json(mut members: Map<String, Value>) -> Self {
         remove_nulls(&mut members);

@@ -1,4 +1,4 @@
-//! What both languages have in common is read in both.
+//! Tests in both languages what both have in common.
 
 use serde_json::{Map, Value, json};
 
@@ -143,7 +143,7 @@ fn a_list_that_must_not_be_empty_has_one_problem() {
     }
 }
 
-/// A message about a value starts with its key; a path ends with the key already.
+/// A message about a value starts with its key, unless the place already ends with the key.
 #[test]
 fn a_path_and_a_message_do_not_repeat_the_key() {
     let problems = Problems::default();
@@ -172,7 +172,7 @@ mod files {
 
     use super::*;
 
-    /// The problems of a file with variables laid over it, in the order of their places.
+    /// The problems of a file with environment variables, in the order of their places.
     fn read(
         text: &str,
         environment: &[(&str, &str)],
@@ -246,7 +246,7 @@ mod files {
         );
     }
 
-    /// Keys may hold what separates keys in a path.
+    /// Keys may contain the characters that separate keys in a path.
     #[test]
     fn keys_with_dots_have_their_own_lines() {
         let text = "\"s.b\" = 1\n\"t[0]\" = 2\n[s]\nb = 3\n[[t]]\n";
@@ -369,7 +369,7 @@ mod files {
         assert_eq!(problems, [""; 0]);
     }
 
-    /// Reads the same keys wherever they were written.
+    /// Reads the same keys from any document.
     fn read_clients(table: Table) -> Vec<Problem> {
         let problems = Problems::default();
         let mut root = Section::root(table, &problems);
@@ -400,7 +400,7 @@ mod files {
         problems.into_sorted()
     }
 
-    /// What is found in the values of a file as JSON is said as if it had been found in the file.
+    /// Problems of the values sent as JSON are reported with the places in the file.
     #[test]
     fn problems_of_what_was_sent_have_the_lines_of_the_file() {
         let text = "other = 1\n\n[[clients]]\nid = 'web'\nenabled = 'no'\nscopes = ['a',\n 'b']\n\n\

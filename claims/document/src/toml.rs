@@ -20,7 +20,7 @@ impl Table {
         Self::with_lines(Map::new(), Lines::of(place))
     }
 
-    /// Reads a TOML document. The parser stops at its first syntax error, which is reported with its line.
+    /// Reads a TOML document. A syntax error is a problem with its line; the parser stops at the first one.
     #[must_use]
     pub fn parse(path: &Path, text: &str, problems: &Problems) -> Self {
         let mut file = File::new(path, text, problems);
@@ -35,7 +35,7 @@ impl Table {
         Self::with_lines(members, file.lines)
     }
 
-    /// Reads the TOML file at `path`; a file that cannot be read is a problem.
+    /// Reads the TOML file at `path`. A file that cannot be read is a problem.
     #[must_use]
     pub fn read(path: &Path, problems: &Problems) -> Self {
         match std::fs::read_to_string(path) {
@@ -56,10 +56,10 @@ impl Table {
     }
 }
 
-/// A file whose values become members while their lines are kept.
+/// Converts the values of a file to JSON, and records their lines.
 struct File<'a> {
     path: Arc<Path>,
-    /// Byte offset of every line but the first.
+    /// Byte offsets of all lines except the first.
     line_starts: Vec<usize>,
     lines: Lines,
     problems: &'a Problems,
@@ -83,7 +83,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// The members of the table at `path`, each placed at its key.
+    /// Converts the table at `path`. The place of each member is that of its key.
     fn members(&mut self, table: toml_span::value::Table<'_>, path: &str) -> Map<String, Value> {
         let mut members = Map::new();
         for (key, value) in table {
@@ -94,14 +94,14 @@ impl<'a> File<'a> {
         members
     }
 
-    /// The value at `path`, which starts at the byte `offset`.
+    /// Converts the value at `path`, which starts at the byte `offset`.
     fn value(&mut self, mut value: toml_span::Value<'_>, path: String, offset: usize) -> Value {
         let place = self.place(offset);
         let value = match value.take() {
             ValueInner::String(text) => Value::String(text.into_owned()),
             ValueInner::Boolean(flag) => Value::Bool(flag),
             ValueInner::Integer(number) => Value::from(number),
-            // JSON has neither infinity nor "not a number", and no key takes them.
+            // JSON has no infinity and no NaN, and no key accepts them.
             ValueInner::Float(number) => {
                 if !number.is_finite() {
                     let key = key_path::last_key(&path);

@@ -1,4 +1,4 @@
-//! Environment variables, laid over a document.
+//! Environment variables that replace values of a document.
 
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::problem::Problems;
 use crate::table::Table;
 
 impl Table {
-    /// Lays the variables whose names start with `prefix` over the table: `{prefix}SECTION__KEY` replaces
+    /// Replaces values by the variables whose names start with `prefix`: `{prefix}SECTION__KEY` replaces
     /// `section.key`, and `{prefix}LIST__0__KEY` belongs to the first table of a list of tables.
     pub fn overlay(
         &mut self,
@@ -58,7 +58,7 @@ struct Variable {
 }
 
 impl Variable {
-    /// Puts the value at `keys` below `members`, the table at `path`. Tables and lists on the way are made.
+    /// Sets the value at `keys` below `members`, the table at `path`. Creates missing tables and lists.
     fn put(
         &self,
         members: &mut Map<String, Value>,
@@ -103,7 +103,7 @@ impl Variable {
     }
 }
 
-/// The name of a variable whose segment number `at` is the key `known`.
+/// The `name` of a variable with the segment at the index `at` replaced by the key `known`.
 pub(crate) fn renamed(name: &str, at: usize, known: &str) -> String {
     let known = known.to_ascii_uppercase();
     let segments = name.split("__").enumerate();

@@ -1,6 +1,7 @@
-//! The calls of the host that the filter does not leave to the SDK.
+//! Calls of the host that the filter makes without the SDK.
 //!
-//! The SDK panics when one of them is refused, and a panic ends the VM of a whole worker. Here a refusal is a value.
+//! The SDK panics when the host refuses one of these calls, and a panic ends the VM of a whole worker. The
+//! functions here return the refusal as an error.
 
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -9,26 +10,26 @@ use proxy_wasm::types::{LogLevel, MapType, StreamType};
 
 use crate::pairs::{self, Pairs};
 
-/// The host did not do it. The number is its status (`proxy_status_t`), or an `errno` of WASI.
+/// The host refused the call. The number is the host's status (`proxy_status_t`), or an `errno` of WASI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused(u32);
 
-/// `proxy_status_t`: there is no such thing.
+/// `proxy_status_t`: not found.
 const NOT_FOUND: Refused = Refused(1);
 
-/// `proxy_status_t`: the value does not have the version that was named.
+/// `proxy_status_t`: the value has another version than the call named.
 const VERSION_MISMATCH: Refused = Refused(8);
 
-/// The refusal of arguments that do not fit the ABI.
+/// `proxy_status_t`: the arguments do not fit the ABI.
 const BAD_ARGUMENT: Refused = Refused(2);
 
-/// `grpc_status` of a response that is no gRPC one.
+/// `grpc_status` of a response that is not gRPC.
 const NO_GRPC_STATUS: i32 = -1;
 
 /// `clockid::monotonic` of WASI.
 const MONOTONIC: u32 = 1;
 
-/// The precision, in nanoseconds, that is asked of the clock.
+/// Precision for reading the clock, in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 
 const REQUEST: u32 = MapType::HttpRequestHeaders as u32;
@@ -86,7 +87,7 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" {
-    /// What the SDK exports for the host.
+    /// Exported by the SDK for the host.
     safe fn proxy_on_tick(root: u32);
 }
 
@@ -104,8 +105,8 @@ fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8
     if bytes.is_null() {
         return Ok(Vec::new());
     }
-    // SAFETY: the ABI has the host return memory that the SDK's `proxy_on_memory_allocate` made as a boxed slice of this
-    // size, every byte of it written. Nothing else refers to that memory.
+    // SAFETY: by the ABI, the host returns memory that the SDK's `proxy_on_memory_allocate` allocated as a
+    // boxed slice of this size, with every byte written. Nothing else refers to that memory.
     Ok(unsafe { Vec::from_raw_parts(bytes, size, size) })
 }
 
@@ -114,17 +115,18 @@ fn pairs(map: u32) -> Result<Pairs, Refused> {
     returned(|bytes, size| unsafe { proxy_get_header_map_pairs(map, bytes, size) }).map(Pairs::new)
 }
 
-/// All headers of the request, names in lower case. A request that the host does not show is refused.
+/// Returns all headers of the request, names in lower case. If the host refuses, the filter refuses the
+/// request.
 pub(super) fn request_headers() -> Result<Pairs, Refused> {
     pairs(REQUEST)
 }
 
-/// All headers of the response to a fetch. Envoy refuses when the fetch had no response.
+/// Returns all headers of the response to a fetch. Envoy refuses if the fetch had no response.
 pub(super) fn response_headers() -> Result<Pairs, Refused> {
     pairs(RESPONSE)
 }
 
-/// Adds a header to the request. A request that lacks a header of ours is refused.
+/// Adds a header to the request. If the host refuses, the filter refuses the request.
 pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), Refused> {
     // SAFETY: the host only reads both texts, during the call.
     done(unsafe {
@@ -138,17 +140,17 @@ pub(super) fn add_request_header(name: &str, value: &str) -> Result<(), Refused>
     })
 }
 
-/// Removes every header of this name from the request. A request that keeps such a header is refused.
+/// Removes every header of this name from the request. If the host refuses, the filter refuses the request.
 pub(super) fn remove_request_header(name: &[u8]) -> Result<(), Refused> {
     // SAFETY: the host only reads the name, during the call.
     done(unsafe { proxy_remove_header_map_value(REQUEST, name.as_ptr(), name.len()) })
 }
 
-/// Answers the request. A request that the host does not answer stays paused, and never passes.
+/// Answers the request. If the host refuses, the request stays paused and never passes.
 pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Result<(), Refused> {
     let headers = pairs::encode(headers).ok_or(BAD_ARGUMENT)?;
     let details: &[u8] = &[];
-    // SAFETY: the host only reads all of it, during the call.
+    // SAFETY: the host only reads the arguments, during the call.
     done(unsafe {
         proxy_send_local_response(
             status,
@@ -163,49 +165,53 @@ pub(super) fn respond(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Res
     })
 }
 
-/// Lets a paused request go on. The host may have ended it.
+/// Resumes a paused request, which the host may have ended.
 pub(super) fn continue_request() -> Result<(), Refused> {
     done(proxy_continue_stream(StreamType::HttpRequest as u32))
 }
 
-/// Sets a property of the request that has a name of one part. Envoy refuses if another plugin made it read-only.
+/// Sets a property of the request; `name` is a path of one part. Envoy refuses if another plugin made the
+/// property read-only.
 pub(super) fn set_property(name: &str, value: &[u8]) -> Result<(), Refused> {
     // SAFETY: the host only reads both texts, during the call.
     done(unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) })
 }
 
-/// Writes a line. Everybody whose request is refused causes one.
+/// Writes a line to the host's log. Any client can cause a line by a refused request.
 pub(super) fn log(level: LogLevel, line: &str) -> Result<(), Refused> {
     // SAFETY: the host only reads the line, during the call.
     done(unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) })
 }
 
-/// Has the root whose context is in effect ticked each `period`, good to a millisecond. There are hosts without timers.
+/// Requests a tick every `period`, in whole milliseconds, for the root whose context is in effect. Hosts
+/// without timers refuse.
 pub(super) fn set_tick_period(period: Duration) -> Result<(), Refused> {
     let milliseconds = u32::try_from(period.as_millis()).map_err(|_| BAD_ARGUMENT)?;
     done(proxy_set_tick_period_milliseconds(milliseconds))
 }
 
-/// Ticks in place of a host without timers, from the callback of a request. The SDK does all that it does when a host
-/// ticks; so fetches belong to the root, which must still exist.
+/// Ticks in the callback of a request, for hosts without timers. The SDK does the same as on a tick of the
+/// host, so fetches belong to the root, which must still exist.
 pub(super) fn tick(root: u32) {
     proxy_on_tick(root);
 }
 
-/// Time since a moment of the host's choice, by its monotonic clock. It is the same moment for all VMs of one process of
-/// most hosts, and no caller may rely on that. The standard library's `Instant` panics where a host has no such clock.
+/// Time of the host's monotonic clock. In most hosts, the start of this clock is the same for all VMs of a
+/// process, but callers must not rely on that. The standard library's `Instant` panics in a host without such a
+/// clock.
 pub(super) fn monotonic_time() -> Result<Duration, Refused> {
     let mut nanoseconds = 0;
-    // SAFETY: the host writes the one number.
+    // SAFETY: the host only writes the number.
     done(unsafe { clock_time_get(MONOTONIC, MILLISECOND, &raw mut nanoseconds) })?;
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// What every VM of the same `vm_id` can read under `key`, with the version of the value; `None` if there is nothing.
-/// There are hosts without shared data.
+/// Reads the value of `key`, which all VMs of the same `vm_id` share, with its version; `None` if there is no
+/// value. Hosts without shared data refuse.
 pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> {
     let mut version = 0;
-    // SAFETY: the host only reads the key, during the call, and writes the version, and address and size of the bytes.
+    // SAFETY: the host only reads the key, during the call, and writes the version, the address and the size of
+    // the bytes.
     let value = returned(|bytes, size| unsafe {
         proxy_get_shared_data(key.as_ptr(), key.len(), bytes, size, &raw mut version)
     });
@@ -216,14 +222,14 @@ pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> 
     }
 }
 
-/// Puts `value` under `key` for every VM of the same `vm_id`. With a version, only if the value still has that version;
-/// returns whether it had.
+/// Sets the value of `key` for all VMs of the same `vm_id`. With a version, sets it only if the stored value
+/// still has that version. Returns true if the value was set.
 pub(super) fn set_shared_data(
     key: &str,
     value: &[u8],
     version: Option<u32>,
 ) -> Result<bool, Refused> {
-    // No version is 0.
+    // 0 stands for no version.
     let version = version.unwrap_or(0);
     // SAFETY: the host only reads both texts, during the call.
     let set = done(unsafe {

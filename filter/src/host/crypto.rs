@@ -1,15 +1,15 @@
-//! The host's own signature verification: Envoy's foreign function `verify_signature`.
+//! The host's own verification of signatures: Envoy's foreign function `verify_signature`.
 //!
-//! It is used for an algorithm only after it has told a right signature from a wrong one at start.
+//! The filter uses it for an algorithm only if it has told a valid signature from an invalid one at the start.
 
 use guard::algorithm::Algorithm;
 use guard::signature::HostVerifier;
 use proxy_wasm::hostcalls;
 
-/// Envoy's name for it (`source/extensions/common/wasm/ext/verify_signature.proto`).
+/// The function's name in Envoy (`source/extensions/common/wasm/ext/verify_signature.proto`).
 const FUNCTION: &str = "verify_signature";
 
-/// What the signatures of the probes are over.
+/// The message that the signatures of the probes cover.
 const MESSAGE: &[u8] = b"probe";
 
 struct Probe {
@@ -28,7 +28,8 @@ impl Probe {
 
 const RSA_KEY: &[u8] = include_bytes!("probe/rsa.key.der");
 
-/// Made with `openssl genpkey`, `openssl pkey -pubout -outform DER` and `openssl dgst -sha256 -sign`, or another digest.
+/// Made with `openssl genpkey`, `openssl pkey -pubout -outform DER` and `openssl dgst -sha256 -sign`, or with
+/// another digest.
 const PROBES: [Probe; 5] = [
     Probe {
         algorithm: Algorithm::Rs256,
@@ -57,18 +58,18 @@ const PROBES: [Probe; 5] = [
     },
 ];
 
-/// The host's verification, for the algorithms that it does right.
+/// The host's verification, for the algorithms that it verifies correctly.
 #[derive(Debug, Clone)]
 pub(super) struct HostSignatures(Vec<(Algorithm, bool)>);
 
 impl HostSignatures {
-    /// Finds out what the host can do.
+    /// Tests which algorithms the host verifies correctly.
     pub(super) fn probe() -> Self {
         let told = |probe: &Probe| (probe.algorithm, probe.is_told_right());
         Self(PROBES.iter().map(told).collect())
     }
 
-    /// The algorithms that a host may offer, each with whether this one does.
+    /// The algorithms that a host may offer, each with true if this host offers it.
     pub(super) fn offered(&self) -> &[(Algorithm, bool)] {
         &self.0
     }
@@ -93,7 +94,7 @@ impl HostVerifier for HostSignatures {
     }
 }
 
-/// Asks the host; `None` if it has no answer. It takes the padding of an RSA signature for PKCS#1 v1.5.
+/// Asks the host; `None` if it gives no answer. The host assumes PKCS#1 v1.5 padding for RSA signatures.
 fn call(algorithm: Algorithm, public_key: &[u8], message: &[u8], signature: &[u8]) -> Option<bool> {
     let digest: &[u8] = match algorithm {
         Algorithm::Rs256 | Algorithm::Es256 => b"sha256",

@@ -3,7 +3,7 @@
 use super::calls;
 use guard::feed::{Refused, SharedData, Versioned};
 
-/// What all VMs of the same `vm_id` share.
+/// The data that all VMs of the same `vm_id` share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostData;
 

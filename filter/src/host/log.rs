@@ -1,4 +1,4 @@
-//! One line of JSON per refusal, at most so many a second, without token and personal data.
+//! The log of refusals: one line of JSON for each, limited by rate, without tokens and personal data.
 
 use proxy_wasm::types::LogLevel;
 
@@ -6,10 +6,9 @@ use super::calls;
 use guard::answers::Denial;
 use guard::denial_log::{self, Denied};
 
-/// Lines a second at most; what is left out is counted.
+/// Most lines in a second. Further lines are only counted.
 const LINES_PER_SECOND: u32 = 10;
 
-/// Writes the lines of one VM.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     second: u64,
@@ -18,7 +17,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// A refused request. `reported` says that it was let through all the same.
+    /// Logs a refused request. `reported`: the request passed because of report-only mode.
     pub(super) fn refusal(
         &mut self,
         denial: &Denial,
@@ -42,7 +41,7 @@ impl Log {
     }
 }
 
-/// Writes a line; a host that does not take it has other troubles.
+/// Writes a line to the host's log. A refusal is ignored.
 pub(super) fn write(level: LogLevel, line: &str) {
     let _ = calls::log(level, line);
 }

@@ -1,7 +1,8 @@
-//! Counts in the host's metrics, brought there with each tick: the way of a request calls none.
+//! Counts for the host's metrics. The filter publishes them with each tick, so that requests need no calls for
+//! metrics.
 //!
-//! A host has one metric of a name, to which the VMs of all workers contribute: counters and [`Share`]s add up, of ages the
-//! [`Worst`] shows.
+//! A host has one metric for each name, to which the VMs of all workers contribute. Counters and [`Share`]s
+//! show the sum, and ages show the [`Worst`].
 
 use std::cell::{Cell, RefCell};
 
@@ -58,7 +59,8 @@ const REVOCATION_ENTRIES: &str = "token_filter.revocation_entries";
 const FOLDING: &str = "token_filter.revocations_folding";
 const WAITING: &str = "token_filter.waiting";
 const CACHE_BYTES: &str = "token_filter.cache_bytes";
-/// The number of VMs that run this version. Gateways make labels of the part after `reason.` and `version.`, where they are told to.
+/// The number of VMs that run this version. Gateways can be configured to turn the part after `reason.` and
+/// `version.` into a label.
 const BUILD_INFO: &str = concat!(
     "token_filter.build_info.version.",
     env!("CARGO_PKG_VERSION")
@@ -79,7 +81,7 @@ fn denied(name: &str) -> String {
 }
 
 impl Metrics {
-    /// Defines every metric, so that each is there from the start.
+    /// Defines every metric, so that all exist from the start.
     pub(super) fn define() -> Self {
         let names = COUNTERS
             .into_iter()
@@ -97,7 +99,8 @@ impl Metrics {
             ages: RefCell::new(AGES.into_iter().filter_map(Gauge::define).collect()),
             aged: Cell::default(),
         };
-        // At the start, like the definition, so that a host that cannot do it refuses the plugin: the SDK panics.
+        // Called at the start, because the SDK panics if the host cannot do it. Such a host then refuses the
+        // plugin.
         metrics.share(BUILD_INFO, 1);
         for gauge in metrics.ages.borrow().iter() {
             let _ = hostcalls::get_metric(gauge.id);
@@ -114,7 +117,7 @@ impl Metrics {
         }
     }
 
-    /// This VM's share in a sum over all VMs.
+    /// Sets this VM's share in a sum over all VMs.
     fn share(&self, name: &str, number: u64) {
         let mut sums = self.sums.borrow_mut();
         if let Some(gauge) = sums.iter_mut().find(|gauge| gauge.name == name) {
@@ -125,7 +128,8 @@ impl Metrics {
         }
     }
 
-    /// This VM's age; the oldest of all VMs shows. A host that does not tell what shows gets every VM's own.
+    /// Sets this VM's age. The metric shows the largest age of all VMs, or the last one written if the host
+    /// cannot read metrics.
     fn age(&self, name: &str, seconds: u64) {
         let mut ages = self.ages.borrow_mut();
         if let Some(gauge) = ages.iter_mut().find(|gauge| gauge.name == name) {
@@ -139,7 +143,7 @@ impl Metrics {
         }
     }
 
-    /// Which signatures the host verifies: the same in every VM.
+    /// Publishes which signatures the host verifies, the same in every VM.
     pub(super) fn host_signatures(signatures: &HostSignatures) {
         for (algorithm, offered) in signatures.offered() {
             let algorithm = algorithm.name().to_ascii_lowercase();
@@ -150,21 +154,20 @@ impl Metrics {
         }
     }
 
-    /// The VM ends, or this configuration of it: what it has contributed to sums goes with it.
+    /// Removes this VM's shares from all sums, when the VM or this configuration ends.
     pub(super) fn withdraw(&self) {
         for name in SUMS {
             self.share(name, 0);
         }
     }
 
-    /// A fetch came to its end.
     pub(super) fn fetch(&self, succeeded: bool) {
         let [fetches, failures] = FETCH_COUNTERS;
         self.count(fetches, 1);
         self.count(failures, u64::from(!succeeded));
     }
 
-    /// Brings counts and ages to the host.
+    /// Publishes counts and ages.
     pub(super) fn publish(&self, guard: &mut Guard, waiting: usize, now: u64) {
         let Counts {
             allowed,
@@ -192,7 +195,7 @@ impl Metrics {
             self.count(&denied(name), value);
         }
         let (keys, revocations) = (guard.keys_age(now), guard.revocations_age(now));
-        // Ticks come thicker while requests wait, and where another VM reads the feed.
+        // There are several ticks in a second while requests wait, and while another VM reads the feed.
         if self.aged.replace(now) != now {
             self.age(KEYS_AGE, keys.unwrap_or(0));
             self.age(REVOCATIONS_AGE, revocations.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Everything that deals with the proxy-wasm host. It decides nothing: [`guard`] does.
+//! The part of the filter that deals with the proxy-wasm host. All decisions come from [`guard`].
 
 #[expect(unsafe_code, reason = "calls of the host are unsafe")]
 mod calls;
@@ -19,7 +19,7 @@ use proxy_wasm::types::{Action, ContextType, LogLevel};
 use self::root::Root;
 
 proxy_wasm::main! {{
-    // The SDK's own hook comes with a logger, and panics itself if the host does not log.
+    // The SDK's own hook comes with a logger, and panics if the host refuses to log.
     panic::set_hook(Box::new(|panic| self::log::write(LogLevel::Critical, &panic.to_string())));
     proxy_wasm::set_root_context(|context| Box::new(Plugin { context, root: None }));
 }}
@@ -27,7 +27,7 @@ proxy_wasm::main! {{
 /// A root context: one configuration of the filter in this VM.
 struct Plugin {
     context: u32,
-    /// `None` until there is a good configuration.
+    /// `None` until the plugin has a valid configuration.
     root: Option<Rc<Root>>,
 }
 
@@ -62,7 +62,7 @@ impl RootContext for Plugin {
     }
 }
 
-/// The SDK tells the end of a context by dropping it.
+/// The SDK drops a context when it ends.
 impl Drop for Plugin {
     fn drop(&mut self) {
         if let Some(root) = &self.root {

@@ -1,4 +1,4 @@
-//! The way of one request through the host.
+//! The handling of one request.
 
 use proxy_wasm::types::Action;
 
@@ -13,9 +13,9 @@ use guard::waiting::{Source, Turn};
 const AUTHORIZATION: &str = "authorization";
 const REQUEST_ID: &[u8] = b"x-request-id";
 
-/// Decides about a request whose headers have come.
+/// Decides about a request when its headers have arrived.
 pub(super) fn decide(shared: &Shared, context: u32) -> Action {
-    // One call for all headers: it also shows whether there is anything to remove, usually nothing.
+    // One call returns all headers. In most requests, none of them must be removed.
     let Ok(headers) = calls::request_headers() else {
         return refuse_unstripped(shared, &Denied::default());
     };
@@ -24,7 +24,7 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     let mut is_stripped = true;
     for (name, value) in &headers {
         parts.note(name, value);
-        // What only the filter may set, before anything else (RFC 9700 §4.13).
+        // Headers that only the filter may set are removed first (RFC 9700 §4.13).
         is_stripped &= !guard.strips(name) || calls::remove_request_header(name).is_ok();
     }
     drop(guard);
@@ -44,27 +44,27 @@ pub(super) fn decide(shared: &Shared, context: u32) -> Action {
     }
 }
 
-/// For a request that may still carry what only the filter may set: it does not pass, not even in report-only mode.
+/// Refuses a request that may still carry a header that only the filter may set, in report-only mode too.
 fn refuse_unstripped(shared: &Shared, denied: &Denied<'_>) -> Action {
     let refusal = shared.guard.borrow().refusal(Denial::Host, None);
     carry_out(shared, refusal, denied)
 }
 
-/// For a request of a root that has no configuration: nobody can say what may pass.
+/// Refuses every request while the plugin has no valid configuration.
 pub(super) fn refuse_unconfigured() -> Action {
     let _ = calls::respond(503, &[], b"");
     Action::Pause
 }
 
-/// The headers that deciding needs.
+/// The headers that the decision needs.
 #[derive(Default)]
 struct Parts<'a> {
     method: &'a [u8],
     target: &'a [u8],
-    /// The first two: more than one is refused, whatever they are.
+    /// The first two `Authorization` headers. A request with more than one is refused.
     authorization: [&'a [u8]; 2],
     authorizations: usize,
-    /// For the log alone.
+    /// Only for the log.
     request_id: &'a [u8],
 }
 
@@ -104,7 +104,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Holds the request until the next fetch from this source has ended.
+/// Holds the request until the next fetch from `source` has ended.
 fn wait(
     context: u32,
     shared: &Shared,
@@ -133,8 +133,8 @@ fn wait(
     Action::Pause
 }
 
-/// Decides about a request that has waited, and lets it go on, answers it, or holds it again if it may wait. The host must
-/// have its context in effect.
+/// Decides again about a request that has waited: passes, answers or refuses it, or holds it again. The host
+/// must have the request's context in effect.
 pub(super) fn resume(shared: &Shared, turn: Turn<HeldRequest>) {
     let held = &turn.request;
     let authorization: Vec<&[u8]> = held.authorization.iter().map(Vec::as_slice).collect();
@@ -172,7 +172,7 @@ fn execute(shared: &Shared, outcome: Outcome, denied: &Denied<'_>) -> Action {
     carry_out(shared, effect, denied)
 }
 
-/// Carries out, counts and logs. What the host refuses to change becomes a refusal.
+/// Carries out, counts and logs an effect. If the host refuses to change the request, the request is refused.
 fn carry_out(shared: &Shared, effect: Effect, denied: &Denied<'_>) -> Action {
     let effect = alter(shared, effect);
     let Effect {
@@ -182,12 +182,12 @@ fn carry_out(shared: &Shared, effect: Effect, denied: &Denied<'_>) -> Action {
     } = &effect;
     let mut guard = shared.guard.borrow_mut();
     guard.count(&effect);
-    // One call for everything: each costs as much as the rest of the work on a known token.
+    // One property for everything, because each call costs as much as the rest of the work for a cached token.
     if guard.config().access_log_state {
         let entry = access_log::entry(effect.name(), token.as_deref());
         let _ = calls::set_property(access_log::PROPERTY, entry.as_bytes());
     }
-    // Guard and log are released before the answer, in which a host may call the filter again.
+    // Guard and log are released before the answer, during which a host may call the filter again.
     drop(guard);
     let (status, passes) = match fate {
         Fate::Pass { .. } => (0, true),

@@ -25,18 +25,19 @@ pub(super) struct Root {
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
     failures: RefCell<FailureLog<Source>>,
-    /// Whether the host ticks. Where it does not, requests stand in for ticks.
+    /// True if the host has a timer. Without a timer, requests cause the ticks.
     ticks: bool,
-    /// When revocations that are over were swept out, in seconds of the steady clock.
+    /// Time of the last sweep of expired revocations, in seconds of the steady clock.
     swept: Cell<Option<u64>>,
-    /// Whether the root context has ended.
+    /// True if the root context has ended.
     ended: Cell<bool>,
 }
 
 impl Root {
-    /// Starts with this configuration; `None`, with the reasons in the log, when it is bad.
+    /// Starts with this configuration. `None` if the configuration is invalid; the log then has the reasons.
     ///
-    /// Whatever the SDK panics at, where a host never does it, is called here once: such a host refuses the plugin.
+    /// Calls at which the SDK panics in a host that refuses them are made here once, so that such a host
+    /// refuses the plugin.
     pub(super) fn configure(context: u32, configuration: &[u8]) -> Option<Self> {
         hostcalls::set_effective_context(context).ok()?;
         let signatures = HostSignatures::probe();
@@ -45,10 +46,11 @@ impl Root {
                 let metrics = Metrics::define();
                 Metrics::host_signatures(&signatures);
                 let mut guard = Guard::new(config).with_host(Box::new(signatures));
-                // Hosts do not let a plugin fetch while it is being configured: the first tick does.
+                // Hosts allow no fetch during the configuration of a plugin, so the first tick starts the
+                // fetches.
                 let ticks = calls::set_tick_period(Duration::from_millis(1)).is_ok();
                 if ticks {
-                    // A VM that follows another one looks for news on many ticks.
+                    // A VM that follows another VM looks for news on every tick.
                     guard = guard.with_shared_data(Box::new(HostData));
                 } else {
                     log::write(
@@ -75,13 +77,12 @@ impl Root {
         }
     }
 
-    /// What its requests share.
     pub(super) const fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Keeps in step with the other VMs, fetches what is due, goes on with requests that have waited, and publishes
-    /// metrics.
+    /// Exchanges feed pages with the other VMs, starts due fetches, resumes requests that have waited, and
+    /// publishes metrics.
     pub(super) fn tick(&self) {
         let now = self.shared.take_time();
         let (news, follows) = {
@@ -108,20 +109,20 @@ impl Root {
         self.log_remarks();
     }
 
-    /// Decides about a request whose headers have come.
+    /// Decides about a request when its headers have arrived.
     pub(super) fn decide(&self, context: u32) -> Action {
         if !self.ticks && self.is_behind() {
             self.tick_from(context);
         }
         let action = request::decide(&self.shared, context);
         if !self.ticks && action == Action::Pause {
-            // A request that waits cannot wait for a tick.
+            // Without a timer, the fetch must start now.
             self.tick_from(context);
         }
         action
     }
 
-    /// Ticks in place of a host without a timer, in the callback of this request.
+    /// Ticks in the callback of this request, for hosts without a timer.
     fn tick_from(&self, context: u32) {
         if !self.ended.get() && hostcalls::set_effective_context(self.shared.root_context).is_ok() {
             calls::tick(self.shared.root_context);
@@ -129,19 +130,19 @@ impl Root {
         }
     }
 
-    /// Whether a host without a timer should have ticked by now.
+    /// True if a tick is due in a host without a timer.
     fn is_behind(&self) -> bool {
         let ticked = self.swept.get().is_some() && now() == self.shared.tick();
         !ticked || !self.shared.waiting.borrow().is_empty()
     }
 
-    /// The root context ends. Requests under it may still be there.
+    /// Ends the root context. Its requests may still exist.
     pub(super) fn end(&self) {
         self.ended.set(true);
         self.metrics.withdraw();
     }
 
-    /// The host has the end of a call to tell.
+    /// Handles the end of a call, with or without a response.
     pub(super) fn call_ended(&self, call: u32, body_size: usize) {
         let fetch = self.fetches.borrow_mut().remove(&call);
         if let Some(fetch) = fetch {
@@ -153,7 +154,6 @@ impl Root {
         }
     }
 
-    /// Logs what there is to say about feeds.
     fn log_remarks(&self) {
         let mut guard = self.shared.guard.borrow_mut();
         for (issuer, remark) in guard.take_remarks() {
@@ -166,7 +166,6 @@ impl Root {
         }
     }
 
-    /// Starts the fetches that are due.
     fn fetch(&self, now: u64) {
         let due = self.shared.guard.borrow_mut().due(now);
         for fetch in due {
@@ -248,8 +247,8 @@ impl Root {
         drop(guard);
         self.log_failure(fetch, why, now);
         let mut waiting = self.shared.waiting.borrow_mut();
-        // Without any keys a request may as well wait for the next try, if there is a tick to make one; with some, it gets
-        // its answer now.
+        // Without keys, requests wait for the next attempt, if there is a timer to start one. With keys,
+        // requests are decided now.
         if goes_on {
             waiting.extend(fetch.source(), now);
         } else if known || !self.ticks {
@@ -290,15 +289,16 @@ impl Root {
         log::write(level, &line);
     }
 
-    /// Goes on with the requests whose turn has come: [`BATCH`] of them, and a tick soon with the others.
+    /// Resumes released requests: at most [`BATCH`], and a tick soon for the rest.
     fn resume_released(&self) {
         if !self.shared.waiting.borrow().has_released() {
             return;
         }
-        // Without a tick to go on, there is no later.
+        // Without a timer, no later tick would resume the rest.
         let batch = if self.ticks { BATCH } else { usize::MAX };
         for _ in 0..batch {
-            // One by one: an answer may end other requests, which must not be answered any more.
+            // Takes one turn at a time, because an answer may end other requests, which must not be answered
+            // any more.
             let turn = self.shared.waiting.borrow_mut().next_turn();
             let Some(turn) = turn else {
                 break;
@@ -314,7 +314,7 @@ impl Root {
     }
 }
 
-/// The body of a good response; otherwise what went wrong, as far as the host tells.
+/// Returns the body of a successful response, or else the reason of the failure, as far as the host reports it.
 fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
     let longest = fetch.subject.longest_answer();
     let headers = calls::response_headers().unwrap_or_default();
@@ -325,14 +325,14 @@ fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
             fetch.timeout
         ));
     };
-    // One byte more than allowed shows that there is too much.
+    // Reads one byte more than allowed, to detect a body that is too long.
     let size = body_size.min(longest + 1);
     let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, size);
     let body = body.ok().flatten().unwrap_or_default();
     if status == b"200" {
         return Ok(body);
     }
-    // The gateway's own words tell a refused connection from DNS and TLS.
+    // The gateway's own message distinguishes refused connections, DNS errors and TLS errors.
     let words: String = String::from_utf8_lossy(&body)
         .chars()
         .filter(|character| !character.is_control())

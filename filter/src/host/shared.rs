@@ -1,4 +1,4 @@
-//! What the root context and the requests of one VM share. A VM has one thread.
+//! State that the root context and the requests of one VM share. A VM has one thread.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
@@ -12,17 +12,17 @@ use guard::clock::{Clock, Time};
 use guard::guard::Guard;
 use guard::waiting::Waiting;
 
-/// How long the host waits for the next tick, when nobody waits for it.
+/// Time to the next tick while no request waits.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// How long it waits when another VM reads revocations for this one.
+/// Time to the next tick while another VM reads revocations for this one.
 pub(super) const FOLLOWING_TICK: Duration = Duration::from_millis(50);
 
-/// How soon the next tick comes when a request waits for a fetch, or for its turn. Fetches start from ticks: they belong
-/// to the root context, so that the end of the request that asked for one does not end it.
+/// Time to the next tick while a request waits for a fetch or for its turn. Only ticks start fetches: the
+/// fetches then belong to the root context, and do not end with the request that needs them.
 const SOON: Duration = Duration::from_millis(1);
 
-/// What deciding about a request that has waited needs.
+/// What the decision about a held request needs.
 #[derive(Debug)]
 pub(super) struct HeldRequest {
     pub(super) method: Vec<u8>,
@@ -31,7 +31,6 @@ pub(super) struct HeldRequest {
     pub(super) request_id: Vec<u8>,
 }
 
-/// State of one VM.
 pub(super) struct Shared {
     pub(super) root_context: u32,
     pub(super) guard: RefCell<Guard>,
@@ -62,12 +61,12 @@ impl Shared {
         self.time.get().wall
     }
 
-    /// The same, in seconds of the steady clock.
+    /// The time of the last tick, in seconds of the steady clock.
     pub(super) fn steady(&self) -> u64 {
         self.time.get().steady
     }
 
-    /// Takes the time, once a tick. Returns that of the steady clock.
+    /// Reads the clocks, once for each tick. Returns the time of the steady clock, in seconds.
     pub(super) fn take_time(&self) -> u64 {
         let monotonic = calls::monotonic_time().ok().map(|time| time.as_secs());
         let (time, stepped) = self.clock.borrow_mut().read(now(), monotonic);
@@ -84,7 +83,7 @@ impl Shared {
         time.steady
     }
 
-    /// A request has ended; nobody waits for it.
+    /// Removes a request that has ended.
     pub(super) fn forget(&self, context: u32) {
         if let Ok(mut waiting) = self.waiting.try_borrow_mut() {
             waiting.forget(context);
@@ -94,7 +93,7 @@ impl Shared {
     /// Asks the host for a tick at once.
     pub(super) fn hurry(&self) {
         if hostcalls::set_effective_context(self.root_context).is_ok() {
-            // Without a sooner tick, the next one comes within a second.
+            // If the host refuses, the next tick still comes within a second.
             let _ = calls::set_tick_period(SOON);
         }
     }

@@ -1,4 +1,4 @@
-//! `issuers`: whose tokens the guard accepts, and what marks their access tokens.
+//! `issuers`: the issuers whose tokens the guard accepts, and how to recognise their access tokens.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<Issue
     issuers
 }
 
-/// The named profile, with the changes that the configuration makes to it.
+/// The profile with the configured name, with the configured changes.
 fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
     let name = text(object, "profile");
     let named = Profile::named(name.as_deref().unwrap_or(Profile::NAMES[0]));
@@ -126,7 +126,7 @@ fn profile(object: &mut Section<'_>, has_revocations: bool) -> Profile {
             "is needed where types accepts more than at+jwt: name a claim that ID tokens of this issuer do not have",
         );
     }
-    // The feed names tokens by these claims, so a token without them could not be revoked.
+    // The feed names tokens by these claims, so a token without one of them could not be revoked.
     if has_revocations && !profile.optional_claims.is_empty() {
         object.problem(
             "optional_claims",
@@ -186,7 +186,6 @@ fn algorithms(object: &mut Section<'_>, host: &dyn HostVerifier) -> BTreeSet<Alg
     algorithms
 }
 
-/// `jwks` or `discovery`.
 fn key_source(
     object: &mut Section<'_>,
     issuer: Option<&str>,

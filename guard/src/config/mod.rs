@@ -31,7 +31,7 @@ pub struct Config {
     pub forward: Vec<ForwardedHeader>,
     /// Header that carries the whole payload to the resource server, as base64url.
     pub forward_payload: Option<String>,
-    /// Whether the resource server receives the token itself.
+    /// True if the resource server receives the token itself.
     pub forward_authorization: bool,
     /// Tolerated difference between the clocks for `exp`, `nbf` and `iat`, in seconds.
     pub clock_skew_seconds: u64,
@@ -43,7 +43,7 @@ pub struct Config {
     pub realm: String,
     /// Protected resource metadata (RFC 9728), which the guard answers itself.
     pub protected_resource: Option<ProtectedResource>,
-    /// Whether the gateway's access log receives subject, client and decision of each request.
+    /// True if the gateway's access log receives subject, client and decision of each request.
     pub access_log_state: bool,
     /// Lets every request pass, and counts and logs the requests that the guard would have refused.
     pub report_only: bool,
@@ -54,7 +54,7 @@ pub struct Config {
 pub struct IssuerConfig {
     /// `iss`, compared exactly.
     pub issuer: String,
-    /// Audiences of which a token needs one.
+    /// A token must have at least one of these audiences.
     pub audiences: Vec<String>,
     /// Source of the issuer's keys.
     pub keys: KeySource,
@@ -66,7 +66,7 @@ pub struct IssuerConfig {
     pub profile: Profile,
     /// Algorithms that the issuer's tokens may use.
     pub algorithms: BTreeSet<Algorithm>,
-    /// Whether the metadata of the resource names this issuer: true if clients find the issuer's metadata at its name
+    /// True if the metadata of the resource names this issuer, because clients find the issuer's metadata at its name
     /// (RFC 8414).
     pub authorization_server: bool,
 }
@@ -105,7 +105,8 @@ pub struct RevocationSource {
 /// Metadata of the resource server (RFC 9728).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedResource {
-    /// The resource identifier: a URL of origin and path. A request can have this path, so clients can reach the metadata.
+    /// The resource identifier: a URL of origin and path. A request can have this path, so clients can reach the
+    /// metadata.
     pub resource: String,
     /// Scopes that clients may need.
     pub scopes_supported: Vec<String>,
@@ -115,7 +116,7 @@ const DEFAULT_SKEW_SECONDS: u64 = 5;
 const DEFAULT_CACHE_ENTRIES: u64 = 10_000;
 const MAX_CACHE_ENTRIES: u64 = 1_000_000;
 const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
-/// A quarter of what a VM can address.
+/// A quarter of the address space of a VM, in bytes.
 const MAX_CACHE_BYTES: u64 = 1024 * 1024 * 1024;
 
 impl Config {
@@ -146,7 +147,7 @@ impl Config {
     /// Reads the configuration of a guard that runs on `host`.
     ///
     /// # Errors
-    /// All problems, each as `path: message`. An algorithm that cannot be verified on this host is one.
+    /// All problems, each as `path: message`. An algorithm that this host cannot verify is a problem.
     pub fn parse(text: &[u8], host: &dyn HostVerifier) -> Result<Self, Vec<String>> {
         let object = claims::json::parse_object(text)
             .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
@@ -221,7 +222,7 @@ fn required_text(object: &mut Section<'_>, key: &'static str) -> Option<String> 
     text(object, key)
 }
 
-/// What the text at `key` stands for, one of `names`; `default` if the text is absent or wrong.
+/// Returns the value of the text at `key`, which must be one of `names`; `default` if the text is absent or wrong.
 fn one_of<T: Copy, const N: usize>(
     object: &mut Section<'_>,
     key: &'static str,
@@ -392,7 +393,7 @@ fn claim_names(object: &Section<'_>, key: &str, value: &Value) -> Option<Vec<Str
     names
 }
 
-/// `values` if they are texts: at least one, and none that is empty.
+/// Returns `values` if they are texts, at least one, and no text is empty.
 fn texts_of(values: &[Value]) -> Option<Vec<String>> {
     let mut texts = Vec::new();
     for value in values {

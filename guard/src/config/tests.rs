@@ -165,7 +165,7 @@ fn every_problem_is_named_with_its_path() {
     }
 }
 
-/// The example with one change that makes it bad: `place` is the JSON pointer of what changes.
+/// Checks that the example is refused after one change at `place`, a JSON pointer.
 #[track_caller]
 fn assert_refused(place: &str, value: Value, expected: &str) {
     let mut config = example();
@@ -178,7 +178,7 @@ fn assert_refused(place: &str, value: Value, expected: &str) {
     assert!(problem.contains(expected), "{place} = {value}: {problem}");
 }
 
-/// What would never match, or never be reached, is a typing error that could open a path or close it for all.
+/// A value that would never match or be reached is a typing error, and could open a path or close it for all.
 #[test]
 fn what_can_have_no_effect_is_refused() {
     for (method, hint) in [
@@ -221,7 +221,7 @@ fn what_can_have_no_effect_is_refused() {
     }
 }
 
-/// RFC 9728 §3.1: where the metadata would be, no request could ask for it.
+/// RFC 9728 §3.1: no request could reach the metadata at its derived path.
 #[test]
 fn a_resource_whose_metadata_cannot_be_reached_is_refused() {
     for resource in [
@@ -259,7 +259,7 @@ fn a_resource_whose_metadata_cannot_be_reached_is_refused() {
     }
 }
 
-/// RFC 8725 §3.12: without something that marks access tokens, an ID token would be taken for one.
+/// RFC 8725 §3.12: without something that marks access tokens, an ID token would pass as one.
 #[test]
 fn other_types_need_something_that_marks_access_tokens() {
     for (types, is_marked) in [
@@ -357,7 +357,7 @@ fn what_is_missing_is_named() {
     }
 }
 
-/// Hosts that turn protobuf into JSON write every number as a float.
+/// Hosts that convert protobuf to JSON write every number as a float.
 #[test]
 fn whole_floats_are_numbers() {
     let mut config = example();
@@ -499,7 +499,8 @@ fn an_algorithm_that_the_host_cannot_verify_is_refused_with_those_that_it_can() 
     assert_eq!(config.issuers[0].algorithms, Algorithm::ALL.into());
 }
 
-/// An issuer that names no algorithm accepts none that is slow, and none that its keys without `alg` could be taken for.
+/// An issuer that names no algorithm accepts no slow algorithm, and none that would be ambiguous for its keys
+/// without `alg`.
 #[test]
 fn without_a_list_there_is_one_algorithm_for_each_type_of_key() {
     let mut config = example();

@@ -1,11 +1,11 @@
-//! The reader of one revocation feed: what it asks the token service, and when; and what it shares with the gateway's other
-//! VMs. Several issuers may have the same feed.
+//! The reader of one revocation feed: when it sends which request to the token service, and what it shares with
+//! the gateway's other VMs. Several issuers may use the same feed.
 //!
-//! What a reader makes of a feed that is newer or older than itself: it asks for version 2. A token service that knows only
-//! version 1 ignores the parameters of version 2 and answers version 1, which is read as well. A reader of version 1 names
-//! no version and gets version 1 from a newer token service: the kinds `grant`, `token`, `client` and `user`, a user in
-//! place of one of the user's accounts, and no cut-off of an issuer, which it could not read. An entry whose kind this reader does not know is counted and skipped, and everything else in
-//! the page is applied.
+//! Versions: the reader asks for version 2. A token service that knows only version 1 ignores the parameters of
+//! version 2 and returns version 1, which the reader accepts too. A reader of version 1 sends no version, and a
+//! newer token service returns version 1: only the kinds `grant`, `token`, `client` and `user`, a `user` entry
+//! in place of each `account` entry, and no `issuer` entry. The reader skips and counts entries of an unknown
+//! kind, and applies the rest of the page.
 
 mod sharing;
 mod wire;
@@ -20,84 +20,83 @@ use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::revocations::{Page, Revocations};
 use crate::source::Endpoint;
 
-/// After a request that the service should have held failed, none is held for so many seconds: something on the way may
-/// not bear it.
+/// Seconds without held requests after a held request failed, because a proxy in between may cut long requests.
 const SHORT_REQUESTS_SECONDS: u64 = 60;
 
-/// Feeds that may be stale earlier than this, in seconds, are not shared: a change of the leader takes that long.
+/// Feeds with a shorter `max_staleness_seconds` are not shared, because a change of the leader takes about this
+/// long.
 const LEAST_SHARED_STALENESS: u64 = 10;
 
-/// Where pages come in order, but the end does not, the feed becomes stale after so many times the configured age.
+/// While pages arrive in order, but the end of the feed does not, the feed becomes stale after this multiple of
+/// the configured age.
 const PROGRESS_FACTOR: u64 = 10;
 
 /// Longest identity of a feed, in bytes.
 const MAX_IDENTITY: usize = 64;
 
-/// A feed, as configured. Of issuers that name the same endpoint, the shortest times and the largest table count.
+/// The configuration of a feed. If several issuers name the same endpoint, the shortest times and the largest
+/// table apply.
 #[derive(Debug, Clone)]
 pub struct FeedConfig {
-    /// From where.
     pub endpoint: Endpoint,
-    /// Names of the issuers.
     pub issuers: Vec<String>,
-    /// How often it is asked, in seconds, where requests are not held.
+    /// Time between two requests, in seconds, if the service does not hold requests.
     pub poll_seconds: u64,
-    /// Age beyond which it is stale, in seconds.
+    /// Age from which the feed is stale, in seconds.
     pub max_staleness_seconds: u64,
-    /// Entries that are held at most.
+    /// Most entries that the table holds.
     pub max_entries: usize,
     /// Clock skew, in seconds.
     pub skew: u64,
 }
 
-/// The request that is under way.
+/// The last request that was sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Asked {
     since: u64,
-    /// Seconds for which the service may hold it; 0 if it answers at once.
+    /// Seconds for which the service may hold the request; 0 if the service must answer at once.
     wait: u64,
     at: u64,
 }
 
-/// A request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Its path and query.
+    /// Path and query.
     pub path: String,
-    /// How long it may take, in seconds.
+    /// Time limit, in seconds.
     pub timeout: u64,
 }
 
-/// The reader of one feed. Times are those of the steady clock, in seconds, but for the `wall` time of [`Time`].
+/// The reader of one feed. Times are seconds of the steady clock, except the `wall` time of [`Time`].
 #[derive(Debug)]
 pub struct Feed {
     config: FeedConfig,
     revocations: Revocations,
     schedule: Schedule,
-    /// Of the store behind the feed; `None` before the first page, and in version 1.
+    /// Identity of the store behind the feed; `None` before the first page, and in version 1.
     identity: Option<String>,
     position: u64,
     asked: Asked,
     holds: bool,
     short_until: u64,
-    /// Whether the end was reached since the reading started.
+    /// True if the reader has reached the end of the feed since it last started from the beginning.
     caught_up: bool,
     completed_at: Option<u64>,
     progressed_at: Option<u64>,
-    /// The positions of the feed started anew: the ring must, too.
+    /// The positions of the feed start again at 0, so the leader must start a new ring.
     is_new: bool,
-    /// The answer that is under way belongs to a reading that was given up.
+    /// True if the answer to the current request must be ignored, because the reader has started over since.
     is_void: bool,
     sharing: Sharing,
     skipped: u64,
-    /// The kind of the entry that was skipped last.
+    /// The last unknown kind that was logged.
     unknown_kind: Option<String>,
     was_folding: bool,
     remarks: Vec<String>,
 }
 
 impl Feed {
-    /// A reader that knows nothing yet, and shares nothing.
+    /// Creates a reader without entries that shares nothing.
     #[must_use]
     pub fn new(config: FeedConfig) -> Self {
         let sharing = Sharing::new(prefix(&config));
@@ -123,57 +122,56 @@ impl Feed {
         }
     }
 
-    /// Lets it share what it reads with the gateway's other VMs, if they can wait for one another.
+    /// Shares pages with the gateway's other VMs, unless `max_staleness_seconds` is below
+    /// `LEAST_SHARED_STALENESS`.
     pub fn share(&mut self) {
         if self.config.max_staleness_seconds >= LEAST_SHARED_STALENESS {
             self.sharing.role = Role::Follower;
         }
     }
 
-    /// The entries.
     #[must_use]
     pub const fn revocations(&self) -> &Revocations {
         &self.revocations
     }
 
-    /// Where it comes from.
     #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.config.endpoint
     }
 
-    /// When everything was known; `None` before the first time.
+    /// Last time when the reader was at the end of the feed; `None` if it never was.
     #[must_use]
     pub const fn completed_at(&self) -> Option<u64> {
         self.completed_at
     }
 
-    /// Entries of unknown kinds that were skipped so far.
+    /// Number of entries that were skipped because their kind is unknown.
     #[must_use]
     pub const fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Whether this VM is between a page and the next one, on the way to the end of the feed.
+    /// True until the reader reaches the end of the feed.
     #[must_use]
     pub const fn is_catching_up(&self) -> bool {
         !self.caught_up
     }
 
-    /// Whether another VM polls, so that this one must look at what they share.
+    /// True if another VM polls, so that this VM must read the shared pages.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.caught_up && self.sharing.role == Role::Follower
     }
 
-    /// What the log should say, since the last call.
+    /// Returns the remarks for the log since the last call.
     pub fn take_remarks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Whether the entries are good for decisions: the whole feed was known within `max_staleness` seconds. A reader that
-    /// gets page after page and does not reach the end, because so much is revoked, is behind by no more than it takes
-    /// to read them; but after a multiple of that age the end must have been reached.
+    /// True if the entries suffice for decisions: the reader was at the end of the feed within the last
+    /// `max_staleness` seconds. If the reader received a page within that time, `PROGRESS_FACTOR` times that age
+    /// suffices, because reading many entries takes time.
     #[must_use]
     pub fn is_fresh(&self, max_staleness: u64, now: u64) -> bool {
         let within =
@@ -186,12 +184,12 @@ impl Feed {
                 ))
     }
 
-    /// A request needs the feed now.
+    /// Brings the next request forward, because a client's request needs the feed now.
     pub fn hurry(&mut self, now: u64) {
         self.schedule.hurry(now);
     }
 
-    /// The request that is due, which counts as sent.
+    /// Returns the request to send now, if any, and counts it as sent.
     pub fn due(&mut self, now: u64) -> Option<Request> {
         if self.follows() || !self.schedule.is_due(now) {
             return None;
@@ -219,7 +217,6 @@ impl Feed {
         Some(Request { path, timeout })
     }
 
-    /// The request failed.
     pub fn failed(&mut self, now: u64) {
         self.is_void = false;
         if self.asked.wait > 0 {
@@ -228,10 +225,10 @@ impl Feed {
         self.schedule.failed(now);
     }
 
-    /// The request brought a page.
+    /// Applies the page that the request returned.
     ///
     /// # Errors
-    /// What is wrong with the page; nothing of it is applied then.
+    /// What is wrong with the page. The reader then applies nothing of it.
     pub fn answered(
         &mut self,
         body: &[u8],
@@ -277,7 +274,7 @@ impl Feed {
         } else if since == 0 && self.asked.since > 0 {
             self.start_anew();
         } else if since > self.position {
-            // The answer to a request that was given up.
+            // This answers a request that was given up.
             return Ok(());
         }
         self.apply(&page, since, position, data, time);
@@ -322,7 +319,8 @@ impl Feed {
             if !self.holds || now < self.short_until || self.config.max_staleness_seconds < 3 {
                 self.schedule.succeeded(now);
             } else if came_early {
-                // A service that does not hold after all must not be asked without end.
+                // The service announced that it holds requests, but did not. The pause prevents a loop of
+                // requests.
                 self.schedule.pauses(now, 1);
             } else {
                 self.schedule.continues(now);
@@ -351,7 +349,8 @@ impl Feed {
         }
     }
 
-    /// The feed is another one, or its positions went back. What was read stays revoked until it ends by itself.
+    /// The feed has another identity, or its positions went back. Entries that were read stay until they
+    /// expire.
     fn start_anew(&mut self) {
         self.is_new = true;
         self.start_over();
@@ -363,20 +362,21 @@ impl Feed {
         self.sharing.start_over();
     }
 
-    /// The wall clock stepped: entries that were forgotten under the wrong time are needed again.
+    /// The wall clock stepped. The reader starts over, because it may have dropped entries as expired too
+    /// early.
     pub fn doubt(&mut self, now: u64) {
         self.revocations.doubt();
         self.start_over();
         if self.schedule.is_running(now) && self.asked.wait == 0 {
-            // It is here soon, and version 1 does not say what it answers.
+            // The answer comes soon, and version 1 does not say which request a page answers.
             self.is_void = true;
         } else {
             self.schedule.continues(now);
         }
     }
 
-    /// Keeps in step with the other VMs: twenty times a second for those that follow. Returns whether something is known
-    /// now that was not before.
+    /// Takes part in the sharing among VMs: elects the leader and applies shared pages. Followers call this
+    /// twenty times a second. Returns true if there was news.
     pub fn keep_in_step(&mut self, data: &dyn SharedData, time: Time) -> bool {
         let now = time.steady;
         let patience = self.asked.wait + 3 * TIMEOUT_SECONDS;
@@ -411,7 +411,8 @@ impl Feed {
                 false
             }
             News::Anew => {
-                // One that has just read the feed need not read it again at once: the leader may come to know later.
+                // A VM that has just read the feed does not read it again at once, because the leader may have
+                // learned of the change later.
                 self.start_over();
                 self.schedule.succeeded(self.completed_at.unwrap_or(0));
                 false
@@ -419,7 +420,7 @@ impl Feed {
         }
     }
 
-    /// Forgets what is over, a part of it at each call.
+    /// Removes expired entries from a part of the table.
     pub fn sweep(&mut self, wall: u64) {
         self.revocations.sweep(wall);
         self.note_folding();
@@ -456,7 +457,8 @@ impl Feed {
     }
 }
 
-/// What the keys of the shared data start with. It names everything that makes a page mean the same to two VMs.
+/// Prefix of the keys in the shared data. It contains a hash of everything that two VMs must have in common so
+/// that a page means the same to both.
 fn prefix(config: &FeedConfig) -> String {
     let endpoint = &config.endpoint;
     let mut hash = Sha256::new();

@@ -1,9 +1,10 @@
-//! One poll for all VMs of a gateway, by the host's shared data.
+//! One poll for all VMs of a gateway, through the host's shared data.
 //!
-//! One VM has the lease and polls. What it reads goes into a ring of recent pages; the others look at its head twenty times
-//! a second and apply what is new. Positions of the feed keep them together: a page applies where the reader's own position
-//! lies within it, and who finds a gap reads from the token service until it is there again. So it does not matter when
-//! two VMs believe for a moment that both have the lease.
+//! One VM, the leader, holds the lease and polls. It writes what it reads into a ring of recent pages. The
+//! other VMs, the followers, read the ring's head twenty times a second and apply new pages. A page applies
+//! only if the follower's own position lies within the page. A follower that finds a gap reads from the token
+//! service until it reaches the end of the feed. So two VMs that both act as the leader for a moment
+//! do no harm.
 
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,38 +12,40 @@ use std::hash::{BuildHasher as _, RandomState};
 use super::wire::{Head, Slot};
 use crate::revocations::Revoked;
 
-/// The holder of a lease that did not renew it for so many seconds has lost it.
+/// A leader that did not renew the lease for this many seconds has lost it.
 const LEASE_SECONDS: u64 = 3;
 
 /// Pages in the ring.
 const SLOTS: u64 = 16;
 
-/// A page of the ring gets no more entries once it has so many: it is written anew for each that is added.
+/// Most entries of a page to which the leader still adds entries, because it writes the whole page again each
+/// time.
 const SLOT_ENTRIES: usize = 1000;
 
-/// The host has no shared data, or does not take this.
+/// The host has no shared data, or refuses this access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
 
-/// A value, and its version in the store.
+/// A value and its version in the shared data.
 pub type Versioned = (Vec<u8>, u32);
 
-/// What all VMs of a gateway share.
+/// Key-value store that all VMs of a gateway share.
 pub trait SharedData: Debug {
-    /// The value of `key` with its version.
+    /// Returns the value of `key` with its version.
     ///
     /// # Errors
-    /// When there is no such store.
+    /// The host has no shared data.
     fn get(&self, key: &str) -> Result<Option<Versioned>, Refused>;
 
-    /// Sets the value of `key`; with a version, only if the value still has it. Returns whether it was set.
+    /// Sets the value of `key`. With a version, sets it only if the stored value still has that version.
+    /// Returns true if the value was set.
     ///
     /// # Errors
-    /// When there is no such store.
+    /// The host has no shared data.
     fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused>;
 }
 
-/// Of a host without shared data.
+/// Stands for a host without shared data.
 #[derive(Debug, Clone, Copy)]
 pub struct NoSharedData;
 
@@ -59,43 +62,45 @@ impl SharedData for NoSharedData {
 /// Who polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// This VM, for itself: nothing can be shared.
+    /// This VM polls for itself, because nothing can be shared.
     Alone,
-    /// This VM, for all.
+    /// This VM polls for all VMs.
     Leader,
-    /// Another VM, or none yet.
+    /// Another VM polls, or no VM polls yet.
     Follower,
 }
 
-/// What the ring has for a reader.
+/// What a follower found in the ring.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing that says how things stand.
+    /// Nothing new.
     None,
-    /// These pages, in order. `is_fresh`: the leader had a complete answer since the last look, and this is all of it.
+    /// New pages, in order. `is_fresh`: since the last look the leader received a complete answer, and the
+    /// pages contain all of it.
     Pages { pages: Vec<Slot>, is_fresh: bool },
-    /// The reader's position is not in the ring: it reads on by itself.
+    /// The ring does not contain the follower's position, so the follower must read on from the token service.
     Gap,
-    /// The feed is another one, or was read anew: it reads it from its start by itself.
+    /// The feed has another identity, or was read again from its start. The follower must do the same.
     Anew,
 }
 
-/// One VM's part in the sharing of one feed.
+/// The part of one VM in the sharing of one feed.
 pub(super) struct Sharing {
-    /// What the keys start with.
+    /// Prefix of all keys in the shared data.
     prefix: String,
     me: u64,
     pub(super) role: Role,
-    /// The lease as it was last seen, and since when, in seconds of the steady clock.
+    /// The lease that this VM last saw, and since when it has not changed, in seconds of the steady clock.
     seen: Option<(Vec<u8>, u64)>,
     looked_at: Option<u64>,
     has_created: bool,
     renewals: u64,
     led_since: u64,
-    /// The reading of the feed that the ring continues; `None` while this VM reads by itself.
+    /// Number of the reading of the feed that the ring holds; `None` while this VM reads from the token
+    /// service.
     reading: Option<u64>,
     answers: u64,
-    /// The ring's newest page that was looked at, or written.
+    /// Number of the newest page of the ring that this VM has read or written.
     slot: u64,
     tail: Option<Slot>,
 }
@@ -112,7 +117,7 @@ fn random() -> u64 {
 }
 
 impl Sharing {
-    /// For the feed with this name, which is the same in all VMs that may share it.
+    /// `prefix` is the same in all VMs that may share the feed.
     pub(super) fn new(prefix: String) -> Self {
         Self {
             prefix,
@@ -142,9 +147,9 @@ impl Sharing {
         format!("{}.page.{}", self.prefix, slot % SLOTS)
     }
 
-    /// Keeps the lease, or takes one that nobody keeps. `is_ready`: this VM knows the feed to its end. `heard_at` is
-    /// when the token service last gave a complete answer; a leader that hears nothing for `patience` seconds lets the
-    /// others try.
+    /// Renews this VM's lease, or takes a lease that another VM has lost. `is_ready`: this VM has reached the
+    /// end of the feed. `heard_at` is the time of the last complete answer of the token service. A leader
+    /// without such an answer for `patience` seconds gives up the lease.
     pub(super) fn elect(
         &mut self,
         data: &dyn SharedData,
@@ -174,13 +179,13 @@ impl Sharing {
         let key = self.lease_key();
         let Some((lease, version)) = data.get(&key)? else {
             if self.has_created {
-                // What is set does not stay.
+                // The host does not keep what was set.
                 return Err(Refused);
             }
             if is_ready {
                 self.has_created = true;
                 data.set(&key, &self.lease(), None)?;
-                // Two may have created it: the next look tells whose it is.
+                // Two VMs may have created the lease: the next look shows who holds it.
                 self.looked_at = None;
             }
             return Ok(());
@@ -230,16 +235,16 @@ impl Sharing {
     fn step_down(&mut self) {
         self.role = Role::Follower;
         self.tail = None;
-        // Its own lease is as old as anybody's: it waits like all others.
+        // This VM then waits until its own lease expires, like all other VMs.
         self.seen = None;
     }
 
-    /// This VM reads the feed from its start: the ring goes on where that ends.
+    /// This VM reads the feed from its start, and the ring continues from the end of that reading.
     pub(super) const fn start_over(&mut self) {
         self.reading = None;
     }
 
-    /// What came since the last look, for a reader at `position` of `feed`.
+    /// Returns the news since the last look, for a follower at `position` of `feed`.
     pub(super) fn look(&mut self, data: &dyn SharedData, feed: &str, position: u64) -> News {
         let looked = self.try_look(data, feed, position);
         looked.unwrap_or_else(|Refused| {
@@ -299,15 +304,15 @@ impl Sharing {
         Ok(News::Pages { pages, is_fresh })
     }
 
-    /// The leader read `entries` behind `since` up to `position`. `is_complete`: the feed has no more. `is_new`: the
-    /// feed is another one than the ring has, or its positions started anew.
+    /// The leader publishes `entries` after `since` up to `position`. `is_complete`: the feed has no more
+    /// entries. `is_new`: the feed has another identity than the ring, or its positions started again.
     pub(super) fn publish(&mut self, data: &dyn SharedData, page: &Published<'_>) {
         if self.role != Role::Leader {
             return;
         }
         match self.try_publish(data, page) {
             Ok(true) => {}
-            // Another leader was quicker.
+            // Another leader was faster.
             Ok(false) => self.step_down(),
             Err(Refused) => self.role = Role::Alone,
         }
@@ -350,7 +355,7 @@ impl Sharing {
         data.set(&key, &head.encode(), version)
     }
 
-    /// The newest page of the ring with the entries added, or a new one.
+    /// Returns the newest page of the ring with the entries added, or a new page.
     fn tail_for(&mut self, head: &mut Head, page: &Published<'_>) -> Slot {
         let tail = self.tail.take().filter(|tail| {
             let is_newest = tail.reading == head.reading && tail.number == head.slot;
@@ -376,13 +381,12 @@ impl Sharing {
     }
 }
 
-/// What a leader read.
 #[derive(Debug)]
 pub(super) struct Published<'a> {
     pub(super) feed: &'a str,
     pub(super) since: u64,
     pub(super) position: u64,
-    /// None where the leader read them for itself alone, to catch up.
+    /// Empty if the leader read the entries only to catch up.
     pub(super) entries: &'a [Revoked],
     pub(super) is_complete: bool,
     pub(super) is_new: bool,

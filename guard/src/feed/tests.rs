@@ -106,14 +106,14 @@ fn is_revoked(feed: &Feed, jti: &str) -> bool {
     feed.revocations().refusal(&token, ISS, 0) == Some(Refusal::Revoked)
 }
 
-/// Asks and answers until nothing is due; the paths that were asked for.
+/// Sends requests and applies answers until no request is due. Returns the paths of the requests.
 fn read_up(feed: &mut Feed, service: &Service, data: &dyn SharedData, now: u64) -> Vec<String> {
     let mut paths = Vec::new();
     while let Some(request) = feed.due(now) {
         if request.path.contains("wait=")
             && service.answer(&request.path) == service.answer(&end(feed, service))
         {
-            // It is held.
+            // The service holds the request.
             paths.push(request.path);
             break;
         }
@@ -124,7 +124,7 @@ fn read_up(feed: &mut Feed, service: &Service, data: &dyn SharedData, now: u64) 
     paths
 }
 
-/// What asks behind the last entry.
+/// The path of a request for entries after the last one.
 fn end(feed: &Feed, service: &Service) -> String {
     let identity = feed.identity.clone().unwrap_or_default();
     format!(
@@ -162,7 +162,8 @@ fn a_feed_is_read_page_by_page_and_then_held() {
     );
     assert!(is_revoked(&feed, "t0") && is_revoked(&feed, "t249"));
     assert_eq!(feed.completed_at(), Some(0));
-    // The held request is answered as soon as something is revoked, and the next one follows at once.
+    // The service answers the held request as soon as something is revoked, and the next request follows at
+    // once.
     assert_eq!(feed.due(9), None);
     service.revoke("now");
     let body = service.answer("/revocations?version=2&feed=A&since=250&wait=20");
@@ -184,7 +185,7 @@ fn a_service_that_does_not_hold_is_polled() {
     assert_eq!(next.path, "/revocations?version=2&feed=A&since=0");
 }
 
-/// It says that it holds requests, and answers at once all the same.
+/// The service announces that it holds requests, but answers at once.
 #[test]
 fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
     let service = Service::new("A");
@@ -200,7 +201,7 @@ fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
     assert!(asked <= 12, "{asked}");
 }
 
-/// Something between does not bear long requests: short ones do.
+/// A proxy in between cuts long requests, but short requests succeed.
 #[test]
 fn where_held_requests_fail_short_ones_follow() {
     let service = Service::new("A");
@@ -219,8 +220,8 @@ fn where_held_requests_fail_short_ones_follow() {
     assert!(request.path.ends_with("&wait=20"));
 }
 
-/// A backup is restored, and positions mean something else. Nothing that was revoked comes back, and everything of the
-/// other feed is read.
+/// A backup is restored, so positions have a new meaning. Revoked tokens stay revoked, and the reader reads the
+/// whole new feed.
 #[test]
 fn another_feed_is_read_from_its_start() {
     let mut service = Service::new("A");
@@ -243,7 +244,7 @@ fn another_feed_is_read_from_its_start() {
     assert_eq!(feed.position, 7);
 }
 
-/// The same feed with fewer entries than were read: its positions went back.
+/// The same feed has fewer entries than the reader has read: its positions went back.
 #[test]
 fn a_position_that_goes_back_is_read_from_its_start() {
     let mut service = Service::new("A");
@@ -294,7 +295,8 @@ fn an_older_service_is_read_and_polled() {
     let (path, _) = next(&mut feed, 3, first_version(&[(2, "d")], 2));
     assert_eq!(path, "/revocations?version=2&since=0");
     assert!(["a", "b", "d"].iter().all(|id| is_revoked(&feed, id)));
-    // The service is updated: the feed gets an identity and is read from its start. Then it is rolled back.
+    // After an update of the service, the feed has an identity and is read from its start. Then the service is
+    // rolled back.
     let mut service = Service::new("A");
     for id in ["x", "d", "e"] {
         service.revoke(id);
@@ -309,7 +311,7 @@ fn an_older_service_is_read_and_polled() {
     assert!(is_revoked(&feed, "f"));
 }
 
-/// A newer token service has kinds that nobody knew: they are said once, and everything else counts.
+/// A newer token service sends unknown kinds. They are logged once, and all other entries count.
 #[test]
 fn unknown_kinds_leave_the_feed_open() {
     let mut feed = alone();
@@ -355,7 +357,8 @@ fn a_bad_page_changes_nothing() {
     }
 }
 
-/// A reader that gets page after page is behind, but not blind; without an end, it becomes stale all the same.
+/// A reader that receives page after page is behind, but not stale. Without an end of the feed, it becomes
+/// stale in the end.
 #[test]
 fn pages_in_order_keep_the_feed_fresh_for_a_while() {
     let mut service = Service::new("A");
@@ -397,7 +400,7 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
         assert_eq!(request.path, "/revocations?version=2&feed=A&since=0");
         feed.answered(&service.answer(&request.path), &NoSharedData, time)
             .unwrap();
-        // The age goes on by the steady clock.
+        // The age follows the steady clock.
         assert!(feed.is_fresh(60, 61) && !feed.is_fresh(60, 62));
 
         feed.doubt(2);
@@ -407,17 +410,17 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
         feed.answered(&service.answer(&request.path), &NoSharedData, at(2))
             .unwrap();
         assert!(token(&feed), "{step}");
-        // The answer to the request that was held before says nothing about the new reading.
+        // The answer to the earlier held request does not count for the new reading.
         assert_eq!(feed.position, 1);
     }
 }
 
-/// What several VMs share.
+/// The shared data of several VMs.
 #[derive(Debug, Default, Clone)]
 struct Store {
     values: Rc<RefCell<BTreeMap<String, Versioned>>>,
     versions: Rc<Cell<u32>>,
-    /// Whether what is set stays.
+    /// True if the store loses what is set.
     forgets: bool,
 }
 
@@ -440,13 +443,13 @@ impl SharedData for Store {
     }
 }
 
-/// The VMs of a gateway before a service. A held request stays with its VM until there is something to answer.
+/// The VMs of a gateway, and a service. A held request stays with its VM until there is an answer.
 struct Gateway {
     vms: Vec<(Feed, Option<String>)>,
     store: Store,
     service: Service,
     now: u64,
-    /// Requests that were sent.
+    /// All requests so far.
     requests: Vec<(usize, String)>,
 }
 
@@ -461,7 +464,7 @@ impl Gateway {
         }
     }
 
-    /// One tick of all VMs.
+    /// Runs one tick of all VMs.
     fn tick(&mut self) {
         for (number, (feed, held)) in self.vms.iter_mut().enumerate() {
             let time = at(self.now);
@@ -476,7 +479,7 @@ impl Gateway {
                 }
                 let path = held.clone().unwrap();
                 if path.is_empty() {
-                    // It is never answered.
+                    // The service never answers.
                     break;
                 }
                 let since = path
@@ -547,7 +550,7 @@ fn one_vm_polls_for_all() {
     for (feed, _) in &gateway.vms {
         assert!(feed.is_fresh(60, gateway.now));
     }
-    // The feed falls silent for all at once.
+    // The feed stops answering all VMs.
     let now = gateway.now;
     gateway
         .vms
@@ -606,7 +609,7 @@ fn a_vm_that_fell_out_of_the_ring_catches_up_by_itself() {
     assert!(gateway.requests.iter().all(|(vm, _)| *vm == leader));
 }
 
-/// A restored store: every VM reads the other feed from its start, and then one polls again.
+/// After a restore of the store, every VM reads the new feed from its start, and then one VM polls again.
 #[test]
 fn all_vms_follow_to_another_feed() {
     let mut gateway = Gateway::new(4);
@@ -635,7 +638,7 @@ fn a_leader_without_answers_lets_others_try() {
     let mut gateway = Gateway::new(2);
     gateway.seconds(3);
     let cut_off = gateway.leaders()[0];
-    // Its requests are never answered, nor given up.
+    // Its requests are never answered, and do not time out.
     for second in 0..60 {
         gateway.vms[cut_off].1 = Some(String::new());
         gateway.seconds(1);

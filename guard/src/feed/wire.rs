@@ -1,19 +1,19 @@
-//! The ring's head and pages as bytes. Integers are little endian. VMs of another version of this filter may write under
-//! other keys alone: the keys name the version of this form.
+//! The byte format of the ring's head and pages. Integers are little endian. The keys contain the version of
+//! this format, so VMs with another version of the filter use other keys.
 
 use crate::revocations::Revoked;
 
-/// The version of the form, part of every key.
+/// The version of the format, part of every key.
 pub(super) const VERSION: &str = "1";
 
-/// What the ring holds.
+/// The head of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     /// A random number for each reading of the feed from its start.
     pub(super) reading: u64,
     /// Number of the newest page.
     pub(super) slot: u64,
-    /// Complete answers of the token service so far.
+    /// Number of complete answers of the token service.
     pub(super) answers: u64,
     /// Position of the feed up to which the leader has read.
     pub(super) position: u64,

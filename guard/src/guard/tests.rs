@@ -23,7 +23,7 @@ fn ready_with(config: &Value, issuer: &Issuer) -> Guard {
     guard
 }
 
-/// Both clocks, in step.
+/// Both clocks at the same time.
 fn at(now: u64) -> Time {
     Time {
         wall: now,
@@ -146,7 +146,7 @@ fn scopes_are_needed_on_every_request() {
     )));
 }
 
-/// Without keys nobody is let in, and nobody is told that the token is bad.
+/// Without keys, no token is accepted, and no client is told that its token is invalid.
 #[test]
 fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -234,7 +234,7 @@ fn a_rotation_refuses_nothing() {
         "a key that stays keeps its tokens"
     );
 
-    // Retired: what only the cache knows is worth nothing any more.
+    // The key is retired, so a cached token that it signed is refused.
     guard.due(NOW + 400);
     let only_new = json!({"keys": [new.jwk("key-2")]}).to_string();
     guard
@@ -283,7 +283,7 @@ fn known_keys_outlive_bad_answers() {
     }
     guard.failed(0, Subject::Keys, NOW + 302);
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
-    // A key that nobody can look up is not a bad token.
+    // A key that cannot be looked up does not make the token invalid.
     let header = with(issuer.header(), "kid", json!("key-2")).to_string();
     let unknown = issuer.sign(&header, &claims().to_string());
     let over = decide_at(
@@ -379,7 +379,7 @@ fn report_only_lets_through_and_counts() {
     assert_eq!((counts.reported, counts.allowed), (1, 0));
     assert_eq!(counts.denied.get("no_token"), Some(&1));
 
-    // What may not pass unchanged is refused all the same.
+    // The refusal also applies in report-only mode.
     let refusal = guard.refusal(Denial::Host, None);
     assert!(matches!(&refusal.fate, Fate::Answer(answer) if answer.status == 503));
     guard.count(&refusal);
@@ -455,7 +455,8 @@ fn rfc9728_metadata_is_answered_and_pointed_to() {
     );
 }
 
-/// The answer to a request for the metadata of `resource`, with two issuers of which one has no metadata of its own.
+/// Returns the answer to a request for the metadata of `resource`. One of the two issuers has no metadata of
+/// its own.
 fn metadata(resource: &str, method: &str, target: &str) -> Option<Answer> {
     let mut config = fixtures::config();
     let mut other = config["issuers"][0].clone();
@@ -532,7 +533,7 @@ fn rfc9728_s2_only_servers_with_metadata_are_listed() {
     );
 }
 
-/// An attacker's unknown keys cause fetches: each says nothing that the one before has said.
+/// An attacker's unknown keys cause fetches, but each of these logs only what the one before did not.
 #[test]
 fn unusable_keys_are_remarked_once() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -619,8 +620,8 @@ fn hundreds_of_issuers_are_found_by_name() {
     );
 }
 
-/// Backup, revocation, restore, revocation: the same position means something else, and a cached token is looked up
-/// again.
+/// After a backup, a revocation, a restore and another revocation, the same position has a new meaning. A
+/// cached token is looked up again.
 #[test]
 fn a_cached_token_does_not_survive_a_position_that_repeats() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -646,7 +647,7 @@ fn a_cached_token_does_not_survive_a_position_that_repeats() {
     );
 }
 
-/// Up to the last second in which its expiry is tolerated.
+/// Up to the last second in which the token's expiry is tolerated.
 #[test]
 fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -672,8 +673,8 @@ fn a_revoked_token_does_not_come_back_within_the_clock_skew() {
     assert_eq!(decision, refused(Refusal::Expired));
 }
 
-/// More revocations than are held: cached tokens that may be revoked are refused, with a reason of their own, and what
-/// is issued now is not.
+/// With more revocations than the table holds, cached tokens that may be revoked are refused with a reason of
+/// their own, and new tokens are accepted.
 #[test]
 fn a_full_table_refuses_old_tokens_and_no_new_ones() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -710,7 +711,7 @@ fn a_full_table_refuses_old_tokens_and_no_new_ones() {
     assert!(remarks[0].1.contains("max_entries"));
 }
 
-/// Several issuers of one token service have one feed: one request, one table.
+/// Several issuers of one token service share one feed: one request, one table.
 #[test]
 fn issuers_with_the_same_endpoint_share_a_feed() {
     let issuer = Issuer::new(Algorithm::EdDsa);
@@ -753,7 +754,7 @@ fn issuers_with_the_same_endpoint_share_a_feed() {
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&other))));
 }
 
-/// The configuration with other members of its issuer.
+/// The configuration with additional members of its issuer.
 fn with_members(members: &Value) -> Value {
     let mut config = fixtures::config();
     let issuer = config["issuers"][0].as_object_mut().unwrap();
@@ -772,7 +773,7 @@ fn issuer_metadata(jwks_uri: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// What is due, as subject and path.
+/// The due fetches, as subject and path.
 fn due_paths(guard: &mut Guard, now: u64) -> Vec<(Subject, String)> {
     let due = guard.due(now).into_iter();
     due.map(|fetch| (fetch.subject, fetch.endpoint.path))
@@ -820,7 +821,8 @@ fn discovered_keys_are_fetched_after_the_metadata() {
         .unwrap();
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
 
-    // An unknown key is looked up where the keys are known to be; on time, the metadata is read again.
+    // For an unknown key, the guard fetches the keys from the known address. When the time is over, it fetches
+    // the metadata again.
     let header = with(issuer.header(), "kid", json!("key-2")).to_string();
     let unknown = issuer.sign(&header, &claims().to_string());
     let later = decide_at(
@@ -869,7 +871,8 @@ fn metadata_that_cannot_be_used_leads_nowhere() {
         [(Subject::Metadata, DOCUMENT.to_owned())]
     );
 
-    // Once the keys were found, they are fetched from there until the metadata is good again.
+    // After the keys were found, the guard fetches them from the same address until the metadata is valid
+    // again.
     let good = issuer_metadata("https://lobby.example.com/certs");
     guard.fetched(0, Subject::Metadata, &good, NOW + 1).unwrap();
     guard.due(NOW + 1);
@@ -902,7 +905,7 @@ fn introspecting(when_unavailable: &str) -> Value {
     }}))
 }
 
-/// The question that is due.
+/// Returns the question that is due.
 #[track_caller]
 fn question(guard: &mut Guard, now: u64) -> Fetch {
     let mut due = guard.due(now);
@@ -957,7 +960,7 @@ fn rfc7662_a_verified_token_is_asked_about_and_its_answer_counts_for_a_while() {
     assert_eq!(at(&mut guard, NOW + 31), refused(Refusal::Revoked));
 }
 
-/// Nobody without a key makes the gateway ask.
+/// A client without a valid signature cannot cause a question.
 #[test]
 fn only_verified_tokens_are_asked_about() {
     let issuer = Issuer::new(Algorithm::EdDsa);

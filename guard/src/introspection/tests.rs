@@ -19,7 +19,7 @@ fn source(when_unavailable: WhenStale) -> IntrospectionSource {
     }
 }
 
-/// An issuer that is asked, and its clock.
+/// An issuer with introspection, and its clock.
 struct Asked {
     source: IntrospectionSource,
     introspection: Introspection,
@@ -71,7 +71,7 @@ impl Asked {
             .answered(&self.source, question, body.as_bytes(), time)
     }
 
-    /// Asks about a token and answers.
+    /// Asks about a token and applies an answer.
     #[track_caller]
     fn learn(&mut self, token: &str, is_active: bool) {
         let question = self.ask(token);
@@ -123,7 +123,7 @@ fn an_inactive_token_is_refused() {
     assert!(matches!(asked.left("other"), Standing::Asked(_)));
 }
 
-/// RFC 7662 §2.2: the issuer may know an earlier end than the token has.
+/// RFC 7662 §2.2: the issuer may report an earlier expiry than the token has.
 #[test]
 fn the_answer_may_bring_an_earlier_end() {
     let mut asked = Asked::new(WhenStale::Deny);
@@ -141,7 +141,7 @@ fn the_answer_may_bring_an_earlier_end() {
     assert_eq!(asked.left("u"), Standing::Inactive);
 }
 
-/// However slow an answer is, it decides about the requests that waited for it.
+/// A slow answer still decides about the requests that waited for it.
 #[test]
 fn a_slow_answer_counts_for_those_who_waited() {
     let mut asked = Asked::new(WhenStale::Deny);
@@ -205,7 +205,7 @@ fn without_an_answer_the_configuration_decides() {
     }
 }
 
-/// Open means that nobody knows of a revocation, not that one that is known is forgotten.
+/// `Allow` accepts tokens without an answer, but a token whose last answer was "inactive" stays refused.
 #[test]
 fn a_token_that_was_inactive_stays_refused_without_an_answer() {
     let mut asked = Asked::new(WhenStale::Allow);
@@ -261,7 +261,7 @@ fn questions_are_bounded_under_way_and_in_all() {
     asked.answer(1, &json!({"active": true})).unwrap();
     assert_eq!(asked.due(), [3]);
     assert!(matches!(asked.left("one more"), Standing::Asked(_)));
-    // Nobody waits any more: what was not asked is forgotten, and what was asked is lost in the end.
+    // No request waits any more: unsent questions are closed, and sent questions fail in the end.
     asked.now += TIMEOUT_SECONDS;
     assert_eq!(asked.due(), [0; 0]);
     assert_eq!(asked.introspection.questions.len(), 2);
@@ -297,7 +297,7 @@ fn answers_are_bounded_and_the_oldest_of_a_slot_makes_room() {
     assert!(old < 200, "{old}");
 }
 
-/// A token whose question is under way keeps its place: its answer must count.
+/// A token with an open question keeps its place, because the answer must count.
 #[test]
 fn a_question_is_not_displaced() {
     let mut asked = Asked::new(WhenStale::Allow);
@@ -332,7 +332,8 @@ fn an_answer_to_a_question_that_was_given_up_is_not_a_failure() {
 }
 
 proptest! {
-    /// Whatever happens, a token is accepted only by an answer that says so, and the books agree.
+    /// In every sequence of events, a token is accepted only by an answer that says so, and the records agree
+    /// with the questions.
     #[test]
     fn only_an_active_answer_accepts(events in prop::collection::vec((0..5_u8, 0..6_u8), 0..200)) {
         let mut asked = Asked::new(WhenStale::Deny);
@@ -343,7 +344,7 @@ proptest! {
                 0 => { asked.left(&token); }
                 1 => sent.extend(asked.due()),
                 2 => if let Some(question) = sent.pop() {
-                    // What is asked about tokens 0 to 2 is answered with no.
+                    // The issuer answers "inactive" for tokens 0 to 2.
                     let about = asked.introspection.questions.iter().find(|it| it.number == question).map(|it| it.token.clone());
                     let is_active = about.is_none_or(|token| token.expose() > "token 2");
                     asked.answer(question, &json!({"active": is_active})).unwrap();

@@ -1,9 +1,9 @@
-//! What the issuers of one feed have revoked, in little memory and without stalls.
+//! The revocations of one feed, in little memory and without long pauses.
 //!
-//! An entry takes 20 bytes, or 24 if it revokes up to a time; measured with all around it, 24 bytes. When the table is full, it folds: it drops
-//! the entries that end soonest, and from then on refuses every token that expires no later than the last entry it
-//! dropped. An entry concerns only tokens that expire by its `exp`, so no revoked token comes back. A token that is got
-//! anew expires later, so nobody is locked out.
+//! An entry takes 20 bytes, or 24 if it revokes tokens up to a time. Measured with all overhead, an entry takes
+//! 24 bytes. A full table folds: it drops the entries that expire first, and from then on refuses every token
+//! that expires no later than the last dropped entry. An entry concerns only tokens that expire by its `exp`,
+//! so no revoked token is accepted again. A new token expires later, so no client is locked out.
 
 mod page;
 mod table;
@@ -16,44 +16,45 @@ use self::page::Names;
 use self::table::{Row, Table};
 use crate::verify::{Refusal, TokenReference};
 
-/// One part in so many of the table is dropped when it is full.
+/// A full table drops one entry in this many.
 const FOLDED_PART: usize = 16;
 
-/// A sweep goes over the whole table in so many slices.
+/// Number of calls in which a sweep covers the whole table.
 const SWEEP_SLICES: usize = 64;
 
-/// The revocations of one feed. Times are seconds since 1970; the last that fits stands for all later ones.
+/// The revocations of one feed. Times are seconds since 1970; times too large for 32 bits are stored as the
+/// largest value.
 #[derive(Debug)]
 pub struct Revocations {
     capacity: usize,
-    /// How much longer than until its `exp` an entry is kept, in seconds: as long as tokens are accepted.
+    /// Seconds for which an entry is kept after its `exp`, because tokens are accepted for so long.
     skew: u64,
     grants: Table<()>,
     tokens: Table<()>,
-    /// With the time up to which tokens are revoked.
+    /// Entries for clients, users, accounts and issuers, with the `iat` up to which tokens are revoked.
     many: Table<u32>,
-    /// How many entries end at each second.
+    /// Number of entries by `exp`.
     ends: BTreeMap<u32, usize>,
     generation: u64,
     /// The generation of the last change of `many`.
     many_changed: u64,
-    /// Tokens that expire by then are refused, because entries for them were dropped to make room; 0 without.
+    /// Tokens with an `exp` up to this time are refused, because their entries may have been dropped to make
+    /// room; 0 if none.
     folded_until: u32,
-    /// The latest `exp` of the entries that were forgotten because it was over. If the clock goes back, tokens that
-    /// expire by then are good again, and their revocations are not known.
+    /// The latest `exp` of the entries that were removed as expired. If the clock goes back, tokens with an
+    /// `exp` up to this time are valid again, but their revocations are not known.
     forgotten_until: u32,
-    /// The same from before the feed was read again from its start.
+    /// The value of `forgotten_until` from before the feed was read again from its start.
     forgotten_before: u32,
     folded: u64,
 }
 
-/// Seconds since 1970, as rows have them.
 fn seconds(time: u64) -> u32 {
     u32::try_from(time).unwrap_or(u32::MAX)
 }
 
 impl Revocations {
-    /// An empty table for at most `capacity` entries, which are kept until their `exp` and `skew` seconds more.
+    /// Creates a table for at most `capacity` entries. An entry is kept until `skew` seconds after its `exp`.
     #[must_use]
     pub fn new(capacity: usize, skew: u64) -> Self {
         Self {
@@ -72,40 +73,39 @@ impl Revocations {
         }
     }
 
-    /// Entries that are held.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.grants.len() + self.tokens.len() + self.many.len()
     }
 
-    /// Whether no entry is held.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Rises with every change after which a token may be refused that was not before. It never falls, whatever becomes
-    /// of the feed: a token that was looked up at this generation need not be looked up again.
+    /// Rises with every change that may revoke a token. It never falls, not even when the feed is read again. A
+    /// token that was looked up at this generation need not be looked up again.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Tokens that expire by then are refused because the table was full; `None` while all entries are held.
+    /// Tokens with an `exp` up to this time are refused, because the table was full; `None` if no entry was
+    /// folded.
     #[must_use]
     pub fn folded_until(&self) -> Option<u64> {
         (self.folded_until > 0).then_some(self.folded_until.into())
     }
 
-    /// Entries that were dropped so far to make room.
+    /// Number of entries that were dropped to make room.
     #[must_use]
     pub const fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Adds entries at this time. What is known already changes nothing.
+    /// Adds entries. Known entries change nothing.
     pub fn add(&mut self, entries: &[Revoked], now: u64) {
-        // A page may be larger than a small table: room is made bit by bit.
+        // A page may be larger than a small table.
         for entries in entries.chunks((self.capacity / FOLDED_PART).max(1)) {
             self.make_room(entries.len(), now);
             let over = self.over(now);
@@ -153,12 +153,12 @@ impl Revocations {
         self.generation = generation;
     }
 
-    /// Entries that end by then concern no token that is accepted at this time.
+    /// Entries with an `exp` up to this time concern no token that is accepted at `now`.
     fn over(&self, now: u64) -> u32 {
         seconds(now.saturating_sub(self.skew).saturating_sub(1))
     }
 
-    /// Makes room for so many entries: by sweeping out those that are over, and those that are folded.
+    /// Makes room for this many entries: removes expired entries, and folds if that is not enough.
     fn make_room(&mut self, entries: usize, now: u64) {
         let surplus = (self.len() + entries).saturating_sub(self.capacity);
         if surplus == 0 {
@@ -177,7 +177,7 @@ impl Revocations {
             }
             self.generation += 1;
         }
-        // What the bar names is there, so the end comes before the second round through all buckets.
+        // Enough entries end by `bar`, so the loop ends before the second round through all buckets.
         let buckets = self.grants.buckets() + self.tokens.buckets() + self.many.buckets();
         for _ in 0..=2 * buckets {
             if self.len() + entries <= self.capacity {
@@ -187,7 +187,7 @@ impl Revocations {
         }
     }
 
-    /// Forgets what is over in a part of the table, and returns whether folding ended.
+    /// Removes expired entries from a part of the table. Returns true if folding ended.
     pub fn sweep(&mut self, now: u64) -> bool {
         let tables = [
             self.grants.buckets(),
@@ -224,8 +224,8 @@ impl Revocations {
         self.many.sweep(buckets, |row: &Row<u32>| is_over(row.exp));
     }
 
-    /// The clock was wrong, or may have been: what was forgotten may be needed, and comes with the feed, which is now read
-    /// again from its start. Until it is read, tokens are refused that expire no later than what was forgotten.
+    /// The clock was wrong, or may have been, so removed entries may still be needed. The feed is read again
+    /// from its start. Until then, tokens that expire no later than the last removed entry are refused.
     pub fn doubt(&mut self) {
         self.forgotten_before = self.forgotten_before.max(self.forgotten_until);
         self.forgotten_until = 0;
@@ -237,8 +237,8 @@ impl Revocations {
         self.forgotten_before = 0;
     }
 
-    /// Why a token of the issuer `iss` is refused, if it is. `since` is the generation at which it was last looked up
-    /// and not refused; 0 if it never was.
+    /// Returns why a token of the issuer `iss` is refused, if it is. `since` is the generation at which the
+    /// token was last looked up and not refused; 0 if it was never looked up.
     #[must_use]
     pub fn refusal(&self, token: &TokenReference, iss: &str, since: u64) -> Option<Refusal> {
         let grant = token.grant_id.as_deref();
@@ -258,7 +258,7 @@ impl Revocations {
         }
     }
 
-    /// Whether the token's client, user, account or issuer is revoked.
+    /// True if the token's client, user, account or issuer is revoked.
     fn names_among_many(&self, token: &TokenReference, iss: &str) -> bool {
         let iat = seconds(token.iat);
         let issued_before = |key| self.many.get(&key).is_some_and(|row| iat <= row.value);

@@ -1,4 +1,4 @@
-//! Pages of the feed as they come, versions 1 and 2, and what is kept of their entries.
+//! Pages of the feed, versions 1 and 2, and the parts of their entries that the table keeps.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::table::Key;
 
-/// A page is at most this large, in bytes.
+/// Longest page that is read, in bytes.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// What an entry is looked up by.
+/// The kind of a key in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// A `grant_id`.
@@ -24,7 +24,8 @@ pub(super) enum Names {
     Many = 2,
 }
 
-/// What is kept of an entry. Times are seconds since 1970; the last that fits stands for all later ones.
+/// The parts of an entry that the table keeps. Times are seconds since 1970; times too large for 32 bits are
+/// stored as the largest value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Revoked {
     pub(super) names: Names,
@@ -37,7 +38,7 @@ impl Revoked {
     /// Length of [`Revoked::to_bytes`].
     pub(crate) const BYTES: usize = 25;
 
-    /// As bytes: the kind, and then all words, little endian.
+    /// Encodes the kind, and then all words in little endian.
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let [a, b, c, d] = self.key;
@@ -49,7 +50,6 @@ impl Revoked {
         bytes
     }
 
-    /// `None` if the kind is unknown.
     pub(crate) fn from_bytes([kind, words @ ..]: &[u8; Self::BYTES]) -> Option<Self> {
         let names = match kind {
             0 => Names::Grant,
@@ -72,26 +72,25 @@ impl Revoked {
     }
 }
 
-/// A page, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Identity of the feed; `None` in version 1.
     pub feed: Option<String>,
-    /// Position behind which the page starts; `None` in version 1, where it is what was asked for.
+    /// Position after which the page starts; `None` in version 1, where it is the `since` of the request.
     pub since: Option<u64>,
-    /// Position that the page ends at; in version 1, `None` if it has no entry.
+    /// Position of the last entry of the page; `None` in version 1 if the page has no entry.
     pub position: Option<u64>,
-    /// The highest position of the feed, in version 1.
+    /// The highest position of the feed; version 1 only.
     pub last: Option<u64>,
-    /// The least position of an entry, in version 1.
+    /// The lowest position of an entry; version 1 only.
     pub first: Option<u64>,
-    /// Whether more entries are there already.
+    /// True if there are more entries.
     pub more: bool,
-    /// Whether the service holds a request until an entry comes.
+    /// True if the service holds a request until an entry arrives.
     pub holds: bool,
-    /// Entries that may concern tokens of the issuers that were named.
+    /// Entries that may concern tokens of the reader's issuers.
     pub revoked: Vec<Revoked>,
-    /// Entries of kinds that this filter does not know, one name of them.
+    /// Number of entries of kinds that this filter does not know, and the name of one such kind.
     pub unknown: Option<(usize, String)>,
 }
 
@@ -125,19 +124,18 @@ struct RawEntry<'a> {
     exp: Option<u64>,
 }
 
-/// What is made of one entry.
 enum Read {
     Kept(Revoked),
-    /// Of another issuer.
+    /// The entry concerns another issuer.
     Foreign,
     Unknown,
 }
 
 impl Page {
-    /// Reads a page. Entries that name an issuer which is none of `issuers` are left out.
+    /// Reads a page. Leaves out entries of issuers that are not in `issuers`.
     ///
     /// # Errors
-    /// What is wrong with the page. An entry of an unknown kind is not wrong, whatever other members it has.
+    /// What is wrong with the page. An entry of an unknown kind is no error, whatever other members it has.
     pub fn read(text: &[u8], issuers: &[String]) -> Result<Self, String> {
         if text.len() > MAX_PAGE_BYTES {
             return Err(format!("larger than {MAX_PAGE_BYTES} bytes"));
@@ -189,7 +187,7 @@ impl Page {
     }
 }
 
-/// The first and last position of entries of version 1, which rise.
+/// Returns the first and last position of entries of version 1. The positions must rise.
 fn sequence(entries: &[RawEntry<'_>]) -> Result<Option<(u64, u64)>, String> {
     let mut range = None;
     for entry in entries {
@@ -251,8 +249,8 @@ impl RawEntry<'_> {
     }
 }
 
-/// The key of a random id. Those of the token service are 16 bytes in base64url and are their own keys. Of any other text,
-/// the key is a hash.
+/// The key of a random id. The ids of the token service are 16 bytes in base64url, and these bytes are the key.
+/// For any other text, the key is a hash.
 fn id(kind: u8, id: &str) -> Key {
     let mut bytes = [0; 24];
     match URL_SAFE_NO_PAD.decode_slice(id, &mut bytes) {
@@ -273,7 +271,7 @@ pub(super) fn client(client_id: &str) -> Key {
     hashed(b'c', &[client_id])
 }
 
-/// Without an issuer: the user of this name of whatever issuer, as version 1 has it.
+/// Without an issuer, the key stands for the user of this name at every issuer, as in version 1.
 pub(super) fn user(iss: Option<&str>, sub: &str) -> Key {
     match iss {
         Some(iss) => hashed(b'u', &[iss, sub]),
@@ -289,7 +287,7 @@ pub(super) fn issuer(iss: &str) -> Key {
     hashed(b'i', &[iss])
 }
 
-/// 128 bits of SHA-256: whoever can choose names still cannot have two of them meet.
+/// 128 bits of SHA-256, so that nobody can choose two names with the same key.
 fn hashed(kind: u8, texts: &[&str]) -> Key {
     let mut hash = Sha256::new();
     hash.update([kind]);
@@ -300,7 +298,7 @@ fn hashed(kind: u8, texts: &[&str]) -> Key {
     words(&hash.finalize())
 }
 
-/// The first 16 bytes.
+/// The first 16 bytes, as words.
 fn words(bytes: &[u8]) -> Key {
     let mut key = Key::default();
     for (word, bytes) in key.iter_mut().zip(bytes.as_chunks::<4>().0) {

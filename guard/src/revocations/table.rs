@@ -1,16 +1,16 @@
-//! Rows by key, small and without stalls: linear hashing (W. Litwin, 1980). The table grows by one bucket at a time, so no
-//! insertion ever moves more than one bucket's rows, and a sweep goes bucket by bucket.
+//! A compact hash table without long pauses: linear hashing (W. Litwin, 1980). The table grows by one bucket at
+//! a time, so an insertion moves the rows of at most one bucket. A sweep goes bucket by bucket.
 
-/// What a row is found by: 128 bits that nobody can choose.
+/// The key of a row: 128 bits.
 pub(super) type Key = [u32; 4];
 
-/// Rows of a bucket, on average, before another bucket is added.
+/// Average number of rows in a bucket. Above this number, a bucket is added.
 const ROWS_PER_BUCKET: usize = 32;
 
-/// Rows that a full bucket makes room for.
+/// Number of rows by which a full bucket grows.
 const GROWTH: usize = 4;
 
-/// A row. Without a value it takes 20 bytes.
+/// A row takes 20 bytes without its value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<V> {
     key: Key,
@@ -19,12 +19,11 @@ pub(super) struct Row<V> {
     pub(super) value: V,
 }
 
-/// Rows by key.
 #[derive(Debug)]
 pub(super) struct Table<V> {
     buckets: Vec<Vec<Row<V>>>,
     len: usize,
-    /// The bucket that the next slice of a sweep starts with.
+    /// The bucket with which the next part of a sweep starts.
     next_swept: usize,
 }
 
@@ -38,7 +37,8 @@ impl<V> Default for Table<V> {
     }
 }
 
-/// Keys may be ids that count upwards, in any word. The words are mixed as in the end of MurmurHash3 (A. Appleby).
+/// Keys may be ids that count upwards in any word, so the words are mixed as at the end of MurmurHash3 (A.
+/// Appleby).
 fn hash(key: &Key) -> usize {
     let [a, b, c, d] = key;
     let mut mixed = a ^ b.rotate_left(8) ^ c.rotate_left(16) ^ d.rotate_left(24);
@@ -52,7 +52,7 @@ impl<V: Copy> Table<V> {
         self.len
     }
 
-    /// The bucket of a key, while there are `buckets` of them.
+    /// The bucket of a key in a table with `buckets` buckets.
     fn place(key: &Key, buckets: usize) -> usize {
         let mask = buckets.next_power_of_two().wrapping_sub(1);
         let place = hash(key) & mask;
@@ -74,7 +74,7 @@ impl<V: Copy> Table<V> {
         bucket.iter_mut().find(|row| row.key == *key)
     }
 
-    /// Adds a row whose key is not there yet.
+    /// Adds a row. The table must not contain the key.
     pub(super) fn add(&mut self, key: Key, exp: u32, value: V) {
         if self.len >= self.buckets.len() * ROWS_PER_BUCKET {
             self.split();
@@ -89,7 +89,7 @@ impl<V: Copy> Table<V> {
         }
     }
 
-    /// Adds a bucket, and moves to it what belongs there: all of it comes from one other bucket.
+    /// Adds a bucket, and moves its rows there, all from one other bucket.
     fn split(&mut self) {
         let new = self.buckets.len();
         self.buckets.push(Vec::new());
@@ -109,8 +109,8 @@ impl<V: Copy> Table<V> {
         }
     }
 
-    /// Removes the rows that `is_over` names from up to `buckets` buckets, and goes on from there the next time. Returns
-    /// whether the end of the table was reached.
+    /// Removes the rows for which `is_over` is true from up to `buckets` buckets. The next call continues with
+    /// the following bucket. Returns true if the sweep reached the end of the table.
     pub(super) fn sweep(
         &mut self,
         buckets: usize,
@@ -132,12 +132,11 @@ impl<V: Copy> Table<V> {
         false
     }
 
-    /// Buckets.
     pub(super) const fn buckets(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Bytes that the rows and buckets take, without what the allocator adds.
+    /// Bytes of the rows and buckets, without the allocator's overhead.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let rows: usize = self.buckets.iter().map(Vec::capacity).sum();
@@ -169,7 +168,7 @@ mod tests {
         assert_eq!(table.len(), 10_000);
     }
 
-    /// Ids that count upwards, in any of the four words, spread over the buckets as random ones do.
+    /// Ids that count upwards in any of the four words spread over the buckets like random ids.
     #[test]
     fn no_bucket_gets_much_more_than_its_share() {
         for word in 0..4 {

@@ -112,7 +112,7 @@ fn a_token_without_an_account_is_not_of_an_account() {
     assert_eq!(revocations.refusal(&token, ISS, 0), None);
 }
 
-/// Entries of unknown kinds, whatever they hold, take nothing else along.
+/// Entries of unknown kinds do not affect other entries, whatever they contain.
 #[test]
 fn unknown_kinds_are_skipped_and_counted() {
     let page = page(json!([
@@ -221,7 +221,7 @@ fn a_later_entry_for_the_same_client_counts() {
     );
 }
 
-/// The generation is what cached tokens are compared with: it rises with every new entry, and with none that is known.
+/// Cached tokens compare the generation: it rises with every new entry, but not with a known one.
 #[test]
 fn the_generation_rises_with_what_is_new() {
     let mut revocations = revocations(1000);
@@ -239,7 +239,7 @@ fn the_generation_rises_with_what_is_new() {
         revocations.add(entries, NOW);
         assert_eq!(revocations.generation(), expected);
     }
-    // Clients are looked up again only if one was added since.
+    // Clients are looked up again only if a client was added since.
     let mut other = token();
     (other.jti, other.grant_id) = (Some("x".into()), None);
     assert_eq!(revocations.refusal(&other, ISS, 2), Some(Refusal::Revoked));
@@ -252,7 +252,7 @@ fn swept(revocations: &mut Revocations, now: u64) {
     }
 }
 
-/// A token is accepted until its `exp` and the clock skew: so long an entry is kept.
+/// An entry is kept as long as its token is accepted: until `exp` plus the clock skew.
 #[test]
 fn entries_are_kept_as_long_as_their_tokens_are_accepted() {
     let mut revocations = revocations(1000);
@@ -267,7 +267,7 @@ fn entries_are_kept_as_long_as_their_tokens_are_accepted() {
     assert_eq!(revocations.ends.len(), 0);
 }
 
-/// The clock was an hour ahead and comes back: what was forgotten is not known to be good.
+/// The clock was an hour ahead and comes back, so the removed entries are missing.
 #[test]
 fn what_was_forgotten_too_early_is_refused_until_the_feed_is_read_again() {
     let mut revocations = revocations(1000);
@@ -297,7 +297,8 @@ fn what_was_forgotten_too_early_is_refused_until_the_feed_is_read_again() {
     assert_eq!(revocations.refusal(&other, ISS, 0), None);
 }
 
-/// Three times as many live entries as the table holds: no revoked token is accepted, and no fresh one refused.
+/// With three times as many live entries as the table holds, no revoked token is accepted and no new token is
+/// refused.
 #[test]
 fn beyond_its_capacity_it_folds() {
     let mut revocations = revocations(1000);
@@ -305,7 +306,7 @@ fn beyond_its_capacity_it_folds() {
         let mut token = token();
         token.jti = Some(format!("token {number}"));
         token.grant_id = None;
-        // One a second, each good for an hour.
+        // One entry a second, each valid for an hour.
         (token.iat, token.exp) = (NOW + number, NOW + number + 3600);
         token
     };
@@ -315,7 +316,7 @@ fn beyond_its_capacity_it_folds() {
         revocations.add(&[revoked("token", number, now + 3600)], now);
         assert!(revocations.len() <= 1000);
         assert!(revocations.generation() > generation);
-        // Revoked tokens stay refused, the oldest and the newest.
+        // Revoked tokens stay refused, from the oldest to the newest.
         for other in [0, number / 2, number] {
             assert!(
                 revocations.refusal(&of(other), ISS, generation).is_some(),
@@ -339,7 +340,7 @@ fn beyond_its_capacity_it_folds() {
         Some(Refusal::Folded)
     );
 
-    // Folding ends with the tokens that it refuses.
+    // Folding ends when the refused tokens have expired.
     swept(&mut revocations, until + 5);
     assert_eq!(revocations.folded_until(), Some(until));
     assert!(revocations.sweep(until + 6));
@@ -361,7 +362,7 @@ fn every_kind_folds() {
     }
 }
 
-/// What 1,000,000 live entries take, and that a page more is applied in no time.
+/// Size of 1,000,000 live entries, and time to apply one more page.
 #[test]
 fn a_million_entries_are_small() {
     let mut revocations = revocations(1_000_000);
@@ -372,7 +373,7 @@ fn a_million_entries_are_small() {
             } else {
                 Names::Token
             },
-            // Ids as random ones are: 128 bits of a simple generator.
+            // Ids that look random: 128 bits of a simple generator.
             key: [1_u32, 2, 3, 4].map(|word| {
                 (number + 1)
                     .wrapping_mul(2_654_435_761)

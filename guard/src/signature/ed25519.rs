@@ -1,10 +1,10 @@
-//! Ed25519 (RFC 8032 §5.1.7) by a key that is used for weeks. It accepts what `ed25519-dalek`'s `verify_strict` accepts, and
-//! nothing else.
+//! Verification of Ed25519 signatures (RFC 8032 §5.1.7) with tables for each key, which pay off because a key
+//! is used for weeks. It accepts exactly the signatures that `ed25519-dalek`'s `verify_strict` accepts.
 //!
-//! `verify_strict` computes [S]B - [k]A without tables: 80 to 85 us for a message of 1,000 bytes in V8. With the
-//! library's tables of B and of -A the same takes 54 us (with `VartimeEdwardsPrecomputation` 68 to 75 us, with tables of
-//! radix 32 to 256 more than 54 us). The group, the scalars, the tables and the hash are the libraries': this module only
-//! compares.
+//! `verify_strict` computes [S]B - [k]A without tables: 80 to 85 us for a message of 1,000 bytes in V8. With
+//! the library's tables of B and of -A it takes 54 us (with `VartimeEdwardsPrecomputation` 68 to 75 us, with
+//! tables of radix 32 to 256 more than 54 us). The group, the scalars, the tables and the hash come from the
+//! libraries. This module only compares.
 
 use std::cell::OnceCell;
 use std::sync::LazyLock;
@@ -15,8 +15,8 @@ use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::BasepointTable as _;
 use sha2::{Digest as _, Sha512};
 
-/// Multiples of B. The library has the same table as a constant, which would be a twentieth of the module, in each worker
-/// beside this one.
+/// Multiples of B. The library has the same table as a constant, but that constant would make up a twentieth of
+/// the module, in each worker, in addition to this table.
 static BASE: LazyLock<Box<EdwardsBasepointTable>> =
     LazyLock::new(|| Box::new(EdwardsBasepointTable::create(&ED25519_BASEPOINT_POINT)));
 
@@ -24,13 +24,13 @@ static BASE: LazyLock<Box<EdwardsBasepointTable>> =
 pub struct VerifyingKey {
     encoded: [u8; 32],
     minus_a: EdwardsPoint,
-    /// Multiples of -A, 30 KiB. They take 1.3 ms to make, so a key that signs nothing never gets them.
+    /// Multiples of -A, 30 KiB. Computing them takes 1.3 ms, so only keys that are used get them.
     table: OnceCell<Box<EdwardsBasepointTable>>,
 }
 
 impl VerifyingKey {
-    /// The key with these 32 bytes (RFC 8032 §5.1.5); `None` for what is no point, or another encoding of one, or a point
-    /// of small order, which signs anything.
+    /// Reads a key of 32 bytes (RFC 8032 §5.1.5). `None` if the bytes are not a point, not its only valid
+    /// encoding, or a point of small order, for which anyone can make valid signatures.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let encoded: [u8; 32] = bytes.try_into().ok()?;
@@ -45,8 +45,8 @@ impl VerifyingKey {
         })
     }
 
-    /// Whether `signature`, 64 bytes R and S, is this key's over `message`: R = [S]B - [k]A, with S below the group's order
-    /// and R not of small order.
+    /// True if `signature`, 64 bytes R and S, is this key's signature over `message`: R = [S]B - [k]A, with S
+    /// below the group's order and R not of small order.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         let Some((r, s)) = signature.split_first_chunk::<32>() else {
@@ -105,8 +105,8 @@ mod tests {
         Scalar::from_bytes_mod_order_wide(&hash.into())
     }
 
-    /// A signature with any R and with a torsion component in key and R, which signers never make: [S]B = R + [k]A up to
-    /// that component.
+    /// Makes a signature with any R, and with a torsion component in key and R, as no signer does: [S]B = R +
+    /// [k]A up to that component.
     fn crafted(
         a: Scalar,
         torsion_of_a: usize,
@@ -130,7 +130,7 @@ mod tests {
         for torsion in EIGHT_TORSION {
             assert!(VerifyingKey::from_bytes(&torsion.compress().to_bytes()).is_none());
         }
-        // y = p + 1 is another encoding of the neutral element's.
+        // y = p + 1 is another encoding of the neutral element.
         let mut other = [0xff; 32];
         (other[0], other[31]) = (0xee, 0x7f);
         assert!(VerifyingKey::from_bytes(&other).is_none());
@@ -142,7 +142,7 @@ mod tests {
         let (mut right, mut wrong) = (0, 0);
         for number in 1..40_u64 {
             for (torsion_of_a, torsion_of_r) in [(0, 0), (0, 1), (1, 0), (1, 1), (4, 4), (2, 6)] {
-                // R of small order where the scalar is zero.
+                // R has small order if the scalar is zero.
                 let r = Scalar::from(if number % 4 == 0 { 0 } else { number * 77 });
                 let (key, signature) = crafted(Scalar::from(number), torsion_of_a, r, torsion_of_r);
                 let verdict = ours(&key, b"message", &signature);
@@ -199,7 +199,7 @@ mod tests {
             prop_assert!(!ours(&key, &message, &flipped));
             prop_assert!(!strict(&key, &message, &flipped));
 
-            // S + L is the same number to the group, and another text.
+            // S + L is the same scalar in another encoding.
             let mut malleable = signature;
             let mut carry = 0;
             for (byte, order) in malleable[32..].iter_mut().zip(ORDER) {

@@ -36,7 +36,7 @@ fn verify_with(keys: &KeySet, token: &str, now: u64) -> Result<VerifiedToken, Re
     verify_of(&Algorithm::ALL, keys, token, now)
 }
 
-/// With the tokens of an issuer that uses these algorithms.
+/// Verifies a token of an issuer with these algorithms.
 fn verify_of(
     algorithms: &[Algorithm],
     keys: &KeySet,
@@ -56,7 +56,7 @@ fn verify_of(
     )
 }
 
-/// What becomes of a token of an issuer whose configuration has these members too.
+/// Returns why a token is refused by an issuer with these additional settings.
 fn refusal_under(settings: &Value, typ: Value, claims: &Value) -> Option<Refusal> {
     let mut config = config();
     let members = settings.as_object().unwrap().clone();
@@ -100,7 +100,7 @@ fn a_good_token_of_every_algorithm_is_verified() {
     }
 }
 
-/// Each byte of each part counts.
+/// Every byte of every part matters.
 #[test]
 fn rfc8725_s3_3_a_token_with_any_byte_changed_is_refused() {
     for algorithm in [Algorithm::EdDsa, Algorithm::Es256] {
@@ -197,7 +197,7 @@ fn changed(changes: Value) -> Value {
         .fold(claims(), |claims, (name, value)| with(claims, &name, value))
 }
 
-/// Claims of ID tokens and logout tokens make a token without the `typ` of access tokens none, whatever else it has.
+/// A token without the `typ` of access tokens is refused if it has claims of ID tokens or logout tokens.
 #[test]
 fn rfc8725_s3_12_claims_of_other_tokens_are_refused() {
     let azp = changed(json!({"client_id": null, "jti": null, "azp": "web"}));
@@ -231,7 +231,7 @@ fn what_marks_access_tokens_is_there_with_its_value() {
     assert_eq!(refusal, Some(Refusal::Kind));
 }
 
-/// RFC 9449 §7.2: otherwise whoever stole a bound token could use it.
+/// RFC 9449 §7.2: otherwise a thief could use a stolen bound token.
 #[test]
 fn bound_tokens_are_no_bearer_tokens() {
     for cnf in [
@@ -300,7 +300,7 @@ fn rfc8725_s3_1_other_algorithms_are_refused() {
     assert_eq!(header_refusal("alg", json!("Ed25519")), None);
 }
 
-/// An RSA key signs the same bytes as RS256, RS384, RS512 and PS256: what its JWK says decides, not the token.
+/// RS256, RS384, RS512 and PS256 share RSA keys. The JWK decides which of them applies, not the token.
 #[test]
 fn rfc8725_s3_1_a_key_verifies_one_algorithm() {
     for of_key in RSA {
@@ -316,7 +316,7 @@ fn rfc8725_s3_1_a_key_verifies_one_algorithm() {
     }
 }
 
-/// Another issuer's list, or none, does not count.
+/// Another issuer's algorithms do not count.
 #[test]
 fn rfc8725_s3_1_algorithms_are_those_of_the_issuer() {
     for algorithm in Algorithm::ALL {
@@ -361,7 +361,7 @@ fn keys_are_found_by_name_alone() {
     assert_eq!(header_refusal("kid", json!(1)), Some(Refusal::Malformed));
     for name in ["jku", "x5u", "jwk", "x5c"] {
         let brought = json!("https://attacker.example/keys");
-        // A key that a token brings along is never used: the token is judged by the issuer's own.
+        // A key in the token is never used: only the issuer's keys count.
         assert_ne!(header_refusal(name, brought), Some(Refusal::KeyUnknown));
     }
 }
@@ -454,7 +454,7 @@ fn rfc9068_s2_2_required_claims_are_there() {
     );
 }
 
-/// One second before, at, and one after.
+/// One second before the limit, at the limit, and one second after.
 #[test]
 fn times_are_compared_to_the_second() {
     let issuer = issuer(Algorithm::EdDsa);
@@ -516,7 +516,7 @@ fn any_algorithm() -> impl Strategy<Value = Algorithm> {
     proptest::sample::select(Algorithm::ALL.as_slice())
 }
 
-/// Whatever an issuer may put into a claim of its own.
+/// Any value for a private claim.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -533,7 +533,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Claims that make a good token.
+/// Claims of a valid token.
 fn any_claims() -> impl Strategy<Value = Value> {
     let own = proptest::collection::btree_map("x_[a-z]{1,8}", any_value(), 0..5);
     let names = (".{1,30}", ".{1,30}", ".{1,30}");
@@ -559,17 +559,17 @@ fn any_claims() -> impl Strategy<Value = Value> {
     )
 }
 
-/// `bytes` with one bit the other way.
+/// `bytes` with one bit flipped.
 fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
     let mut flipped = bytes.to_vec();
     flipped[bit / 8] ^= 1 << (bit % 8);
     flipped
 }
 
-/// Every bit of what is sent, and every bit of what that stands for, correctly encoded.
+/// Flips every bit of the encoded token, and every bit of the decoded parts with correct encoding.
 #[test]
 fn rfc8725_s3_3_a_token_with_any_bit_flipped_is_refused() {
-    // RS384 and RS512 differ from RS256 in the digest alone, and take as long as all others.
+    // RS384 and RS512 differ from RS256 only in the digest, and take as long as all others.
     let is_slow = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Rs384 | Algorithm::Rs512);
     for algorithm in Algorithm::ALL.into_iter().filter(|it| !is_slow(it)) {
         let issuer = issuer(algorithm);
@@ -578,7 +578,7 @@ fn rfc8725_s3_3_a_token_with_any_bit_flipped_is_refused() {
         assert!(verify_with(&keys, &token, NOW).is_ok());
         let is_refused = |token: &str| verify_with(&keys, token, NOW).is_err();
         for bit in 0..8 * token.len() {
-            // What is not UTF-8 is no token, and does not come this far.
+            // A text that is not UTF-8 is refused earlier.
             if let Ok(flipped) = String::from_utf8(flip(token.as_bytes(), bit)) {
                 assert!(is_refused(&flipped), "bit {bit} of {token}");
             }
@@ -634,13 +634,13 @@ proptest! {
         }
     }
 
-    /// No text whatever is accepted, and none makes the parser panic.
+    /// No random text is accepted, and none makes the parser panic.
     #[test]
     fn no_text_is_a_token(text in ".*") {
         prop_assert!(refusal(&text).is_some());
     }
 
-    /// Nor do well-formed parts with any content.
+    /// The same holds for well-formed parts with any content.
     #[test]
     fn no_unsigned_json_is_a_token(header in "\\PC{0,80}", body in "\\PC{0,80}", signature in proptest::collection::vec(any::<u8>(), 0..100)) {
         let token = format!("{}.{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(signature));

@@ -1,5 +1,6 @@
-//! Each profile against the tokens of its vendor, as the vendor's documentation shows them: the header, every claim, and the
-//! JWK. Access tokens pass. ID tokens and refresh tokens do not, not even with our audience, which they should never have.
+//! Tests each profile with tokens from the vendor's documentation: the header, every claim, and the JWK. Access
+//! tokens pass. ID tokens and refresh tokens are refused, even with the configured audience, which they should
+//! never have.
 
 use super::*;
 
@@ -9,9 +10,9 @@ const OURS: &str = "https://api.example.com";
 struct Vendor {
     profile: &'static str,
     issuer: &'static str,
-    /// `typ` of its tokens; `None` without.
+    /// `typ` of the vendor's tokens; `None` if absent.
     typ: Option<&'static str>,
-    /// What its JWKs have beside the key itself.
+    /// Members of the vendor's JWKs in addition to the key.
     jwk: Value,
 }
 
@@ -20,7 +21,7 @@ impl Vendor {
         self.refusal_of_typ(self.typ, claims)
     }
 
-    /// What becomes of a token with this `typ`, and these claims beside issuer and times.
+    /// Returns why a token with this `typ` and these claims, in addition to issuer and times, is refused.
     fn refusal_of_typ(&self, typ: Option<&str>, claims: &Value) -> Option<Refusal> {
         let signer = issuer(Algorithm::Rs256);
         let mut header = json!({"alg": "RS256", "kid": "vendor-1"});
@@ -67,7 +68,7 @@ impl Vendor {
         assert_eq!(self.refusal(&elsewhere), Some(Refusal::Audience));
     }
 
-    /// Neither with its own audience nor with ours.
+    /// Refused with its own audience and with the configured one.
     #[track_caller]
     fn refuses(&self, claims: &Value, why: Refusal) {
         for claims in [claims, &with(claims.clone(), "aud", json!(OURS))] {
@@ -76,7 +77,7 @@ impl Vendor {
     }
 }
 
-/// Keycloak 26: the payload has a `typ` of its own.
+/// Keycloak 26: the payload has its own `typ`.
 #[test]
 fn keycloak() {
     let keycloak = Vendor {
@@ -99,7 +100,8 @@ fn keycloak() {
     });
     keycloak.accepts(&person);
     keycloak.accepts(&service);
-    // Before 25 a session had this name; from 26 on clients may ask for the type of RFC 9068.
+    // Versions before 25 used this name for a session. From version 26 on, clients may request the `typ` of RFC
+    // 9068.
     keycloak.accepts(&with(person.clone(), "session_state", json!("5b1f")));
     assert_eq!(keycloak.refusal_of_typ(Some("at+jwt"), &person), None);
 
@@ -109,7 +111,7 @@ fn keycloak() {
     });
     keycloak.refuses(&id_token, Refusal::Kind);
     keycloak.refuses(&with(id_token, "at_hash", json!(null)), Refusal::Kind);
-    // Keycloak signs these with HMAC, unless a realm says otherwise.
+    // Keycloak signs these with HMAC unless a realm is configured otherwise.
     for typ in ["Refresh", "Offline"] {
         let refresh_token = json!({
             "jti": "2", "aud": "https://sso.example.com/realms/staff", "sub": "0d0b2a4e-67c5", "typ": typ,
@@ -149,14 +151,14 @@ fn kubernetes() {
     kubernetes.accepts(&of_pod);
     // Before 1.32.
     kubernetes.accepts(&with(of_pod.clone(), "jti", json!(null)));
-    // For the API server itself.
+    // A token for the API server itself.
     let of_server = with(
         of_pod.clone(),
         "aud",
         json!(["https://kubernetes.default.svc.cluster.local"]),
     );
     assert_eq!(kubernetes.refusal(&of_server), Some(Refusal::Audience));
-    // Of a Secret, which never expires: another issuer, and its claims have other names.
+    // A token from a Secret never expires. It has another issuer, and its claims have other names.
     let of_secret = json!({
         "exp": null, "iat": null, "sub": "system:serviceaccount:shop:cart", "kubernetes.io/serviceaccount/namespace": "shop",
         "kubernetes.io/serviceaccount/secret.name": "cart-token", "kubernetes.io/serviceaccount/service-account.name": "cart",
@@ -171,7 +173,7 @@ fn kubernetes() {
     );
 }
 
-/// Auth0, with the token profile of Auth0. Its refresh tokens are no JWTs.
+/// Auth0, with the token profile of Auth0. Its refresh tokens are not JWTs.
 #[test]
 fn auth0() {
     let auth0 = Vendor {
@@ -216,7 +218,7 @@ fn auth0() {
     rfc9068.accepts(&with(standard, "jti", json!("73WakrfVbNJBaAmhQtEeDv")));
 }
 
-/// Okta, a custom authorization server: no `typ` in the header. Its refresh tokens are no JWTs.
+/// Okta, a custom authorization server: no `typ` in the header. Its refresh tokens are not JWTs.
 #[test]
 fn okta() {
     let okta = Vendor {
@@ -249,7 +251,7 @@ fn okta() {
     );
 }
 
-/// Microsoft Entra ID, version 2.0 tokens: keys without `alg`. Its refresh tokens are no JWTs.
+/// Microsoft Entra ID, version 2.0 tokens: keys without `alg`. Its refresh tokens are not JWTs.
 #[test]
 fn entra() {
     let entra = Vendor {
@@ -285,7 +287,8 @@ fn entra() {
         json!("00001111-aaaa"),
     );
     entra.refuses(&version_1, Refusal::Kind);
-    // Tokens for Microsoft Graph have a nonce in the header, which makes their signature wrong for others, and another audience.
+    // Tokens for Microsoft Graph have a nonce in the header, so that others cannot verify the signature, and
+    // another audience.
     let graph = with(person, "aud", json!("https://graph.microsoft.com"));
     assert_eq!(entra.refusal(&graph), Some(Refusal::Audience));
 }
