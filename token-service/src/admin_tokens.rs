@@ -1,5 +1,5 @@
-//! The bearer tokens of the administration. Their file is read anew for each request that presents one, so that an operator
-//! adds, changes and ends tokens while the service runs.
+//! The bearer tokens of the administration. The service reads their file for each request with a token, so an operator
+//! can add, change and remove tokens while the service runs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,21 @@ use crate::key_file::{self, KeyFileError};
 use domain::digest::Digest;
 use domain::random::Random;
 
-/// Tokens in the file at most. Each request compares all of them.
+/// Maximum number of tokens in the file. Each request compares all of them.
 const MOST: usize = 100;
 
-/// Characters of a name at most.
+/// Maximum length of a name, in characters.
 const LONGEST_NAME: usize = 64;
 
 const EXPECTED: &str = "TOKEN, TOKEN NAME or TOKEN NAME ROLE: the token is 32 bytes as 43 characters of base64url, the name has \
                         1 to 64 letters, digits or . _ - @, the role is full or read-only";
 
-/// What a token allows.
+/// Permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
     Full,
-    /// To look: lists, single objects, the audit log, explanations. No copy of the store.
+    /// Read only: lists, single objects, the audit log, explanations; not a copy of the store.
     ReadOnly,
 }
 
@@ -37,12 +37,11 @@ impl Role {
     }
 }
 
-/// The owner of a token, as the file names them.
+/// The holder of a token, according to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The name; a token without one is nobody's in particular.
+    /// The name, if the token has one.
     pub name: Option<String>,
-    /// What the token allows.
     pub role: Role,
 }
 
@@ -52,7 +51,7 @@ struct AdminToken {
     holder: Holder,
 }
 
-/// The tokens of a file, one on each line.
+/// The tokens of a file, one per line.
 #[derive(Debug)]
 pub struct AdminTokens {
     path: PathBuf,
@@ -60,7 +59,8 @@ pub struct AdminTokens {
 }
 
 impl AdminTokens {
-    /// The tokens in the file at `path`; a missing file is created with a random one, without a name and for everything.
+    /// Reads the tokens in the file at `path`. Creates a missing file with one random token, which has no name and the
+    /// role `full`.
     ///
     /// # Errors
     /// A [`KeyFileError`]; an existing file is never changed.
@@ -74,8 +74,8 @@ impl AdminTokens {
         })
     }
 
-    /// Whose token `presented` is, compared in constant time; `None` if it is not in the file. While the file cannot be read,
-    /// or holds something else, the tokens that it held before count.
+    /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file. If the
+    /// file is unreadable or malformed, its last valid tokens stay in effect.
     #[must_use]
     pub fn holder(&self, presented: &[u8]) -> Option<Holder> {
         match read(&self.path) {
@@ -89,7 +89,7 @@ impl AdminTokens {
         }
         let presented = Digest::of(presented);
         let tokens = self.tokens.load();
-        // Every token is compared: how long it takes does not tell which one was close.
+        // Compares every token, so the time does not show which token was similar.
         let found = tokens.iter().fold(None, |found, token| {
             let is_this = token.digest == presented;
             found.or(is_this.then_some(token))
@@ -98,8 +98,8 @@ impl AdminTokens {
     }
 }
 
-/// The token that a command presents: of those for everything the last one, which stands below the one that it replaces.
-/// `None` if the text has no token.
+/// The token that commands send: the last token with the role `full`, because a new token stands below the token that
+/// it replaces. Without such a token, the last token; `None` if the text has no token.
 #[must_use]
 pub fn newest(text: &str) -> Option<&str> {
     let lines = || text.lines().filter_map(fields);
@@ -200,7 +200,7 @@ mod tests {
                 format!("# people\n{first} ada\n\n{second}  monitoring\tread-only\n"),
                 [ada(), monitoring()],
             ),
-            // What makes no sense changes nothing.
+            // A malformed file changes nothing.
             (
                 format!("{first} ada\n{second} ada root\n"),
                 [ada(), monitoring()],

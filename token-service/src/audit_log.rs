@@ -1,5 +1,5 @@
-//! The audit log's entrance: entries are written to standard output at once and to the store within moments, many in
-//! one transaction. A request does not wait for its entry; what it did is durable on its own.
+//! Input of the audit log. Entries go to standard output at once and to the store within about a second, many in one
+//! transaction. A request does not wait for its entry, because its own changes are durable without it.
 
 mod entry;
 mod print;
@@ -19,16 +19,17 @@ use print::print;
 use quota::Quota;
 use store::{Store, StoreError};
 
-/// Entries written in one transaction at most.
+/// Maximum number of entries per transaction.
 const BATCH: usize = 16_384;
 
-/// Entries that wait for the store at most, such as while its disk is full. Beyond it only standard output has them.
+/// Maximum number of entries that wait for the store, for example while its disk is full. Further entries go only to
+/// standard output.
 const MOST_WAITING: usize = 100_000;
 
-/// Entries of the audit log in the store, at most. Some 2 GB.
+/// Maximum number of entries in the store, about 2 GB.
 pub const MOST_ENTRIES: u64 = 10_000_000;
 
-/// The log's entrance.
+/// The input of the audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,
@@ -39,7 +40,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// A log whose entries are kept for `keep_for`, and written to standard output too if so configured.
+    /// A log with the retention `keep_for`, which also writes to standard output if configured.
     #[must_use]
     pub fn new(keep_for: Duration, standard_output: StandardOutput) -> Self {
         Self {
@@ -51,7 +52,8 @@ impl AuditLog {
         }
     }
 
-    /// Takes an entry. Of too many refusals the store gets the number alone; standard output gets them all.
+    /// Adds an entry. If there are too many refusals, the store gets only their number; standard output gets all of
+    /// them.
     pub fn record(&self, origin: &Origin, entry: Entry, now: Timestamp) {
         let mut event = AuditEvent {
             at: now,
@@ -74,7 +76,7 @@ impl AuditLog {
         self.keep(event);
     }
 
-    /// Takes an entry for each kind of refusal that was left out since the last call.
+    /// Adds an entry with the number of omitted refusals, for each kind of refusal omitted since the last call.
     pub fn tell_of_left_out(&self, now: Timestamp) {
         let left_out: Vec<AuditEvent> = self
             .quotas()
@@ -122,15 +124,15 @@ impl AuditLog {
         }
     }
 
-    /// Waits until an entry is there to be written.
+    /// Waits until there is an entry to write.
     pub async fn arrival(&self) {
         self.arrived.notified().await;
     }
 
-    /// Writes what waits.
+    /// Writes the waiting entries.
     ///
     /// # Errors
-    /// The store's; what was not written waits on.
+    /// [`StoreError`] if the store fails; unwritten entries continue to wait.
     pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
             let batch: Arc<[AuditEvent]> = {
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(told, [&expected]);
     }
 
-    /// Refused requests without end, for as long as entries are kept.
+    /// Sends refused requests continuously, for the whole retention.
     #[test]
     fn refusals_of_a_kind_fill_their_part_of_the_log_at_most() {
         let mut quota = Quota::full(KEEP_FOR, NOW);

@@ -1,7 +1,7 @@
-//! The encryption key of a store, at a start and when it is rotated.
+//! The encryption key of a store, at start and during rotation.
 //!
-//! To rotate: add the new key to the file at every replica, then make it the first one, then have everything sealed anew
-//! ([`reseal`]), then remove the old one. At each step every replica opens what the others seal.
+//! To rotate: add the new key to the file of every replica, then move it to the first line, then reseal all values
+//! ([`reseal`]), then remove the old key. At each step every replica can open what the others seal.
 
 use std::path::Path;
 
@@ -15,28 +15,23 @@ use zeroize::Zeroizing;
 
 use crate::key_file::{self, Key, KeyFileError};
 
-/// Keys in the file at most.
+/// Maximum number of keys in the file.
 const MOST_KEYS: usize = 8;
 
-/// How often sealed values are looked at again that others changed in between.
+/// Maximum number of passes over values that other processes changed meanwhile.
 const PASSES: usize = 3;
 
-/// The context in which the root is sealed.
+/// Sealing context for the root.
 const ROOT_CONTEXT: &str = "root of the tags";
 
-/// Why a store's encryption key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionKeyError {
-    /// See [`KeyFileError`].
     #[error(transparent)]
     File(#[from] KeyFileError),
-    /// See [`StoreError`].
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// See [`RandomError`].
     #[error(transparent)]
     Random(#[from] RandomError),
-    /// See [`SealingError`].
     #[error(transparent)]
     Sealing(#[from] SealingError),
     /// The store was sealed with a key that is not in the file.
@@ -45,18 +40,18 @@ pub enum EncryptionKeyError {
         .needed.map(|id| format!(", which is sealed with the key {id}")).unwrap_or_default()
     )]
     OtherKey {
-        /// The names of the keys in the file.
+        /// Ids of the keys in the file.
         found: String,
-        /// The name of the key that is needed, if the store knows it.
+        /// Id of the missing key, if the store names it.
         needed: Option<KeyId>,
     },
 }
 
-/// The keys in the file at `path`, with the root of `store`. An empty store gets a root, and a file that does not exist is made
-/// for it; a store of the first version keeps the root that was derived from its key.
+/// Reads the keys in the file at `path` and the root of `store`. An empty store gets a new root, and if the file is
+/// missing, this creates it. A store of version 1 keeps the root that was derived from its key.
 ///
 /// # Errors
-/// An [`EncryptionKeyError`]; then nothing was changed but that.
+/// An [`EncryptionKeyError`]; the new file and the new root may already exist.
 pub async fn open(
     path: &Path,
     store: &dyn Store,
@@ -64,7 +59,7 @@ pub async fn open(
 ) -> Result<EncryptionKey, EncryptionKeyError> {
     let signing_keys = store.signing_keys().await?;
     let mut sealed_root = store.sealed_root().await?;
-    // A new key opens nothing that an old one sealed: it is made for an empty store only.
+    // A new key cannot open sealed values, so a key is created only for an empty store.
     if signing_keys.is_empty() && sealed_root.is_none() && !path.exists() {
         key_file::load_or_create(path, random)?;
     }
@@ -77,7 +72,7 @@ pub async fn open(
                 .ok_or_else(|| other_key(&sealing, &key.sealed_pkcs8))?,
         };
         let sealed = sealing.seal(ROOT_CONTEXT, &*root)?;
-        // Another replica may have been faster: then its root counts.
+        // If another replica was faster, its root is in effect.
         store.reseal(SealedValue::Root, None, sealed).await?;
         sealed_root = store.sealed_root().await?;
     }
@@ -104,21 +99,21 @@ fn other_key(sealing: &SealingKeys, sealed: &[u8]) -> EncryptionKeyError {
     }
 }
 
-/// How much of a store is sealed with which key.
+/// Number of sealed values in a store per key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
-    /// The keys of the file, the current one first, each with the number of values that it sealed.
+    /// The keys of the file, the current key first, each with the number of values that it sealed.
     pub keys: Vec<(KeyId, u64)>,
-    /// Values in the form of today under the current key.
+    /// Number of values in the current version under the current key.
     pub up_to_date: u64,
-    /// Values that none of the keys opens.
+    /// Values that no key opens.
     pub unreadable: Vec<String>,
 }
 
-/// Looks through everything that `store` holds sealed.
+/// Checks all sealed values in `store`.
 ///
 /// # Errors
-/// The store's.
+/// [`StoreError`] if the store fails.
 pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, StoreError> {
     let sealing = key.sealing();
     let mut usage = Usage {
@@ -143,11 +138,11 @@ pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, Stor
     Ok(usage)
 }
 
-/// Seals everything in `store` under the current key that is not yet; the answer is the number of values. What none of the
-/// keys opens stays as it is.
+/// Seals all outdated values in `store` with the current key and returns the number of resealed values. Values that no
+/// key opens stay unchanged.
 ///
 /// # Errors
-/// The store's, or [`SealingError::Failed`]; what was sealed before stays so.
+/// [`StoreError`], or [`SealingError::Failed`]; values resealed before the error stay resealed.
 pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, EncryptionKeyError> {
     let sealing = key.sealing();
     let mut resealed = 0;
@@ -180,7 +175,7 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
     Ok(resealed)
 }
 
-/// The contexts in which a value may be sealed; the first one is today's.
+/// The sealing contexts that a value may have, the current one first.
 fn contexts(value: &SealedValue) -> Vec<String> {
     match value {
         SealedValue::Root => vec![ROOT_CONTEXT.to_owned()],

@@ -48,7 +48,8 @@ pub struct EventView {
     pub request_id: Option<String>,
 }
 
-/// One line for people. What others chose, such as a claimed Client ID, cannot steer a terminal.
+/// One line for people. Text that others chose, such as a claimed Client ID, is escaped so that it cannot control a
+/// terminal.
 impl fmt::Display for EventView {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.at, self.action.name())?;

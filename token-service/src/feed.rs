@@ -1,7 +1,7 @@
-//! The feed of revocations as gateways read it (`claims::revocation`): the newest entries in memory, each page written once
-//! for all readers of the same position, and requests that are held until something is revoked.
+//! The revocation feed for gateways (`claims::revocation`). It keeps the newest entries in memory, writes each page
+//! once for all readers at the same position, and holds requests until a revocation happens.
 //!
-//! A process reads the store once for all its readers: when it commits something to the feed itself, or, where several
+//! A process reads the store once for all its readers: after it commits an entry to the feed itself, or, if several
 //! replicas write to one database, every [`POLL_EVERY`] while a request is held.
 
 mod entries;
@@ -25,24 +25,24 @@ use entries::{in_first_version, published};
 use store::{self, Store, StoreError};
 use tail::{TAIL_ENTRIES, Tail, changes, written};
 
-/// How often a process looks whether another one revoked something, while a request is held.
+/// Interval in which a process checks for revocations by other processes, while a request is held.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// How long the store is left alone after it failed.
+/// Pause after a failure of the store.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Where a reader is in the feed.
+/// A reader's position in the feed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reader {
-    /// The feed that it has read; `None` if it has read none.
+    /// Identity of the feed that the reader has read; `None` if it has read none.
     pub feed: Option<String>,
-    /// The position up to which it has read; 0 if it has read nothing.
+    /// Position up to which the reader has read; 0 if it has read nothing.
     pub since: u64,
-    /// How long it waits if there is nothing behind `since`.
+    /// Time to wait if the feed has no entry after `since`.
     pub wait: Duration,
 }
 
-/// Why there is no page.
+/// Reason why the feed returns no page.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
     /// The store cannot be read.
@@ -53,17 +53,16 @@ pub enum FeedError {
     Json(#[from] serde_json::Error),
 }
 
-/// What is counted about the feed.
+/// Metrics of the feed.
 #[derive(Debug, Clone, Default)]
 pub struct FeedMetrics {
-    /// Requests that are held.
+    /// Number of held requests.
     held: Gauge,
-    /// How often held requests were answered because something was revoked.
+    /// Number of times that a revocation ended the wait of held requests.
     wake_ups: Counter,
 }
 
 impl FeedMetrics {
-    /// Adds them to `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "revocation_feed_held_requests",
@@ -84,10 +83,10 @@ pub struct RevocationFeed {
     issuer: String,
     metrics: FeedMetrics,
     tail: Mutex<Tail>,
-    /// Who holds it reads the store; the others wait for what that gives.
+    /// The task that holds the lock reads the store; other tasks wait for its result.
     reading: tokio::sync::Mutex<()>,
     moved: watch::Sender<()>,
-    /// A request is held.
+    /// Notified when a request is held.
     arrived: Notify,
     ended: AtomicBool,
 }
@@ -100,17 +99,17 @@ impl fmt::Debug for RevocationFeed {
     }
 }
 
-/// What there is for a reader.
+/// Result of looking in memory for a reader.
 enum Found {
     /// A page.
     Page(Bytes),
-    /// Entries that only the store has.
+    /// The entries are only in the store.
     InStore { state: FeedState, since: u64 },
-    /// Nothing new; the page that says so.
+    /// No new entries; contains the empty page.
     Nothing(Bytes),
 }
 
-/// Counts a held request, for as long as it lives.
+/// Counts a held request until it is dropped.
 struct Held<'a>(&'a Gauge);
 
 impl<'a> Held<'a> {
@@ -142,8 +141,8 @@ impl RevocationFeed {
         }
     }
 
-    /// The next page for `reader` as JSON, a [`Page`]. If there is nothing new, the answer comes with the next entry, or
-    /// after the time that the reader waits.
+    /// The next page for `reader`, a [`Page`] as JSON. If the feed has no new entry, the response waits for the next
+    /// entry, at most for the reader's `wait`.
     ///
     /// # Errors
     /// A [`FeedError`].
@@ -177,17 +176,17 @@ impl RevocationFeed {
         }
     }
 
-    /// The next page behind `since` for readers of version 1: kinds that it does not know are told in coarser ones or left
-    /// out.
+    /// The next page after `since` for readers of version 1. Kinds that version 1 does not know become broader kinds or
+    /// are omitted.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub async fn first_version(&self, since: u64) -> Result<Feed, StoreError> {
-        // Read first: an entry that is added meanwhile comes with the next page, and never seems to be lost.
+        // Read before the entries, so an entry that is added meanwhile comes with the next page and is never lost.
         let mut last = self.store.feed_state().await?.last;
         let mut revocations = Vec::new();
         let mut behind = since;
-        // A page that is not full tells the reader that it is the last one.
+        // Fill the page, because readers take a page that is not full as the last page.
         while revocations.len() < MAX_PAGE {
             let missing = MAX_PAGE - revocations.len();
             let entries = self.store.revocations_since(behind, missing).await?;
@@ -204,7 +203,7 @@ impl RevocationFeed {
         Ok(Feed { revocations, last })
     }
 
-    /// Tells held requests of what is revoked; runs until it is aborted.
+    /// Answers held requests when a revocation happens. Runs until aborted.
     pub async fn follow(&self) {
         let mut changes = self.store.feed_changes();
         let mut failing = false;
@@ -225,7 +224,7 @@ impl RevocationFeed {
             match self.look(Instant::now()).await {
                 Ok(()) => failing = false,
                 Err(error) => {
-                    // Once per failure.
+                    // Log once per failure.
                     if !failing {
                         tracing::error!(%error, "the revocations cannot be read; gateways wait for them");
                     }
@@ -236,7 +235,7 @@ impl RevocationFeed {
         }
     }
 
-    /// Answers held requests, and holds none from now on.
+    /// Answers all held requests and stops holding requests.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.tail().pages.clear();
@@ -251,7 +250,7 @@ impl RevocationFeed {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what is new, unless somebody else began to after `asked_at`.
+    /// Reads new entries, unless another task began to read after `asked_at`.
     async fn look(&self, asked_at: Instant) -> Result<(), StoreError> {
         let _turn = self.reading.lock().await;
         let (looked_at, before) = {
@@ -267,7 +266,7 @@ impl RevocationFeed {
         let known = before.filter(|before| before.feed == state.feed && before.last <= state.last);
         let entries = match known {
             Some(known) if known.last < state.last => {
-                // One more tells whether some are missing.
+                // One more than fits shows whether entries are missing.
                 let limit = TAIL_ENTRIES + 1;
                 self.store.revocations_since(known.last, limit).await?
             }
@@ -332,13 +331,13 @@ impl RevocationFeed {
         })
     }
 
-    /// A page of entries that only the store has.
+    /// A page of entries that are only in the store.
     async fn read(&self, state: FeedState, since: u64) -> Result<Bytes, FeedError> {
         let _turn = self.reading.lock().await;
         if let Some(page) = self.tail().written(since) {
             return Ok(page);
         }
-        // One more tells whether there are more.
+        // One more than a page shows whether further entries exist.
         let mut entries = self
             .store
             .revocations_since(since, MAX_PAGE_ENTRIES + 1)

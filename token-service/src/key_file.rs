@@ -1,4 +1,4 @@
-//! Keys in files: made on first start, readable by their owner alone.
+//! Keys in files. The first start creates the files, readable only by their owner.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,12 @@ use zeroize::Zeroizing;
 
 use domain::random::{self, Random, RandomError};
 
-/// Length of every key, in bytes. A file holds it as 43 characters of base64url, with a line end or without.
+/// Length of a key, in bytes. A file contains the key as 43 characters of base64url, with or without a line end.
 pub const KEY_LENGTH: usize = 32;
 
-/// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// There is none, and a new key would be of no use.
+    /// The file is missing, and a new key could not open the store.
     #[error(
         "the key file {path} is missing, and the store holds what it sealed: restore it from a backup"
     )]
@@ -24,23 +23,21 @@ pub enum KeyFileError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// It cannot be read or made.
+    /// The file cannot be read or created.
     #[error("the key file {path}: {error}")]
     File {
         /// Path of the file.
         path: PathBuf,
-        /// What the system said.
         error: io::Error,
     },
-    /// Others on the machine could read or change it.
+    /// Other users of the machine can read or change the file.
     #[error("the key file {path} is open to others (mode {mode:o}): `chmod 600 {path}`")]
     Exposed {
         /// Path of the file.
         path: PathBuf,
-        /// Mode bits of the file.
         mode: u32,
     },
-    /// It holds something else.
+    /// The file does not contain a key.
     #[error(
         "the key file {path} does not hold a key: 32 bytes as 43 characters of base64url are expected"
     )]
@@ -48,27 +45,27 @@ pub enum KeyFileError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// A line of it cannot be read.
+    /// A line is malformed.
     #[error("the key file {path}, line {line}: expected {expected}")]
     Line {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Counted from 1.
         line: usize,
-        /// What a line holds.
+        /// Expected content of a line.
         expected: &'static str,
     },
-    /// It holds too few or too many lines.
+    /// The file has too few or too many lines.
     #[error("the key file {path} has {found} keys or tokens: expected 1 to {most}")]
     Count {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Lines with a key or token.
+        /// Number of lines with a key or token.
         found: usize,
-        /// The largest number.
+        /// Maximum number of lines.
         most: usize,
     },
-    /// No random bytes for a new key.
+    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
 }
@@ -76,10 +73,10 @@ pub enum KeyFileError {
 /// A key of [`KEY_LENGTH`] bytes.
 pub type Key = Zeroizing<[u8; KEY_LENGTH]>;
 
-/// The key in the file at `path`.
+/// Reads the key in the file at `path`.
 ///
 /// # Errors
-/// A [`KeyFileError`]: there is no such file, or it holds no key, or it is open to others.
+/// A [`KeyFileError`]: the file is missing, contains no key, or is open to others.
 pub fn load(path: &Path) -> Result<Key, KeyFileError> {
     match read(path)? {
         Some(key) => Ok(key),
@@ -89,7 +86,8 @@ pub fn load(path: &Path) -> Result<Key, KeyFileError> {
     }
 }
 
-/// The keys in the file at `path`, one on each line, without empty lines and comments (`#`): at least one and at most `most`.
+/// Reads the keys in the file at `path`, one per line, without empty lines and comments (`#`): at least one key, at
+/// most `most` keys.
 ///
 /// # Errors
 /// As [`load`].
@@ -123,17 +121,17 @@ pub fn load_keys(path: &Path, most: usize) -> Result<Vec<Key>, KeyFileError> {
     }
 }
 
-/// What the file at `path` holds.
+/// Reads the file at `path`.
 ///
 /// # Errors
-/// A [`KeyFileError`]: there is no such file, or it is open to others.
+/// A [`KeyFileError`]: the file is missing or open to others.
 pub fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
     let bytes = Zeroizing::new(std::fs::read(path).map_err(|error| file_error(path, error))?);
     check_permissions(path)?;
     Ok(bytes)
 }
 
-/// The key in the file at `path`; a missing file is created with a random key and mode 0600.
+/// Reads the key in the file at `path`. Creates a missing file with a random key and mode 0600.
 ///
 /// # Errors
 /// A [`KeyFileError`]; an existing file is never changed.
@@ -147,7 +145,7 @@ pub fn load_or_create(path: &Path, random: &dyn Random) -> Result<Key, KeyFileEr
             tracing::info!(path = %path.display(), "key file created");
             Ok(key)
         }
-        // Somebody else made it meanwhile: theirs counts.
+        // Another process created the file meanwhile; use its key.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
         Err(error) => Err(file_error(path, error)),
     }
@@ -160,13 +158,13 @@ fn file_error(path: &Path, error: io::Error) -> KeyFileError {
     }
 }
 
-/// The key as its file holds it: 43 characters of base64url.
+/// The key as in its file: 43 characters of base64url.
 #[must_use]
 pub fn text(key: &Key) -> Zeroizing<String> {
     Zeroizing::new(URL_SAFE_NO_PAD.encode(**key))
 }
 
-/// `None` when there is no such file.
+/// `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
     let text = match std::fs::read(path).map(Zeroizing::new) {
         Ok(text) => text,
@@ -182,8 +180,8 @@ fn read(path: &Path) -> Result<Option<Key>, KeyFileError> {
     }
 }
 
-/// The name appears when the content is on disk, and this returns when the name is there to stay: what is
-/// sealed with a key must not outlive it.
+/// The file gets its name after its content is on disk, and this function returns after the name is on disk. Otherwise
+/// sealed data could survive the key that sealed it.
 fn write_new(path: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -199,13 +197,13 @@ fn write_new(path: &Path, key: &[u8; KEY_LENGTH]) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// The key that a file holds in this way; `None` for anything else.
+/// Reads a key from the text of a file; `None` if it is malformed.
 pub(crate) fn parse(text: &[u8]) -> Option<Key> {
     let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim_ascii_end()).ok()?);
     bytes.as_slice().try_into().ok().map(Zeroizing::new)
 }
 
-/// Its group may read the file: that is how orchestrators hand secrets to a process that is not root.
+/// The group may read the file, because orchestrators give secrets to non-root processes in this way.
 #[cfg(unix)]
 fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -222,7 +220,8 @@ fn check_permissions(path: &Path) -> Result<(), KeyFileError> {
     }
 }
 
-/// The mode of the file at `path` if everybody on the machine may read it, or others than its owner may change it.
+/// The mode of the file at `path` if all users of the machine may read the file, or users other than the owner may
+/// change it.
 #[must_use]
 pub fn exposed_mode(path: &Path) -> Option<u32> {
     #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! The token service: an OAuth 2.0 authorization server.
 //!
-//! Dependencies point one way: `http -> oauth | sign_in -> registry, token -> store`. The protocol in
-//! [`oauth`] knows neither actix nor redb nor the wall clock.
+//! Dependencies go in one direction: `http -> oauth | sign_in -> registry, token -> store`. The protocol in [`oauth`]
+//! does not depend on actix, redb or the wall clock.
 
 pub mod admin;
 pub mod admin_tokens;

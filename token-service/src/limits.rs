@@ -1,4 +1,4 @@
-//! What a client may do how often, in one process.
+//! Rate limits for clients, within one process.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -18,11 +18,11 @@ type Limiter = RateLimiter<
     NoOpMiddleware<std::time::Instant>,
 >;
 
-/// How often a refused client is written to log and audit log.
+/// Minimum interval between log and audit entries about a refused client.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Revocations at `/auth/revoke` (RFC 7009), per client. Only registered clients that authenticated are counted, and
-/// [`RevocationLimit::forget_idle`] forgets those whose allowance is whole again.
+/// Limit of revocations at `/auth/revoke` (RFC 7009) per client. Only authenticated clients are counted, and
+/// [`RevocationLimit::forget_idle`] removes clients whose full allowance is available again.
 pub struct RevocationLimit {
     limiter: Limiter,
     told: Limiter,
@@ -37,7 +37,6 @@ impl std::fmt::Debug for RevocationLimit {
 }
 
 impl RevocationLimit {
-    /// A limit as configured.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         let quota =
@@ -54,19 +53,19 @@ impl RevocationLimit {
     /// Counts a revocation by this client.
     ///
     /// # Errors
-    /// How long the client is to wait for its next one; nothing was counted.
+    /// The time until the next revocation is allowed; nothing was counted.
     pub fn admit(&self, client_id: &ClientId) -> Result<(), Duration> {
         let admitted = self.limiter.check_key(client_id);
         admitted.map_err(|refused| refused.wait_time_from(MonotonicClock.now()))
     }
 
-    /// Whether a refusal of this client is to be told: the first within a minute is.
+    /// True if a refusal of this client must be logged: the first within a minute.
     #[must_use]
     pub fn is_to_be_told(&self, client_id: &ClientId) -> bool {
         self.told.check_key(client_id).is_ok()
     }
 
-    /// Forgets clients that revoked nothing lately.
+    /// Removes clients without recent revocations.
     pub fn forget_idle(&self) {
         for limiter in [&self.limiter, &self.told] {
             limiter.retain_recent();

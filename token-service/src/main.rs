@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Each password check takes 19 MiB, which this allocator gives back; the C library's keeps them, once for each thread.
+/// Each password check takes 19 MiB. This allocator returns the memory, but the C library's allocator keeps it once per
+/// thread.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

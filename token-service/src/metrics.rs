@@ -1,4 +1,4 @@
-//! What the service counts, for Prometheus. No label has a value that clients choose freely.
+//! Metrics for Prometheus. No label has a value that clients choose freely.
 
 use std::time::Duration;
 
@@ -18,12 +18,11 @@ use protocol::Context;
 use protocol::token::rotation::{Policy, Signers};
 use store::Counts;
 
-/// A request by its route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Route {
     /// The path's pattern, or `unknown`.
     pub route: String,
-    /// The method; `OTHER` when it is none of the usual ones.
+    /// The method; `OTHER` for uncommon methods.
     pub method: &'static str,
 }
 
@@ -71,7 +70,7 @@ struct CertificateLabel {
     alias: String,
 }
 
-/// The counters, and how they are written.
+/// The counters and their text format.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -89,14 +88,14 @@ pub struct Metrics {
     certificate_expiry: Family<CertificateLabel, Gauge>,
     clients: Gauge,
     users: Gauge,
-    /// Seconds since 1970 of the start.
+    /// Start time, in seconds since 1970-01-01 UTC.
     start: Gauge,
     feed: FeedMetrics,
     revocations_refused: Counter,
 }
 
 impl Metrics {
-    /// Counters at zero. `store` adds its own.
+    /// Creates counters at zero. `store` adds its own counters.
     #[must_use]
     pub fn new(store: &dyn store::Store, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
@@ -147,7 +146,8 @@ impl Metrics {
             .set(i64::try_from(now.seconds()).unwrap_or(i64::MAX));
         metrics.register(&mut registry);
         metrics.registry = registry;
-        // Prometheus counts from the second sample of a series on: what alerts at the first event is there from the start.
+        // Prometheus sees an increase only from the second sample of a series, so series with alerts on the first event
+        // exist from the start.
         for action in [AuditAction::CodeReplayed, AuditAction::RefreshTokenReused] {
             let action = ActionLabel(action);
             drop(metrics.events.get_or_create(&Event { action }));
@@ -155,12 +155,11 @@ impl Metrics {
         metrics
     }
 
-    /// A client revokes too often.
+    /// Counts a client that revokes too often.
     pub fn revocation_refused(&self) {
         self.revocations_refused.inc();
     }
 
-    /// What is counted about the revocation feed.
     #[must_use]
     pub const fn feed(&self) -> &FeedMetrics {
         &self.feed
@@ -244,7 +243,7 @@ impl Metrics {
         );
     }
 
-    /// A request was answered. `took` is `None` for one that waited for something to happen.
+    /// Counts a response. `took` is `None` for a request that was held.
     pub fn answered(&self, route: Route, status: u16, took: Option<Duration>) {
         self.requests
             .get_or_create(&Answer {
@@ -260,7 +259,7 @@ impl Metrics {
         }
     }
 
-    /// A token request had this outcome: `ok`, or its error code.
+    /// Counts a token request with its outcome: `ok` or the error code.
     pub fn token_request(&self, grant_type: Option<&'static str>, outcome: &'static str) {
         let grant_type = grant_type.unwrap_or("unknown");
         self.token_requests
@@ -271,23 +270,23 @@ impl Metrics {
             .inc();
     }
 
-    /// A client could not be authenticated, for this reason.
+    /// Counts a failed client authentication.
     pub fn client_refused(&self, reason: &'static str) {
         self.refused_clients
             .get_or_create(&Refusal { reason })
             .inc();
     }
 
-    /// Something happened.
+    /// Counts an audit event.
     pub fn event(&self, action: AuditAction) {
         let action = ActionLabel(action);
         self.events.get_or_create(&Event { action }).inc();
     }
 
-    /// The counters as OpenMetrics text, with what the service is like at the moment of `context`.
+    /// The metrics as OpenMetrics text, with gauges from `context`.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If the text cannot be written.
     pub fn text(
         &self,
         context: &Context<'_>,
@@ -346,12 +345,12 @@ impl Metrics {
     }
 }
 
-/// From half a millisecond to 16 seconds.
+/// Buckets from 0.5 ms to 16 s.
 fn request_durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0005, 2.0, 16))
 }
 
-/// Seconds from `earlier` to `later`; negative when it is the other way round.
+/// Seconds from `earlier` to `later`; negative if `later` is before `earlier`.
 fn difference(later: Timestamp, earlier: Timestamp) -> i64 {
     let seconds = |at: Timestamp| i64::try_from(at.seconds()).unwrap_or(i64::MAX);
     seconds(later).saturating_sub(seconds(earlier))

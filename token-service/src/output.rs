@@ -1,7 +1,8 @@
-//! Standard output and standard error, to which a slow or stalled reader never holds the service up.
+//! Standard output and standard error. A slow or stalled reader never blocks the service.
 //!
-//! Lines wait in a bounded queue for a thread of their own; what finds the queue full is dropped and counted. A queue of our
-//! own rather than `tracing-appender`, whose end prints to standard output: with a stalled reader the process would not end.
+//! Lines wait in a bounded queue for a thread of their own. If the queue is full, lines are dropped and counted. The
+//! queue is our own because `tracing-appender` prints to standard output when it ends: with a stalled reader the
+//! process would not end.
 
 use std::io::{self, Write};
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 
-/// Lines that wait at most.
+/// Maximum number of waiting lines.
 const QUEUE: usize = 2048;
 
 static STANDARD_OUTPUT: LazyLock<Lines> = LazyLock::new(|| Lines::to("stdout", io::stdout()));
@@ -32,11 +33,11 @@ pub fn standard_error() -> &'static Lines {
 
 enum Message {
     Line(Vec<u8>),
-    /// Says that all before it is written.
+    /// Reports that all earlier lines are written.
     Done(SyncSender<()>),
 }
 
-/// Lines on their way to a stream.
+/// A queue of lines for a stream.
 #[derive(Debug)]
 pub struct Lines {
     queue: SyncSender<Message>,
@@ -46,7 +47,7 @@ pub struct Lines {
 impl Lines {
     fn to(name: &str, stream: impl Write + Send + 'static) -> Self {
         let (queue, messages) = sync_channel(QUEUE);
-        // Without a thread the queue has no other end: every line counts as dropped.
+        // If the thread cannot start, the queue has no receiver and every line counts as dropped.
         let thread = thread::Builder::new().name(name.to_owned());
         let _ = thread.spawn(move || write(&messages, stream));
         Self {
@@ -55,32 +56,32 @@ impl Lines {
         }
     }
 
-    /// Takes a line, with its end. Never waits.
+    /// Queues a line, which must include the line end. Never waits.
     pub fn write(&self, line: Vec<u8>) {
         if self.queue.try_send(Message::Line(line)).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// Lines that were dropped.
+    /// Number of dropped lines.
     #[must_use]
     pub const fn dropped(&self) -> &Counter {
         &self.dropped
     }
 
-    /// Waits until what was taken is written, no longer than `within`.
+    /// Waits until all queued lines are written, at most `within`.
     pub fn finish(&self, within: Duration) {
         let queue = self.queue.clone();
         let (done, written) = sync_channel(1);
-        // A full queue takes the message when the reader goes on; this thread does not wait for that.
+        // A full queue accepts the message when the reader continues; only the new thread waits for that.
         let sending = thread::Builder::new().spawn(move || queue.send(Message::Done(done)));
         if sending.is_ok() {
-            // Written, or too late.
+            // Returns when all lines are written or the time is over.
             let _ = written.recv_timeout(within);
         }
     }
 
-    /// The lines as a stream: what is written at once is a line.
+    /// A stream into the queue. Each write is one line.
     #[must_use]
     pub const fn stream(&'static self) -> LineStream {
         LineStream(self)
@@ -104,7 +105,7 @@ impl Write for LineStream {
 
 fn write(messages: &Receiver<Message>, mut stream: impl Write) {
     while let Ok(message) = messages.recv() {
-        // Nobody may listen at the other end any more.
+        // Errors are ignored, because the reader may be gone.
         match message {
             Message::Line(line) => drop(stream.write_all(&line)),
             Message::Done(done) => {
@@ -121,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// The pipe holds some hundred of the lines, the queue the next ones; all others are dropped, and nobody waits.
+    /// The pipe holds some hundred lines and the queue holds the next lines. All others are dropped, and no caller
+    /// waits.
     #[test]
     fn a_pipe_that_nobody_reads_holds_nobody_up() {
         let (mut reader, writer) = io::pipe().unwrap();

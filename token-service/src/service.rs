@@ -1,4 +1,4 @@
-//! What a request needs: configuration, registry, store, clock, randomness, keys.
+//! The running service: configuration, registry, store, clock, randomness, keys.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -30,27 +30,22 @@ use store::{REGISTRATIONS_MAX_AGE, Store, StoreError};
 /// The running service, shared by all requests.
 #[derive(Debug)]
 pub struct Service {
-    /// The configuration.
     pub config: Config,
     /// Durable state.
     pub store: Arc<dyn Store>,
-    /// Tells the time; read once per request.
+    /// Read once per request.
     pub clock: Arc<dyn Clock>,
     /// Random bytes.
     pub random: Arc<dyn Random>,
-    /// Opens what is sealed at rest.
+    /// Seals and opens secrets at rest.
     pub encryption_key: EncryptionKey,
-    /// What happened, for auditors.
     pub audit: AuditLog,
-    /// How often, for operators.
     pub metrics: Metrics,
-    /// How often clients may revoke.
     pub revocation_limit: RevocationLimit,
-    /// What gateways read of revocations.
     pub feed: RevocationFeed,
-    /// For which clients and addresses a secret was wrong lately.
+    /// Clients and addresses that recently sent a wrong secret.
     pub suspects: Suspects,
-    /// Client secrets that were proved lately.
+    /// Recently used client secrets.
     pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
     registry: ArcSwap<Registry>,
@@ -62,10 +57,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Puts the parts together and opens the signing keys (the first one is made here).
+    /// Assembles the service and opens the signing keys. The first start creates the first key.
     ///
     /// # Errors
-    /// [`KeyRingError`] when the keys cannot be read.
+    /// [`KeyRingError`] if the keys cannot be read.
     pub async fn new(
         config: Config,
         store: Arc<dyn Store>,
@@ -109,7 +104,7 @@ impl Service {
         })
     }
 
-    /// The signing keys as they are now.
+    /// The current signing keys.
     #[must_use]
     pub fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
@@ -119,10 +114,10 @@ impl Service {
         Policy::of(&self.config.protocol, &self.registry())
     }
 
-    /// Does what is due about the signing keys, and takes up those that changed.
+    /// Carries out the due steps for the signing keys and loads changed keys.
     ///
     /// # Errors
-    /// A [`KeyRingError`]; the keys stay as they are.
+    /// A [`KeyRingError`]; the loaded keys stay unchanged.
     pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
         let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.keys();
@@ -135,7 +130,7 @@ impl Service {
         Ok(())
     }
 
-    /// Rotates the signing keys out of turn: see [`rotation::on_demand`].
+    /// Rotates the signing keys on demand: see [`rotation::on_demand`].
     ///
     /// # Errors
     /// A [`KeyRingError`].
@@ -147,17 +142,18 @@ impl Service {
         self.maintain_keys().await
     }
 
-    /// The registry as it is now. Take it once per request: a later call may see a later one.
+    /// The current registry. Call this once per request, because a later call may return a newer registry.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
     }
 
-    /// The registry, to issue tokens by: an older one than its bound is refused, because the revocation of a client or user
-    /// reaches no further ([`REGISTRATIONS_MAX_AGE`]). What issues a token reads the clock after this.
+    /// The registry for issuing tokens. Refuses a registry older than [`REGISTRATIONS_MAX_AGE`], because the revocation
+    /// of a client or user covers tokens issued up to that time after the revocation, and no later tokens. The caller
+    /// must read the clock after this call.
     ///
     /// # Errors
-    /// [`StoreError`] when the store could not be asked for longer whether the registry has changed.
+    /// [`StoreError`] if the last successful check of the registry is older than that.
     pub fn issuing_registry(&self) -> Result<Arc<Registry>, StoreError> {
         if self.registry_confirmed.age(Instant::now()) > REGISTRATIONS_MAX_AGE {
             let reason = "the registrations cannot be compared with those in the store";
@@ -166,45 +162,45 @@ impl Service {
         Ok(self.registry())
     }
 
-    /// Whose bearer token of the administration this is, as the file of admin tokens says now; compared in constant time.
+    /// The holder of this admin token, according to the current file of admin tokens; compared in constant time.
     #[must_use]
     pub fn administrator(&self, presented: &[u8]) -> Option<Holder> {
         self.admin_tokens.holder(presented)
     }
 
-    /// Takes an entry for the audit log.
+    /// Adds an entry to the audit log.
     pub fn record(&self, origin: &Origin, entry: Entry) {
         self.metrics.event(entry.action());
         self.audit.record(origin, entry, self.clock.now());
     }
 
-    /// Waits for the turn to read the registry and change it, so that no change of this process overwrites another.
+    /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.
     pub async fn registry_turn(&self) -> MutexGuard<'_, ()> {
         self.registry_turn.lock().await
     }
 
-    /// From now on the service says that it is not ready, and asks clients to use another connection next time.
+    /// From now on the service reports that it is not ready and asks clients to open a new connection.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Release);
         self.feed.end();
     }
 
-    /// Whether the service is about to stop.
+    /// True if the service is about to stop.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// What there is at this moment.
+    /// The current registry, keys and time.
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.moment_with(self.registry())
     }
 
-    /// What there is at this moment, to issue tokens by: see [`Self::issuing_registry`].
+    /// Like [`Self::moment`], for issuing tokens: see [`Self::issuing_registry`].
     ///
     /// # Errors
-    /// [`StoreError`] when the registrations may be too old for that.
+    /// [`StoreError`] if the registrations may be too old.
     pub fn issuing_moment(&self) -> Result<Moment, StoreError> {
         Ok(self.moment_with(self.issuing_registry()?))
     }
@@ -217,7 +213,6 @@ impl Service {
         }
     }
 
-    /// What the protocol decides with at this moment.
     #[must_use]
     pub fn context<'a>(&'a self, moment: &'a Moment) -> Context<'a> {
         Context {
@@ -233,10 +228,10 @@ impl Service {
         }
     }
 
-    /// Takes up what changed in the store's registry.
+    /// Loads changes of the registry from the store.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read; the old one stays.
+    /// [`StoreError`] if the registry cannot be read; the old registry stays.
     pub async fn reload_registry(&self) -> Result<(), StoreError> {
         let StoredRegistry { registry, asked } =
             StoredRegistry::after(&self.registry(), &*self.store).await?;
@@ -245,10 +240,10 @@ impl Service {
         Ok(())
     }
 
-    /// Takes up what another replica changed in the registry.
+    /// Loads changes of the registry that other replicas made.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read; the old one stays.
+    /// [`StoreError`] if the registry cannot be read; the old registry stays.
     pub async fn follow_registry(&self) -> Result<(), StoreError> {
         let asked = Instant::now();
         if Some(self.store.registry_version().await?) == self.registry().version() {
@@ -260,22 +255,19 @@ impl Service {
     }
 }
 
-/// Registrations, signing keys and time as one request sees them from its beginning to its end.
+/// Registrations, signing keys and time, the same for the whole request.
 #[derive(Debug)]
 pub struct Moment {
-    /// The registrations.
     pub registry: Arc<Registry>,
-    /// The signing keys.
     pub keys: Arc<KeyRing>,
-    /// The time.
     pub now: Timestamp,
 }
 
-/// When something in memory was last known to be what the store has, on a clock that only goes forward.
+/// Time at which a copy in memory was last known to equal the store, on a monotonic clock.
 #[derive(Debug)]
 struct Confirmed {
     first: Instant,
-    /// Milliseconds from `first` to the last time.
+    /// Milliseconds from `first` to the last confirmation.
     last: AtomicU64,
 }
 
@@ -287,14 +279,14 @@ impl Confirmed {
         }
     }
 
-    /// It was what the store had at `asked`.
+    /// Confirms that the copy equalled the store at `asked`.
     fn confirm(&self, asked: Instant) {
         let since = asked.saturating_duration_since(self.first).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.last.fetch_max(since, Ordering::AcqRel);
     }
 
-    /// The time since.
+    /// Time since the last confirmation.
     fn age(&self, now: Instant) -> Duration {
         let last = Duration::from_millis(self.last.load(Ordering::Acquire));
         now.saturating_duration_since(self.first)
@@ -302,25 +294,24 @@ impl Confirmed {
     }
 }
 
-/// Registrations or changes read at once.
+/// Number of registrations or changes per read.
 const PAGE: usize = 1000;
 
-/// What a store has registered.
+/// The registry of a store.
 #[derive(Debug)]
 pub struct StoredRegistry {
-    /// When the store was asked.
+    /// Time of the question to the store.
     asked: Instant,
-    /// What there is.
     pub registry: Registry,
 }
 
 impl StoredRegistry {
-    /// Reads it: seconds where there are a million registrations.
+    /// Reads the whole registry. Takes seconds for a million registrations.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub async fn read(store: &dyn Store) -> Result<Self, StoreError> {
-        // Before the registry itself: a change in between is taken up by the next look, rather than never.
+        // The version is read before the registry, so the next check finds a change that happens in between.
         let asked = Instant::now();
         let version = store.registry_version().await?;
         let name = |client: &Client| client.client_id.to_string();
@@ -337,7 +328,7 @@ impl StoredRegistry {
     /// Reads what changed after `registry` was read.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub async fn after(registry: &Registry, store: &dyn Store) -> Result<Self, StoreError> {
         let Some(mut version) = registry.version() else {
             return Self::read(store).await;
@@ -356,7 +347,7 @@ impl StoredRegistry {
                 break asked;
             }
         };
-        // Each object as it is by now, which may be later than the position: then it changes once more.
+        // An object may already be newer than this position. Then it is read once more later.
         let (mut clients, mut users) = (Vec::new(), Vec::new());
         let mut legacy_instances = registry.legacy_instances().to_vec();
         for ObjectName { kind, name } in touched {
@@ -383,10 +374,10 @@ impl StoredRegistry {
         Ok(Self { asked, registry })
     }
 
-    /// Whether the store still has the same.
+    /// True if the store still has this registry.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be asked.
+    /// [`StoreError`] if the store does not answer.
     pub async fn is_current(&self, store: &dyn Store) -> Result<bool, StoreError> {
         Ok(Some(store.registry_version().await?) == self.registry.version())
     }

@@ -1,5 +1,4 @@
-//! What the service does on its own: rotating keys, following other replicas, writing the audit log, removing expired
-//! rows.
+//! Background tasks: rotate keys, follow other replicas, write the audit log, remove expired rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,38 +11,38 @@ use domain::AuditRange;
 use domain::certificate::CertificateState;
 use store::{StoreError, Swept};
 
-/// How often a sweep starts.
+/// Interval between sweeps of expired rows.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Rows removed in one transaction at most, so that no request waits long behind a sweep.
+/// Maximum number of rows removed in one transaction, so that no request waits long for a sweep.
 const SWEEP_BATCH: usize = 500;
 
-/// How often the keys are looked at: bounds by how much replicas may disagree on who signs.
+/// Interval between checks of the keys. Limits the time in which replicas may sign with different keys.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
-/// How often the registry is compared with the store's: bounds for how long a replica serves by an older one.
+/// Interval between checks of the registry. Limits the time in which a replica uses an outdated registry.
 const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
 
-/// How often certificates are warned of.
+/// Interval between warnings about certificates.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Clients read at once where all are looked at.
+/// Number of clients per read when the service checks all clients.
 const CLIENTS_AT_ONCE: usize = 1000;
 
-/// How long entries of the audit log gather, so that a busy service writes many in one transaction.
+/// Time for which audit entries are collected, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
-/// How often the audit log records the number of refusals that it did not keep one by one.
+/// Interval in which the audit log records the number of refusals that it omitted.
 const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
 
-/// How often uses of client secrets are written: there is one of each secret in
+/// Interval between writes of client secret uses. Each secret has one use per
 /// [`NOTED_EVERY`](protocol::secret_uses::NOTED_EVERY).
 const NOTE_SECRET_USES_EVERY: Duration = Duration::from_secs(5);
 
-/// How long entries of the audit log wait after the store failed.
+/// Pause before the next write of audit entries after the store failed.
 const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs until it is aborted.
+/// Runs all tasks until aborted.
 pub async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
@@ -136,7 +135,7 @@ async fn maintain_keys(service: &Service) {
         ticks.tick().await;
         match service.maintain_keys().await {
             Ok(()) => failing = false,
-            // Once per failure, not once per second.
+            // Log once per failure, not once per second.
             Err(error) if !failing => {
                 failing = true;
                 tracing::error!(%error, "the signing keys cannot be maintained");

@@ -1,13 +1,13 @@
-//! Text that others chose, for terminals and logs: visible and bounded.
+//! Makes untrusted text visible and bounded, for terminals and logs.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Characters of a path, a name or the like that a log line repeats at most.
+/// Maximum length of a path or name in a log line, in characters.
 const LONGEST: usize = 200;
 
-/// `text` with each control character and each invisible character that changes the order or the look of others as
-/// `\u{...}`: escape sequences steer terminals, and bidirectional controls show one text as another (Unicode TR 36 §2.5).
+/// Escapes control characters and invisible characters that change the order or look of others as `\u{...}`: escape
+/// sequences control terminals, and bidirectional controls show one text as another (Unicode TR 36 §2.5).
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(
@@ -17,7 +17,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// As [`visible`], with the line ends as they are: for text of several lines, each of which is visible by itself.
+/// Like [`visible`], but keeps line ends, for text with several lines.
 #[must_use]
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(
@@ -27,10 +27,10 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// JSON that means the same, with the characters that [`visible`] escapes in the escapes of JSON (RFC 8259 §7).
+/// Equivalent JSON in which the characters that [`visible`] escapes have JSON escapes (RFC 8259 §7).
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
-    // Within strings a writer of JSON has escaped these two; elsewhere they are white space.
+    // JSON writers escape these two within strings; elsewhere they are white space.
     let kept = |character| matches!(character, '\n' | '\t');
     escaped(json, kept, |text, character| {
         let mut units = [0; 2];
@@ -41,7 +41,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// The start of `text` for a log line, visible, with `...` in the place of the rest.
+/// The start of `text` for a log line, made visible, with `...` in place of the rest.
 #[must_use]
 pub fn bounded(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST) {
@@ -67,7 +67,7 @@ fn escaped<'a>(
         if !hidden(character) {
             shown.push(character);
         } else if escape(&mut shown, character).is_err() {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             shown.push(char::REPLACEMENT_CHARACTER);
         }
     }

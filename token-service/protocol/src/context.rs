@@ -1,5 +1,3 @@
-//! What a request is decided with.
-
 use domain::Registry;
 use domain::clock::Timestamp;
 use domain::random::Random;
@@ -10,7 +8,7 @@ use crate::secret_uses::SecretUses;
 use crate::settings::Settings;
 use crate::token::{IdentityTokens, KeyRing, Mint};
 
-/// What a request is decided with. `now` was read once, at the door.
+/// Everything that decides about a request. `now` is read once, at the start of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Issuer, audiences, lifetimes.
@@ -21,11 +19,11 @@ pub struct Context<'a> {
     pub store: &'a dyn Store,
     /// Signing keys.
     pub keys: &'a KeyRing,
-    /// Identity tokens that were signed lately.
+    /// Cache of recent identity tokens.
     pub identity_tokens: &'a IdentityTokens,
-    /// Seals secrets, and authenticates what the service hands out and must recognise again.
+    /// Seals secrets, and makes tags for values that the service issues and must recognise later.
     pub encryption_key: &'a EncryptionKey,
-    /// Client secrets that were proved lately.
+    /// Recently used client secrets.
     pub secret_uses: &'a SecretUses,
     /// Random bytes.
     pub random: &'a dyn Random,
@@ -34,7 +32,6 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Signs tokens with the context's keys.
     #[must_use]
     pub const fn mint(&self) -> Mint<'_> {
         Mint::new(self.settings, self.keys)

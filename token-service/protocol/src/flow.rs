@@ -1,4 +1,4 @@
-//! What tells the flows apart: where a request begins, and the tokens that come out of it.
+//! The differences between the flows: where a request begins, and which tokens the flow issues.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
 use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, Registry, TokenId};
 
-/// A flow: the pages, the endpoints and the tools of operators ask each of [`FLOWS`](crate::flows::FLOWS) for what is its
-/// own.
+/// A flow. Pages, endpoints and operator tools go through [`FLOWS`](crate::flows::FLOWS) for everything that differs
+/// between flows.
 pub trait Flow: Sync {
-    /// Path of the page where a person begins.
+    /// Path of the page where the browser enters the flow.
     fn begins_at(&self) -> &'static str;
 
     /// Reads the query (without `?`) of a request to [`Self::begins_at`] on `host`.
@@ -29,18 +29,19 @@ pub trait Flow: Sync {
         registry: &Registry,
     ) -> Result<Box<dyn CodeRequest>, BeginError>;
 
-    /// Method and path of the flow's other endpoints, for hints at a path that was probably meant.
+    /// Method and path of the flow's other endpoints, for hints in responses to unknown paths.
     fn endpoints(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// What access tokens have as `iss`.
+    /// The values of `iss` in access tokens.
     fn issuers(&self, settings: &Settings, registry: &Registry) -> Vec<String>;
 
-    /// Reads the claims of an access token with one of [`Self::issuers`]. `None` if they are no such claims.
+    /// Reads the claims of an access token with one of [`Self::issuers`]. `None` if the claims are not those of an
+    /// access token.
     fn access_token(&self, claims: Value) -> Option<IssuedToken>;
 
-    /// Reads a refresh token that is no JWT. `None` if this flow did not issue it.
+    /// Reads a refresh token that is not a JWT. `None` if this flow did not issue the token.
     fn opaque_refresh_token<'a>(
         &self,
         _context: &Context<'a>,
@@ -49,10 +50,11 @@ pub trait Flow: Sync {
         None
     }
 
-    /// Whether `client` may use the flow on `host`.
+    /// True if `client` may use the flow on `host`.
     fn serves(&self, client: &Client, host: &str) -> bool;
 
-    /// Why access tokens of `client` have no room for names: registration refuses those. `user_id` is the longest.
+    /// The reasons why names do not fit into access tokens of `client`. Registration refuses such names. `user_id` is
+    /// the longest User ID.
     fn misfits(
         &self,
         _client: &Client,
@@ -64,45 +66,41 @@ pub trait Flow: Sync {
     }
 }
 
-/// Why nobody may sign in for a request.
+/// Reason why a request does not lead to a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BeginError {
-    /// There is no safe destination for an error (RFC 6749 §4.1.2.1, D-5).
+    /// The request has no safe redirect URI for an error (RFC 6749 §4.1.2.1, D-5).
     Unsafe(UnsafeRequest),
-    /// The client is told at this address.
+    /// The browser is redirected to this URL, which tells the client the error.
     Redirect(String),
-    /// The flow is not on this host; the text says what is where.
+    /// This host does not serve the flow; the text names the right host.
     WrongHost(String),
 }
 
-/// A refresh token that is no JWT.
+/// A refresh token that is not a JWT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpaqueRefreshToken<'a> {
-    /// What people call it.
+    /// Name for people.
     pub kind: &'static str,
-    /// The host that the token is for.
     pub host: &'a str,
-    /// Whether the flow is enabled on that host.
     pub is_enabled: bool,
-    /// The grant of the token.
     pub grant_id: GrantId,
-    /// The id of the token, among those of its grant.
+    /// The token's id within its grant.
     pub refresh_id: TokenId,
-    /// How long a used token gets the same answer again.
+    /// Time for which a used token gets the same response again.
     pub reuse_grace: Duration,
 }
 
-/// A client whose access tokens have no room for names.
+/// A client with names that do not fit into its access tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Misfit {
-    /// The client.
     pub client_id: ClientId,
-    /// The names, and the arithmetic.
+    /// The names and the lengths.
     pub reason: String,
 }
 
-/// Length of a text in JSON, without its quotes: some characters are escaped.
+/// Length of a text in JSON without the quotes, in bytes; escapes count.
 #[must_use]
 pub fn json_length(text: &str) -> usize {
     serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))

@@ -7,12 +7,12 @@ use domain::{Client, LegacyInstance, Registry, User};
 
 /// Every flow.
 pub const FLOWS: &[&dyn Flow] = &[
-    // Requests that name no flow belong to the first.
+    // The first flow gets requests that name no flow.
     &Current,
     &crate::legacy::Legacy,
 ];
 
-/// The flow that a request for this path belongs to. A path that is none of theirs belongs to the first.
+/// The flow that begins at this path; the first flow for all other paths.
 #[must_use]
 pub fn begun_at(path: &str) -> &'static dyn Flow {
     let mut all = FLOWS.iter().copied();
@@ -20,7 +20,7 @@ pub fn begun_at(path: &str) -> &'static dyn Flow {
         .unwrap_or(&Current)
 }
 
-/// What access tokens of this service have as `iss`.
+/// All values of `iss` in access tokens of this service.
 #[must_use]
 pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
     let all = FLOWS.iter().copied();
@@ -37,7 +37,7 @@ pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flo
     })
 }
 
-/// A refresh token that is no JWT, and its flow. `None` if this service did not issue it.
+/// Reads a refresh token that is not a JWT, and finds its flow. `None` if this service did not issue the token.
 #[must_use]
 pub fn opaque_refresh_token<'a>(
     context: &Context<'a>,
@@ -49,7 +49,7 @@ pub fn opaque_refresh_token<'a>(
         .find_map(|flow| Some((flow, flow.opaque_refresh_token(context, token)?)))
 }
 
-/// Every client whose access tokens have no room for the longest user ID. Registration refuses those.
+/// The clients whose access tokens have no room for the longest User ID. Registration refuses such clients.
 #[must_use]
 pub fn misfits<'a>(
     api_audience: &str,

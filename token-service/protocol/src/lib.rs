@@ -1,5 +1,5 @@
-//! The protocol: requests to outcomes. Plain functions and types over the store, with the clock and randomness passed in; no
-//! HTTP server and no configuration file.
+//! The protocol. Plain functions and types over the store, with clock and randomness as parameters; no HTTP server and
+//! no configuration file.
 
 pub mod context;
 pub mod flow;

@@ -1,4 +1,4 @@
-//! How long tokens, codes and sessions live (protocol.md §8), unless something else is configured.
+//! Lifetimes of tokens, codes and sessions, with the defaults (protocol.md §8).
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ pub struct Lifetimes {
     pub authorization_code: Duration,
     /// Access tokens of the legacy flow (D-14).
     pub legacy_access_token: Duration,
-    /// How long a used refresh token gets the same answer again (D-3).
+    /// Time for which a used refresh token gets the same response again (D-3).
     pub refresh_reuse_grace: Duration,
-    /// Sign-in sessions, however much they are used.
+    /// Maximum lifetime of sign-in sessions, even if they are used.
     pub session: Duration,
-    /// Sign-in sessions that are not used.
+    /// Idle timeout of sign-in sessions.
     pub session_idle: Duration,
-    /// How far ahead an assertion may expire (D-10).
+    /// Maximum time until the `exp` of an assertion (D-10).
     pub assertion_max: Duration,
-    /// Tolerated difference between this clock and a client's.
+    /// Tolerated difference between the clocks of the service and a client.
     pub clock_skew: Duration,
 }
 

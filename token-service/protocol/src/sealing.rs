@@ -1,9 +1,9 @@
-//! Secrets at rest: sealed with AES-256-GCM under the encryption key, which never enters the store. What the service hands out
-//! and must recognise again has tags (HMAC-SHA-256).
+//! Encryption of secrets at rest with AES-256-GCM. The encryption key never enters the store. Values that the service
+//! issues and must recognise later carry tags (HMAC-SHA-256).
 //!
-//! The key file holds the current key and earlier ones: everything is sealed under the current one and opened with each, so
-//! that a key can be replaced. Tags do not come from these keys but from a root, which the store keeps sealed: they stay the
-//! same when the encryption key changes.
+//! The key file holds the current key and earlier keys. The current key seals, every key opens, so an operator can
+//! replace the key. Tags do not use these keys but a root, which the store keeps sealed: tags stay the same when the
+//! encryption key changes.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hkdf, hmac};
 use zeroize::Zeroizing;
 
-/// Why sealing or opening failed. Deliberately without detail.
+/// Contains no detail, deliberately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealingError {
-    /// The sealed bytes were made with another key, for another context, or were changed.
+    /// The bytes were sealed with another key or for another context, or were changed.
     #[error("sealed with another encryption key, or damaged")]
     Refused,
     /// The cryptographic library failed.
@@ -25,10 +25,10 @@ pub enum SealingError {
 /// Length of an encryption key and of the root of the tags, in bytes.
 const LENGTH: usize = 32;
 
-/// What tags are derived from.
+/// The secret from which the keys for tags are derived.
 pub type Root = Zeroizing<[u8; LENGTH]>;
 
-/// Names an encryption key and tells nothing of it: derived from the key.
+/// Identifier of an encryption key. It is derived from the key and reveals nothing about it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId([u8; 8]);
 
@@ -47,28 +47,28 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// The first byte of sealed bytes that name their key: then come its [`KeyId`], nonce, ciphertext and tag. The first version
-/// had nonce, ciphertext and tag alone.
+/// First byte of sealed bytes in version 2, followed by the [`KeyId`], the nonce, the ciphertext and the tag. Version 1
+/// had only the nonce, the ciphertext and the tag.
 const NAMES_ITS_KEY: u8 = 2;
 
-/// Keeps the keys that HKDF makes of an encryption key apart (RFC 5869 §3.2).
+/// Separates the keys that HKDF derives from an encryption key (RFC 5869 §3.2).
 const SEALING_INFO: &[u8] = b"token-service sealing v2";
 const ID_INFO: &[u8] = b"token-service key id";
 const SALT: &[u8] = b"token-service encryption key";
 
-/// What the first version derived the tags from: the root of stores that were made then.
+/// Label from which version 1 derived the root of the tags. Stores created by version 1 still have that root.
 const FIRST_ROOT_LABEL: &[u8] = b"token-service tags v1";
 
-/// One encryption key, in all its forms.
+/// One encryption key and the keys derived from it.
 struct SealingKey {
     id: KeyId,
     sealing: RandomizedNonceKey,
-    /// For what the first version sealed, with the key itself.
+    /// Opens what version 1 sealed directly with the key.
     first: RandomizedNonceKey,
     first_root: Root,
 }
 
-/// The length of what HKDF is asked for.
+/// Output length for HKDF, in bytes.
 struct Bytes(usize);
 
 impl hkdf::KeyType for Bytes {
@@ -118,7 +118,7 @@ fn copy(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// The key that sealed bytes name, and what follows the name.
+/// Splits sealed bytes into the key id and the rest.
 fn split(sealed: &[u8]) -> Option<(KeyId, &[u8])> {
     let rest = sealed.strip_prefix(&[NAMES_ITS_KEY])?;
     let (id, rest) = rest.split_first_chunk::<8>()?;
@@ -135,7 +135,7 @@ fn open(key: &RandomizedNonceKey, context: &str, sealed: &[u8]) -> Option<Zeroiz
     Some(buffer)
 }
 
-/// The keys that seal and open: the current one and earlier ones.
+/// The current key, which seals and opens, and earlier keys, which only open.
 pub struct SealingKeys {
     current: SealingKey,
     earlier: Vec<SealingKey>,
@@ -148,10 +148,10 @@ impl fmt::Debug for SealingKeys {
 }
 
 impl SealingKeys {
-    /// The keys with these bytes: `current` seals, all open.
+    /// `current` seals; all keys open.
     ///
     /// # Errors
-    /// [`SealingError::Failed`] when the library refuses them.
+    /// [`SealingError::Failed`] if the library refuses a key.
     pub fn new<'a>(
         current: &[u8; LENGTH],
         earlier: impl IntoIterator<Item = &'a [u8; LENGTH]>,
@@ -163,7 +163,7 @@ impl SealingKeys {
         })
     }
 
-    /// The names of the keys, the current one first.
+    /// The ids of the keys, the current key first.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> {
         self.all().map(|key| key.id)
     }
@@ -172,8 +172,9 @@ impl SealingKeys {
         std::iter::once(&self.current).chain(&self.earlier)
     }
 
-    /// Seals `plaintext` under the current key. `context` names what it is and whose: sealed bytes open only in their own
-    /// context, so a row cannot be passed off as another. The answer is 37 bytes longer.
+    /// Seals `plaintext` with the current key. `context` names the kind and the owner of the secret. Sealed bytes open
+    /// only in their own context, so nobody can pass one row off as another. The result is 37 bytes longer than
+    /// `plaintext`.
     ///
     /// # Errors
     /// [`SealingError::Failed`] when the library fails.
@@ -192,17 +193,17 @@ impl SealingKeys {
         .concat())
     }
 
-    /// Opens what one of the keys sealed in the same context.
+    /// Opens bytes that one of the keys sealed in the same context.
     ///
     /// # Errors
-    /// [`SealingError::Refused`] for anything else.
+    /// [`SealingError::Refused`] for all other bytes.
     pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
         self.all()
             .find_map(|key| key.opens(context, sealed))
             .ok_or(SealingError::Refused)
     }
 
-    /// Which of the keys opens the sealed bytes, in the form of today or of the first version.
+    /// Id of the key that opens the sealed bytes, of version 1 or 2.
     #[must_use]
     pub fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
         let mut all = self.all();
@@ -210,20 +211,20 @@ impl SealingKeys {
         key.map(|key| key.id)
     }
 
-    /// Whether the sealed bytes are as [`SealingKeys::seal`] makes them now.
+    /// True if the sealed bytes have the current version and key, as [`SealingKeys::seal`] makes them.
     #[must_use]
     pub fn is_up_to_date(&self, sealed: &[u8]) -> bool {
         split(sealed).is_some_and(|(id, _)| id == self.current.id)
     }
 
-    /// The name of a key that is not among these, if the sealed bytes have one.
+    /// Id of the key that the sealed bytes name, if that key is not available.
     #[must_use]
     pub fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
         let (id, _) = split(sealed)?;
         self.ids().all(|known| known != id).then_some(id)
     }
 
-    /// The root of a store that the first version made, of which `sealed` is a value.
+    /// The root of a store that version 1 created; `sealed` is any sealed value of that store.
     #[must_use]
     pub fn first_root(&self, context: &str, sealed: &[u8]) -> Option<Root> {
         let mut all = self.all();
@@ -232,7 +233,7 @@ impl SealingKeys {
     }
 }
 
-/// What seals signing keys and TOTP secrets, and makes tags.
+/// Seals signing keys and TOTP secrets, and makes tags.
 pub struct EncryptionKey {
     sealing: SealingKeys,
     tagging: hmac::Key,
@@ -245,17 +246,17 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// One key alone, with the root that the first version made of it.
+    /// A single key, with the root that version 1 derived from the key.
     ///
     /// # Errors
-    /// [`SealingError::Failed`] when the library refuses it.
+    /// [`SealingError::Failed`] if the library refuses the key.
     pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
         let sealing = SealingKeys::new(bytes, [])?;
         let root = sealing.current.first_root.clone();
         Ok(Self::with_root(sealing, &root))
     }
 
-    /// These keys, with the root of the store's tags.
+    /// The given keys, with the root of the store's tags.
     #[must_use]
     pub fn with_root(sealing: SealingKeys, root: &Root) -> Self {
         Self {
@@ -264,14 +265,13 @@ impl EncryptionKey {
         }
     }
 
-    /// The keys that seal and open.
     #[must_use]
     pub const fn sealing(&self) -> &SealingKeys {
         &self.sealing
     }
 
-    /// An unforgeable tag for `parts` (HMAC-SHA-256, 32 bytes): nobody without the root can make it. The parts are
-    /// kept apart by their lengths; the first one names the purpose.
+    /// A tag for `parts` (HMAC-SHA-256, 32 bytes), which nobody can forge without the root. The input includes the
+    /// length of each part, so parts cannot be shifted. The first part names the purpose.
     #[must_use]
     pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.tagging);
@@ -295,7 +295,7 @@ impl EncryptionKey {
     /// See [`SealingKeys::open`].
     ///
     /// # Errors
-    /// [`SealingError::Refused`] for what none of the keys sealed in this context.
+    /// [`SealingError::Refused`] if no key sealed the bytes in this context.
     pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
         self.sealing.open(context, sealed)
     }
@@ -346,7 +346,7 @@ mod tests {
         );
     }
 
-    /// AES-256-GCM and HMAC-SHA-256 as another implementation computes them, with the key of 32 times 7.
+    /// AES-256-GCM and HMAC-SHA-256 as another implementation computes them, with a key of 32 bytes of value 7.
     const FIRST_SEALED: &str =
         "000102030405060708090a0b6be48a02787dae4748c41c21f123f25e12ea0cd6a345";
     const FIRST_TAG: &str = "ed4058c353fd97c09fe47051531582694e89486660797a5ee55a0c2efa95e4ed";

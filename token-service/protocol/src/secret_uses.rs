@@ -1,7 +1,7 @@
-//! Which client secrets were proved lately, until that is written to the store.
+//! Recent uses of client secrets, until they are written to the store.
 //!
-//! An operator ends an old secret when nobody uses it any more, so minutes are exact enough: of the uses of a secret within
-//! [`NOTED_EVERY`] only the first is noted, and a request never waits for the store.
+//! An operator removes an old secret when no client uses it any more, so a precision of minutes is enough. Within
+//! [`NOTED_EVERY`] only the first use of a secret is noted, and a request never waits for the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use domain::clock::Timestamp;
 use domain::{ClientId, SecretUse};
 use store::{Store, StoreError};
 
-/// How exact the last use of a secret is.
+/// Precision of the last use of a secret.
 pub const NOTED_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// The last noted uses.
@@ -41,10 +41,10 @@ impl SecretUses {
         }
     }
 
-    /// Writes to the store what it does not know yet.
+    /// Writes unwritten uses to the store.
     ///
     /// # Errors
-    /// The store's; nothing is forgotten then.
+    /// [`StoreError`] if the store fails; then the uses stay unwritten.
     pub async fn write(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let uses = self.unwritten();
         if !uses.is_empty() {

@@ -1,4 +1,4 @@
-//! What the protocol is configured with.
+//! Configuration of the protocol.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use claims::Algorithm;
 
 use crate::lifetimes::Lifetimes;
 
-/// The part of the configuration that decides what is issued, and what is accepted.
+/// The part of the configuration that controls what the service issues and accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The name of the service, which people see on pages and in their authenticator app.
+    /// The name of the service, shown on pages and in authenticator apps.
     pub name: String,
     /// {lobby_url}: the base address of this authorization server, without a trailing slash.
     pub issuer: String,
@@ -17,9 +17,7 @@ pub struct Settings {
     pub api_audience: String,
     /// {identity_audience_url}: the audience of assertions, compared byte for byte.
     pub identity_audience: String,
-    /// How tokens are signed.
     pub signing: Signing,
-    /// How long things live.
     pub lifetimes: Lifetimes,
 }
 
@@ -27,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Settings {
-    /// What is in force where nothing else is configured.
+    /// The defaults.
     fn default() -> Self {
         Self {
             name: "Gatepass".to_owned(),
@@ -49,8 +47,9 @@ impl Default for Settings {
 pub struct Signing {
     /// The algorithm of access, refresh and identity tokens (D-1).
     pub algorithm: Algorithm,
-    /// How long a key signs before its successor does.
+    /// Time from a key's first signature to that of its successor.
     pub rotate_every: Duration,
-    /// How long a new key is published before it signs: at least the time for which gateways keep the keys.
+    /// Time for which a new key is published before it signs. Must be at least the time for which gateways cache the
+    /// keys.
     pub announce_for: Duration,
 }

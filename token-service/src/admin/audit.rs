@@ -1,4 +1,4 @@
-//! The audit log, listed.
+//! Lists the audit log.
 
 use std::time::Duration;
 
@@ -7,28 +7,25 @@ use super::{AdminError, Administration, DEFAULT_PAGE, MAX_PAGE};
 use domain::clock::Timestamp;
 use domain::{AuditAction, AuditRange, AuditRecord};
 
-/// Entries that one request looks at, at most, for those that it asks for.
+/// Maximum number of entries that one request reads to find matching entries.
 const MOST_LOOKED_AT: usize = 50_000;
 
-/// How far the clocks of replicas may be apart, for reading the log back to a moment.
+/// Maximum difference between the clocks of replicas, for reading the log back to a given time.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(600);
 
 /// Filter and page of a listing of the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Oldest first, behind this sequence.
+    /// Only entries after this sequence, oldest first.
     pub after: Option<u64>,
-    /// Newest first, before this sequence.
+    /// Only entries before this sequence, newest first.
     pub before: Option<u64>,
-    /// Only those of this moment or later.
+    /// Only entries at or after this time.
     pub since: Option<Timestamp>,
-    /// At most so many, 1 to [`MAX_PAGE`].
+    /// Maximum number of entries, 1 to [`MAX_PAGE`].
     pub limit: Option<usize>,
-    /// Only those of this client.
     pub client_id: Option<String>,
-    /// Only those of this user.
     pub username: Option<String>,
-    /// Only those of this action.
     pub action: Option<AuditAction>,
 }
 
@@ -43,8 +40,8 @@ impl AuditQuery {
             && self.since.is_none_or(|since| event.at >= since)
     }
 
-    /// Whether the log, read backwards, has nothing more to give. Replicas' clocks differ a little, and so does the
-    /// order of their entries.
+    /// True if the log, read backwards, cannot contain further matching entries. Allows for differences between the
+    /// replicas' clocks, which also affect the order of entries.
     fn is_past(&self, record: &AuditRecord) -> bool {
         let since = self.since.filter(|_| self.after.is_none());
         since.is_some_and(|since| record.event.at + CLOCKS_DIFFER_BY < since)
@@ -59,17 +56,18 @@ impl AuditQuery {
 }
 
 impl Administration<'_> {
-    /// Entries of the audit log. `next` of the page is the sequence at which to go on; following the log, there is
-    /// always one.
+    /// Lists entries of the audit log. `next` is the sequence from which the next request continues. A page that
+    /// follows the log always has `next`.
     ///
     /// # Errors
-    /// [`AdminError::Malformed`] when both ends are given, or the store's.
+    /// [`AdminError::Malformed`] if both `after` and `before` are given, or [`AdminError::Store`].
     pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, AdminError> {
         if query.after.is_some() && query.before.is_some() {
             let message = "after and before exclude each other".to_owned();
             return Err(AdminError::Malformed(message));
         }
-        // What happened before the question belongs to the answer. A store that cannot be written may still be read.
+        // Writes waiting entries first, so the response contains all events before the request. If the store cannot be
+        // written, it may still be readable.
         let written = self.service.audit.write(&*self.service.store).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the newest entries of the audit log are not in the answer");

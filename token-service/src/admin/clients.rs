@@ -1,4 +1,4 @@
-//! Clients: what only they have, secrets and certificates.
+//! Operations only for clients: secrets and certificates.
 
 use zeroize::Zeroizing;
 
@@ -11,7 +11,7 @@ use domain::client::ClientSecret;
 use domain::{Certificate, Client, ClientId, IntegrationType};
 use store::{Store, StoreError};
 
-/// Live secrets of a client at most: the old one and its successor (D-21).
+/// Maximum number of live secrets of a client: the old secret and its successor (D-21).
 const MOST_SECRETS: usize = 2;
 
 impl Administered for Client {
@@ -58,10 +58,10 @@ impl Listed for Client {
 }
 
 impl Administration<'_> {
-    /// Adds a generated client secret; the one before goes on working until [`Self::end_old_secrets`].
+    /// Adds a generated client secret. The previous secret works until [`Self::end_old_secrets`].
     ///
     /// # Errors
-    /// [`AdminError::Conflict`] when two are live, or the type has none.
+    /// [`AdminError::Conflict`] if two secrets are live or the client's type has no secret.
     pub async fn add_secret(&self, client_id: &str) -> Result<ClientWithSecret, AdminError> {
         let changed = self.edit(client_id, |client: &mut Client| {
             if client.secrets().len() >= MOST_SECRETS {
@@ -76,10 +76,10 @@ impl Administration<'_> {
         Ok(Client::created(view, Some(secret)))
     }
 
-    /// Ends all secrets but the newest.
+    /// Removes all secrets except the newest.
     ///
     /// # Errors
-    /// [`AdminError::Conflict`] when there is no older one.
+    /// [`AdminError::Conflict`] if the client has no older secret.
     pub async fn end_old_secrets(&self, client_id: &str) -> Result<ClientView, AdminError> {
         let changed = self.edit(client_id, |client: &mut Client| {
             match client.secrets_mut() {
@@ -99,8 +99,8 @@ impl Administration<'_> {
     /// Adds a certificate, PEM or DER, under `alias`.
     ///
     /// # Errors
-    /// [`AdminError::Invalid`] when it is not one that may verify assertions; [`AdminError::Conflict`] when alias or
-    /// certificate are there already, or the client's type has none.
+    /// [`AdminError::Invalid`] if the certificate cannot verify assertions; [`AdminError::Conflict`] if the client
+    /// already has the alias or certificate, or the client's type has none.
     pub async fn add_certificate(
         &self,
         client_id: &str,

@@ -1,4 +1,4 @@
-//! The encryption key: how much it seals, and sealing everything under the current one.
+//! Encryption keys: usage and resealing.
 
 use super::views::{EncryptionKeyView, EncryptionKeysView};
 use super::{AdminError, Administration};
@@ -7,10 +7,10 @@ use crate::encryption_key;
 use domain::AuditAction;
 
 impl Administration<'_> {
-    /// The keys of the file, and what is sealed with each.
+    /// Lists the keys of the file and the number of values that each sealed.
     ///
     /// # Errors
-    /// The store's.
+    /// [`AdminError::Store`] if the store fails.
     pub async fn encryption_keys(&self) -> Result<EncryptionKeysView, AdminError> {
         let store = &*self.service.store;
         let usage = encryption_key::usage(&self.service.encryption_key, store).await?;
@@ -32,10 +32,10 @@ impl Administration<'_> {
         })
     }
 
-    /// Seals everything under the current key.
+    /// Reseals all values with the current key.
     ///
     /// # Errors
-    /// The store's, or that sealing failed; what was sealed before stays so.
+    /// An error of the store or of sealing; values resealed before the error stay resealed.
     pub async fn reseal(&self) -> Result<EncryptionKeysView, AdminError> {
         let store = &*self.service.store;
         let resealed = encryption_key::reseal(&self.service.encryption_key, store).await;

@@ -1,41 +1,39 @@
-//! Why the administration refuses something.
-
 use document::InvalidDocument;
 use domain::random::RandomError;
 use protocol::token::KeyRingError;
 use registration::protection::ProtectionError;
 use store::{BackupError, StoreError};
 
-/// Why an operation was not done. Nothing was changed.
+/// Reason why an operation failed. The operation changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The body is not what the operation takes; every problem is listed.
+    /// The body is invalid; contains every problem.
     #[error(transparent)]
     Invalid(#[from] InvalidDocument),
-    /// A parameter is not what the operation takes.
+    /// A parameter is malformed.
     #[error("{0}")]
     Malformed(String),
-    /// A body that is larger than any registration is.
+    /// The body is larger than any registration.
     #[error("the body is larger than 64 MiB")]
     TooLarge,
-    /// A body that took too long.
+    /// The body did not arrive in time.
     #[error("the body did not arrive within 60 seconds")]
     TooSlow,
-    /// Legacy access tokens would not have their length (protocol.md §2.5); each line has its arithmetic.
+    /// Legacy access tokens would not have their fixed length (protocol.md §2.5). Each line contains the lengths.
     #[error("{}", .0.join("\n"))]
     DoesNotFit(Vec<String>),
-    /// There is nothing of this name.
+    /// No object has this name.
     #[error("there is no {what} {name}")]
     NotFound {
-        /// What kind of thing.
+        /// Kind of the object.
         what: &'static str,
         /// Name of the missing object.
         name: String,
     },
-    /// It is there already, or in a state that does not allow it.
+    /// The object already exists, or its state does not allow the operation.
     #[error("{0}")]
     Conflict(String),
-    /// Other replicas changed the registry again and again while the change was planned.
+    /// Other replicas changed the registry at every attempt at the change.
     #[error("other replicas are changing the registry at the same time: try again")]
     Overtaken,
     /// The store failed.
@@ -47,13 +45,13 @@ pub enum AdminError {
     /// A secret cannot be hashed or sealed.
     #[error(transparent)]
     Protection(#[from] ProtectionError),
-    /// No randomness for a secret.
+    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
-    /// There is no copy of the store.
+    /// The store could not be copied.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// A task of the process was lost.
+    /// A task of the process did not complete.
     #[error("{0}")]
     Internal(String),
 }

@@ -1,4 +1,4 @@
-//! Grants: listed and revoked.
+//! Lists and revokes grants.
 
 use super::views::{GrantView, Page, RevokedGrants};
 use super::{AdminError, Administration, MAX_PAGE, PageRequest};
@@ -6,10 +6,10 @@ use crate::audit_log::Entry;
 use domain::{AuditAction, ClientId, Extent, Grant, GrantFilter, GrantId, Revoked, Username};
 
 impl Administration<'_> {
-    /// Grants in the order of their time, of one client or user if so asked.
+    /// Lists grants by time, optionally only those of one client or user.
     ///
     /// # Errors
-    /// [`AdminError::Malformed`] when a parameter is not one.
+    /// [`AdminError::Malformed`] if a parameter is malformed.
     pub async fn grants(
         &self,
         client_id: Option<&str>,
@@ -31,7 +31,7 @@ impl Administration<'_> {
             .map(|text| GrantId::parse(text).ok_or_else(|| malformed("after")))
             .transpose()?;
         let limit = request.limit();
-        // One more tells whether there is a next page.
+        // One more than the limit shows whether there is a next page.
         let mut grants = self.service.store.grants(filter, after, limit + 1).await?;
         let more = grants.len() > limit;
         grants.truncate(limit);
@@ -44,19 +44,18 @@ impl Administration<'_> {
         })
     }
 
-    /// One grant.
-    ///
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn grant(&self, grant_id: &str) -> Result<GrantView, AdminError> {
         Ok(GrantView::from(&self.stored_grant(grant_id).await?))
     }
 
-    /// Ends a grant: its refresh token is dead, and gateways refuse its access tokens. Ending it twice is no error. Tokens
-    /// without a refresh token carry the id of a grant that is not stored (JWT bearer, client credentials): they end too.
+    /// Revokes a grant: the service refuses its refresh token, and gateways refuse its access tokens. Revoking a grant
+    /// twice is not an error. Access tokens without a refresh token (JWT bearer, client credentials) have the id of a
+    /// grant that is not stored; such an id revokes them too.
     ///
     /// # Errors
-    /// [`AdminError::NotFound`] for an id of which no token can live.
+    /// [`AdminError::NotFound`] if no valid token can have this id.
     pub async fn revoke_grant(&self, grant_id: &str) -> Result<(), AdminError> {
         let not_found = || AdminError::not_found("grant", grant_id);
         let id = GrantId::parse(grant_id).ok_or_else(not_found)?;
@@ -71,7 +70,7 @@ impl Administration<'_> {
                 (ended, entry.client(grant.client_id).user(grant.username))
             }
             None => {
-                // Another replica may have made it, by its own clock.
+                // Another replica may have created the grant, and its clock may be ahead.
                 let latest = now + self.service.config.protocol.lifetimes.clock_skew;
                 let made_at = id.made_at().filter(|made_at| *made_at <= latest);
                 let expires_at = made_at.map(|made_at| made_at + store.longest_token());
@@ -89,10 +88,10 @@ impl Administration<'_> {
         Ok(())
     }
 
-    /// Ends all live grants of a client, of a user, or of both together.
+    /// Revokes all live grants of a client, of a user, or of a user at a client.
     ///
     /// # Errors
-    /// [`AdminError::Malformed`] when neither is named, or a parameter is not one.
+    /// [`AdminError::Malformed`] if neither is named or a parameter is malformed.
     pub async fn revoke_grants(
         &self,
         client_id: Option<&str>,

@@ -1,4 +1,4 @@
-//! Signing keys: listed, rotated, removed.
+//! Lists, rotates and removes signing keys.
 
 use super::views::KeyView;
 use super::{AdminError, Administration};
@@ -7,14 +7,14 @@ use domain::AuditAction;
 use protocol::flows;
 use protocol::token::rotation::{KeyState, Policy, Signers};
 
-/// When the next key signs.
+/// Start time of the next key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rotation {
-    /// After the usual announcement: no request notices.
+    /// After the usual announcement, so all tokens stay valid.
     Announced,
-    /// Now: gateways learn the key from its first token.
+    /// Now. Gateways fetch the key when they receive its first token.
     Immediate,
-    /// Now, and every access token that was issued before ends: clients need one refresh.
+    /// Now, and all earlier access tokens are revoked. Each client needs one refresh.
     ImmediateWithCutOff,
 }
 
@@ -31,10 +31,10 @@ impl Administration<'_> {
             .collect()
     }
 
-    /// Makes the successor of each signing key.
+    /// Creates the successor of each signing key.
     ///
     /// # Errors
-    /// The store's, or no key can be made.
+    /// [`AdminError::Store`], or [`AdminError::Keys`] if no key can be created.
     pub async fn rotate_keys(&self, rotation: Rotation) -> Result<Vec<KeyView>, AdminError> {
         let announced = rotation == Rotation::Announced;
         self.service.rotate_keys(announced).await?;
@@ -47,8 +47,8 @@ impl Administration<'_> {
         Ok(self.keys())
     }
 
-    /// Ends every access token that was issued until now, with this second: after the rotation, so that clients then get tokens
-    /// of the new keys.
+    /// Revokes all access tokens issued up to and including this second. Called after the rotation, so that clients
+    /// then get tokens signed with the new keys.
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
         let now = self.service.clock.now();
         let settings = &self.service.config.protocol;
@@ -58,11 +58,11 @@ impl Administration<'_> {
         Ok(())
     }
 
-    /// Removes a key that does not sign: every token that it signed is worthless as soon as the gateways have fetched the
-    /// keys anew. For a key that got into wrong hands, after an immediate rotation.
+    /// Removes a key that does not sign. Gateways refuse its tokens as soon as they have fetched the keys again. For a
+    /// leaked key, after an immediate rotation.
     ///
     /// # Errors
-    /// [`AdminError::NotFound`], or [`AdminError::Conflict`] while it signs.
+    /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if the key signs.
     pub async fn delete_key(&self, kid: &str) -> Result<(), AdminError> {
         let policy = Policy::of(&self.service.config.protocol, &self.service.registry());
         let (ring, now) = (self.service.keys(), self.service.clock.now());

@@ -18,7 +18,7 @@ impl Administered for LegacyInstance {
 }
 
 impl Administration<'_> {
-    /// The hosts of the legacy flow, in the order of their names.
+    /// Lists the hosts of the legacy flow, sorted by name.
     #[must_use]
     pub fn legacy_instances(&self) -> Vec<LegacyInstanceView> {
         let moment = Moment {
@@ -30,8 +30,8 @@ impl Administration<'_> {
         views.map(View::new).collect()
     }
 
-    /// Registers or changes the host `hostname`: an object with `auth_server_hostname` and `enabled`. A start changes it
-    /// again only if the configuration has changed there (D-27).
+    /// Registers or changes the host `hostname`; the body is an object with `auth_server_hostname` and `enabled`. A
+    /// start overwrites the host only if the configuration has changed there (D-27).
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
@@ -41,7 +41,7 @@ impl Administration<'_> {
         instance: Object,
     ) -> Result<LegacyInstanceView, AdminError> {
         let view = self.put::<LegacyInstance>(hostname, instance).await?;
-        // The first one needs a key of its own.
+        // The first legacy host needs an Ed25519 key.
         self.service.maintain_keys().await?;
         Ok(view)
     }

@@ -1,5 +1,5 @@
-//! Administration: registration, and what operators do in a day. Plain functions over the running service; HTTP and the
-//! command line only carry them.
+//! Administration: registration and the operators' daily tasks. Plain functions over the running service; HTTP and the
+//! command line only call them.
 
 pub mod audit;
 pub mod clients;
@@ -24,43 +24,41 @@ use serde_json::{Map, Value};
 use crate::audit_log::Origin;
 use crate::service::Service;
 
-/// Entries of a page when the caller does not say.
+/// Default number of entries per page.
 pub const DEFAULT_PAGE: usize = 50;
-/// Entries of a page at most.
+/// Maximum number of entries per page.
 pub const MAX_PAGE: usize = 500;
 
-/// A JSON object, as bodies are.
+/// A JSON object, such as a request body.
 pub type Object = Map<String, Value>;
 
-/// The running service, and who asks.
+/// The running service and the administrator who uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Administration<'a> {
-    /// The service.
     pub service: &'a std::sync::Arc<Service>,
-    /// Where the request comes from.
     pub origin: &'a Origin,
     /// The name of the admin token, if it has one.
     pub name: Option<&'a str>,
 }
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageRequest {
-    /// Behind this entry.
+    /// Only entries after this entry.
     pub after: Option<String>,
-    /// At most so many, 1 to [`MAX_PAGE`].
+    /// Maximum number of entries, 1 to [`MAX_PAGE`].
     pub limit: Option<usize>,
 }
 
 impl PageRequest {
-    /// The number of entries to answer.
+    /// Number of entries for the page.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE)
     }
 }
 
-/// The page of `found`, which has an entry behind the page if there are more.
+/// Makes a page of `found`, which has one entry more than the page if there is a next page.
 fn page<T>(
     mut found: Vec<T>,
     request: &PageRequest,

@@ -1,4 +1,5 @@
-//! Listing, showing, registering, changing and removing clients, users and legacy instances: one way for all of them.
+//! Lists, shows, registers, changes and removes clients, users and legacy instances, with the same code for all of
+//! them.
 
 use std::sync::Arc;
 
@@ -17,15 +18,15 @@ use registration::describe::{Completeness, Registered, Registration};
 use registration::registrations::read_entry;
 use store::{Store, StoreError};
 
-/// A kind of objects that the administration registers, changes and removes.
+/// A kind of object that the administration registers, changes and removes.
 pub trait Administered: Registered {
-    /// Answer to a registration.
+    /// Response to a registration.
     type Created: Serialize + ToSchema;
 
-    /// Adds what the service makes for a new object: a generated secret, which the answer shows this once.
+    /// Adds generated values to a new object: a secret, which only this response shows.
     ///
     /// # Errors
-    /// No randomness.
+    /// [`AdminError::Random`] if the random generator fails.
     fn generate(
         &mut self,
         _administration: &Administration<'_>,
@@ -33,15 +34,15 @@ pub trait Administered: Registered {
         Ok(None)
     }
 
-    /// The answer to a registration.
+    /// The response to a registration.
     fn created(view: View<Self>, secret: Option<Zeroizing<String>>) -> Self::Created;
 
-    /// The client whose secrets have times that a view shows.
+    /// The client, if views show the times of its secrets.
     fn with_secret_times(&self) -> Option<&ClientId> {
         None
     }
 
-    /// Whether the object may be removed.
+    /// Checks that the object may be removed.
     ///
     /// # Errors
     /// [`AdminError::Conflict`] if another object needs it.
@@ -50,16 +51,15 @@ pub trait Administered: Registered {
     }
 }
 
-/// Objects of which the store has pages.
+/// Objects that the store lists in pages.
 pub trait Listed: Administered {
-    /// Objects in the order of their names, behind `after`, at most `limit`.
+    /// At most `limit` objects after the name `after`, sorted by name.
     fn page(
         store: &dyn Store,
         after: String,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>>;
 
-    /// The object with this name.
     fn stored(
         store: &dyn Store,
         name: &str,
@@ -67,10 +67,10 @@ pub trait Listed: Administered {
 }
 
 impl Administration<'_> {
-    /// Objects in the order of their names, enabled or not.
+    /// Lists enabled and disabled objects, sorted by name.
     ///
     /// # Errors
-    /// The store's.
+    /// [`AdminError::Store`] if the store fails.
     pub async fn list<T: Listed>(
         &self,
         request: &PageRequest,
@@ -84,20 +84,18 @@ impl Administration<'_> {
         })
     }
 
-    /// One object.
-    ///
     /// # Errors
-    /// [`AdminError::NotFound`], or the store's.
+    /// [`AdminError::NotFound`], or [`AdminError::Store`] if the store fails.
     pub async fn show<T: Listed>(&self, name: &str) -> Result<View<T>, AdminError> {
         let found = T::stored(&*self.service.store, name).await?;
         self.view(&found.ok_or_else(|| not_found::<T>(name))?).await
     }
 
-    /// Registers an object: `registration` is an entry of a registrations file. A client that needs a secret and brings
-    /// none gets a generated one.
+    /// Registers an object; `registration` is an entry of a registrations file. A client that needs a secret gets a
+    /// generated secret, unless the registration contains one.
     ///
     /// # Errors
-    /// [`AdminError::Conflict`] if the name is taken, [`AdminError::Invalid`] with every problem.
+    /// [`AdminError::Conflict`] if the name is in use, [`AdminError::Invalid`] with every problem.
     pub async fn create<T: Administered>(
         &self,
         registration: Object,
@@ -116,9 +114,9 @@ impl Administration<'_> {
         .await
     }
 
-    /// Changes an object: `patch` is laid over its registration (RFC 7396). Secrets and certificates that the patch does not
-    /// name stay; name and integration type cannot change. Being disabled ends the sessions and revokes what was issued;
-    /// so does a new password or second factor.
+    /// Changes an object: merges `patch` into its registration (RFC 7396). Secrets and certificates that the patch does
+    /// not name stay; name and integration type cannot change. These end sessions and revoke tokens: disabling the
+    /// object, a new password, a new second factor.
     ///
     /// # Errors
     /// [`AdminError::NotFound`], [`AdminError::Conflict`], [`AdminError::Invalid`] with every problem.
@@ -130,7 +128,8 @@ impl Administration<'_> {
         self.patch(name, |_: &T| Ok(patch.clone())).await
     }
 
-    /// Changes an object by a patch that depends on what is stored; nobody else changes it meanwhile.
+    /// Changes an object by a patch that depends on the stored object. No other change of this process happens in
+    /// between.
     pub(super) async fn patch<T: Administered>(
         &self,
         name: &str,
@@ -155,7 +154,7 @@ impl Administration<'_> {
         .await
     }
 
-    /// Registers or changes the object with this name, whatever it was before.
+    /// Registers the object, or replaces the object with this name.
     ///
     /// # Errors
     /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`].
@@ -173,7 +172,7 @@ impl Administration<'_> {
         .await
     }
 
-    /// Removes an object; everything issued to it is revoked, at the edge too.
+    /// Removes an object and revokes all its tokens, at the gateway too.
     ///
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
@@ -230,7 +229,7 @@ impl Administration<'_> {
             Ok(plan)
         });
         self.carry_out(plan.await?, registry).await?;
-        // The stored object has what the registration left out.
+        // The stored object also contains values that the registration omits.
         let stored = T::find(&self.service.registry(), object.name());
         self.view(stored.as_deref().unwrap_or(&object)).await
     }
@@ -265,7 +264,7 @@ fn not_found<T: Registered>(name: &str) -> AdminError {
     AdminError::not_found(T::KIND.name(), name)
 }
 
-/// Lays `patch` over `target` (RFC 7396): `null` removes a key.
+/// Merges `patch` into `target` (RFC 7396): `null` removes a key.
 fn merge_patch(target: &mut Object, patch: Object) {
     for (key, value) in patch {
         if value.is_null() {

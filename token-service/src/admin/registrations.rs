@@ -1,4 +1,5 @@
-//! Changing the registry: a registrations document is compared with what is there, and the difference is made at once.
+//! Changes of the registry: compares a registrations document with the registry and applies all differences in one
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,42 +15,41 @@ use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
 use registration::registrations::Registrations;
 
-/// How often a change is planned again that another replica has overtaken.
+/// Maximum number of attempts at a change when other replicas change the registry at the same time.
 pub const MOST_PLANS: usize = 20;
 
-/// What to do about clients and users that a document does not list.
+/// Treatment of clients and users that a document does not list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unlisted {
-    /// They stay.
+    /// Keep them.
     Keep,
-    /// They go, and what was issued to them is revoked.
+    /// Remove them and revoke their tokens.
     Remove,
 }
 
-/// What counts where a command changed something after a file was last applied.
+/// Treatment of fields that a command changed after a file was last applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conflicts {
-    /// The registry stays as it is (D-27).
+    /// Keep the value in the registry (D-27).
     Keep,
-    /// The document counts.
+    /// Use the value in the document.
     Overwrite,
 }
 
-/// Whether to do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// Do it.
+    /// Make the changes.
     Real,
-    /// Only say what it would do.
+    /// Only report the changes.
     Dry,
 }
 
 impl Administration<'_> {
-    /// Takes over what changed in `document` since a document was last applied: an object with the lists `clients` and
-    /// `users`. Applying it again changes nothing.
+    /// Applies the changes in `document` since a document was last applied. `document` is an object with the lists
+    /// `clients` and `users`. Applying the same document again changes nothing.
     ///
     /// # Errors
-    /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; nothing was changed then.
+    /// [`AdminError::Invalid`] with every problem, [`AdminError::DoesNotFit`], or a failure; then nothing is changed.
     pub async fn apply(
         &self,
         document: Object,
@@ -96,8 +96,8 @@ impl Administration<'_> {
         .await
     }
 
-    /// Plans and makes a change of the registry, again from the start if another replica was faster. No other change of
-    /// this process comes in between.
+    /// Plans and makes a change of the registry. Starts again if another replica was faster. Other changes of this
+    /// process wait.
     pub(super) async fn changing<T>(
         &self,
         attempt: impl AsyncFn(Arc<Registry>) -> Result<T, AdminError>,
@@ -112,7 +112,7 @@ impl Administration<'_> {
         Err(AdminError::Overtaken)
     }
 
-    /// Plans a change; passwords are hashed on the way, away from the async workers.
+    /// Plans a change. Hashes passwords outside the async workers.
     pub(super) async fn planned(
         &self,
         stored: &Arc<Registry>,
@@ -150,7 +150,7 @@ impl Administration<'_> {
         Ok(plan.differences)
     }
 
-    /// `places` says where the document names each client.
+    /// `places` contains the place of each client in the document.
     fn refuse_misfits(
         &self,
         plan: &Plan,
@@ -169,8 +169,7 @@ impl Administration<'_> {
     }
 }
 
-/// What the audit log says of a plan that was carried out: the changes, and the conflicts of which nobody has heard
-/// before. The actor is missing.
+/// Audit entries, without the actor, for a plan that was carried out: the changes and the new conflicts.
 pub fn entries<'a>(
     differences: &'a [Difference],
     kept: &'a [Kept],

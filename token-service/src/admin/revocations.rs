@@ -10,12 +10,12 @@ use domain::{AuditAction, Extent, FeedId, Revoked};
 use protocol::flows;
 
 impl Administration<'_> {
-    /// Ends every access token of `issuer` (`None`: of the current flows) that was issued before `before`, RFC 3339; without
-    /// it, those issued up to this second. Refresh tokens go on.
+    /// Revokes all access tokens of `issuer` (`None`: of the current flows) issued before `before` (RFC 3339); without
+    /// `before`, those issued up to and including this second. Refresh tokens stay valid.
     ///
     /// # Errors
-    /// [`AdminError::Malformed`] for an issuer that is none of this service's, and for a time that lies ahead or so far back
-    /// that every such token has expired.
+    /// [`AdminError::Malformed`] if the service does not have this issuer, if the time is in the future, or if all
+    /// tokens issued before the time have expired.
     pub async fn cut_off(
         &self,
         issuer: Option<&str>,
@@ -40,7 +40,7 @@ impl Administration<'_> {
         self.cut_off_up_to(issuer, at).await
     }
 
-    /// Ends every access token of `issuer` with an `iat` up to `at`.
+    /// Revokes all access tokens of `issuer` with an `iat` up to `at`.
     pub(super) async fn cut_off_up_to(
         &self,
         issuer: Option<&str>,
@@ -78,11 +78,11 @@ impl Administration<'_> {
         Err(AdminError::Malformed(message))
     }
 
-    /// Gives the revocation feed another identity, so that every gateway reads it from its start: after the database was
-    /// restored from a copy.
+    /// Gives the revocation feed a new identity, so that every gateway reads the feed from its start. For use after the
+    /// database was restored from a copy.
     ///
     /// # Errors
-    /// No randomness, or the store's.
+    /// [`AdminError::Random`] if the random generator fails, or [`AdminError::Store`].
     pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {
         let feed = FeedId::generate(&*self.service.random)?;
         self.service.store.renew_feed(feed).await?;

@@ -1,4 +1,4 @@
-//! Registrations and views of described objects, and their schemas.
+//! Registrations and views of objects, and their schemas, from the objects' descriptions.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -15,18 +15,17 @@ use registration::describe::shape::{Key, Record, Shape};
 use registration::describe::{Field, Registered};
 use registration::objects::account_record;
 
-/// What a view of an object shows.
+/// A view of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct View<T> {
-    /// The keys of the description.
+    /// The members, by the keys of the description.
     pub object: Object,
     #[serde(skip)]
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> View<T> {
-    /// The view with these keys.
     #[must_use]
     pub const fn new(object: Object) -> Self {
         Self {
@@ -36,7 +35,7 @@ impl<T> View<T> {
     }
 }
 
-/// The registration of an object: an entry of a registrations file. The reader of registrations checks it, key by key.
+/// The registration of an object: an entry of a registrations file. The reader of registrations checks each key.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<T>(PhantomData<fn() -> T>);
 
@@ -81,7 +80,7 @@ impl<T: Registered> PartialSchema for Given<T> {
         let help = T::DESCRIPTION.registration.1;
         let mut schema = ObjectBuilder::new().description(Some(help));
         for field in T::DESCRIPTION.fields {
-            // A legacy instance is put under its name.
+            // The path contains the name of a legacy instance.
             if T::KIND == ObjectKind::LegacyInstance && !field.can_change() {
                 continue;
             }
@@ -130,7 +129,7 @@ fn viewed<T: Registered>() -> Vec<Key> {
         .collect()
 }
 
-/// What a field of a registration means: for which types, and what its value must be.
+/// The description of a field: its integration types and its value.
 fn meaning<T>(field: &Field<T>) -> String {
     let types: Vec<String> = field
         .types()
@@ -146,7 +145,7 @@ fn meaning<T>(field: &Field<T>) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// The schemas of the objects within an object.
+/// Adds the schemas of nested objects.
 fn records(keys: &[Key], schemas: &mut Schemas) {
     for key in keys {
         let (Shape::Record(record) | Shape::List(&Shape::Record(record))) = key.shape else {

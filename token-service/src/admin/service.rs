@@ -9,14 +9,14 @@ use crate::audit_log::Entry;
 use crate::config::StoreUrl;
 use domain::AuditAction;
 
-/// A copy of the store in a folder of its own, which goes with this value.
+/// A copy of the store in a temporary folder, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Backup {
     folder: TempDir,
 }
 
 impl Backup {
-    /// The copy.
+    /// Path of the copy.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("store")
@@ -24,12 +24,12 @@ impl Backup {
 }
 
 impl Administration<'_> {
-    /// Copies the store, while it serves.
+    /// Copies the store during operation.
     ///
     /// # Errors
     /// [`AdminError::Backup`].
     pub async fn backup(&self) -> Result<Backup, AdminError> {
-        // Beside the store: the temporary folder of the machine may be small, or in memory.
+        // In the folder of the store, because the machine's temporary folder may be small or in memory.
         let beside = match &self.service.config.store {
             StoreUrl::Redb(store) => store.parent(),
             StoreUrl::Postgres(_) => None,

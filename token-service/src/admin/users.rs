@@ -1,4 +1,4 @@
-//! Users: what only they have, the second factor and linked accounts.
+//! Operations only for users: second factor and linked accounts.
 
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -50,8 +50,8 @@ impl Listed for User {
 }
 
 impl Administration<'_> {
-    /// Removes a user's second factor: the one that the person set up, and a registered one. Ends the user's sessions and
-    /// grants (D-35).
+    /// Removes a user's second factor, set up by the user or registered. Ends the user's sessions and revokes the
+    /// user's grants (D-35).
     ///
     /// # Errors
     /// [`AdminError::NotFound`].
@@ -96,7 +96,7 @@ impl Administration<'_> {
         .await
     }
 
-    /// Unlinks an account; what was authorized for it is revoked.
+    /// Unlinks an account and revokes its grants.
     ///
     /// # Errors
     /// [`AdminError::NotFound`].

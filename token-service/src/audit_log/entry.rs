@@ -1,19 +1,17 @@
-//! What is recorded of an event.
+//! The recorded parts of an event.
 
 use std::path::Path;
 
 use domain::AuditAction;
 
-/// Who asks, as far as the network tells.
+/// Network origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The client's address.
     pub address: Option<String>,
-    /// The request's id.
     pub request_id: Option<String>,
 }
 
-/// The recorded parts of an event. None is secret.
+/// An event for the audit log, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Entry {
@@ -26,7 +24,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Something happened.
     pub const fn new(action: AuditAction) -> Self {
         Self {
             action,
@@ -38,12 +35,11 @@ impl Entry {
         }
     }
 
-    /// The action.
     pub const fn action(&self) -> AuditAction {
         self.action
     }
 
-    /// A client did it.
+    /// Sets a client as the actor.
     pub fn by_client(self, client_id: Option<&str>) -> Self {
         Self {
             actor: client_id.map(|client_id| format!("client:{client_id}")),
@@ -52,7 +48,7 @@ impl Entry {
         }
     }
 
-    /// A user did it.
+    /// Sets a user as the actor.
     pub fn by_user(self, username: &str) -> Self {
         Self {
             actor: Some(username.to_owned()),
@@ -61,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// An administrator did it: the holder of the admin token with this name.
+    /// Sets an administrator as the actor: the holder of the admin token with this name.
     pub fn by_administrator(self, name: Option<&str>) -> Self {
         Self {
             actor: Some(name.map_or_else(
@@ -72,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// A registrations file did it, at a start.
+    /// Sets a registrations file, applied at a start, as the actor.
     pub fn by_file(self, path: &Path) -> Self {
         Self {
             actor: Some(format!("file:{}", path.display())),
@@ -80,7 +76,7 @@ impl Entry {
         }
     }
 
-    /// The configuration did it, at a start.
+    /// Sets the configuration, applied at a start, as the actor.
     pub fn by_configuration(self) -> Self {
         Self {
             actor: Some("configuration".to_owned()),
@@ -88,7 +84,7 @@ impl Entry {
         }
     }
 
-    /// It concerns this client.
+    /// Sets the affected client.
     pub fn client(self, client_id: impl Into<String>) -> Self {
         Self {
             client_id: Some(client_id.into()),
@@ -96,7 +92,7 @@ impl Entry {
         }
     }
 
-    /// It concerns this user.
+    /// Sets the affected user.
     pub fn user(self, username: impl Into<String>) -> Self {
         Self {
             username: Some(username.into()),
@@ -104,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// It concerns this grant.
+    /// Sets the affected grant.
     pub fn grant(self, grant_id: impl ToString) -> Self {
         Self {
             grant_id: Some(grant_id.to_string()),
@@ -112,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// More in words.
+    /// Sets the detail text.
     pub fn detail(self, detail: impl Into<String>) -> Self {
         Self {
             detail: Some(detail.into()),

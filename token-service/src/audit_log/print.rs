@@ -1,4 +1,4 @@
-//! Entries on standard output.
+//! Writes entries to standard output.
 
 use serde::Serialize;
 
@@ -13,19 +13,19 @@ struct Line {
     audit: EventView,
 }
 
-/// How entries are written to standard output.
+/// Format of entries on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StandardOutput {
-    /// Not at all.
+    /// No output.
     Nothing,
-    /// A JSON object on each line, for collectors.
+    /// One JSON object per line, for log collectors.
     Json,
-    /// A line of text, for a person who reads the log in text on the same terminal.
+    /// One line of text per entry, for a person who reads the log on the same terminal.
     Text,
 }
 
 impl StandardOutput {
-    /// What the configuration asks for, on a terminal or not.
+    /// The format by configuration and kind of output.
     #[must_use]
     pub const fn of(enabled: bool, log_format: LogFormat, is_terminal: bool) -> Self {
         match (enabled, log_format, is_terminal) {
@@ -36,7 +36,7 @@ impl StandardOutput {
     }
 }
 
-/// Prints an entry, and returns it: everything in it moves, nothing is copied.
+/// Prints an entry and returns it. Moves all values instead of copying them.
 pub(super) fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
     let (at, expires_at) = (event.at, event.expires_at);
     let line = Line {
@@ -48,7 +48,7 @@ pub(super) fn print(event: AuditEvent, format: StandardOutput) -> AuditEvent {
     };
     if let Ok(mut text) = text {
         text.push(b'\n');
-        // Nobody may listen; the store has the entry all the same.
+        // Errors are ignored, because the store also gets the entry.
         output::standard_output().write(text);
     }
     let EventView {

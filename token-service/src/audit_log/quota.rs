@@ -1,21 +1,22 @@
-//! How many refusals the log takes, so that nobody can fill it.
+//! Limits the number of refusals in the audit log, so that attackers cannot fill the log.
 
 use std::time::Duration;
 
 use super::MOST_ENTRIES;
 use domain::clock::Timestamp;
 
-/// Entries of one kind of [refusal](AuditAction::is_refusal) that the store keeps, for as long as entries are kept:
-/// there are five kinds, so that no number of refused requests turns the log over. Of what is more, the number is told.
+/// Maximum number of entries of one kind of [refusal](AuditAction::is_refusal) in the store during the retention. There
+/// are five kinds, so refused requests can never displace all other entries. The log records the number of further
+/// refusals.
 pub(super) const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;
 
-/// Refusals of one kind that are taken at once, when there were few before.
+/// Maximum burst of refusals of one kind.
 pub(super) const REFUSALS_AT_ONCE: u64 = 10_000;
 
-/// What is left of the entries of a kind.
+/// The remaining quota of one kind of refusal.
 #[derive(Debug)]
 pub(super) struct Quota {
-    /// What may be taken now, in entries times the seconds for which entries are kept.
+    /// Remaining entries, multiplied by the retention in seconds.
     credit: u64,
     counted_at: Timestamp,
     pub(super) left_out: u64,
@@ -36,7 +37,7 @@ impl Quota {
         REFUSALS_AT_ONCE.saturating_mul(keep_for.as_secs())
     }
 
-    /// Takes an entry, or counts it as left out.
+    /// Uses up one entry of the quota and returns true, or counts an omitted entry and returns false.
     pub(super) fn take(&mut self, keep_for: Duration, now: Timestamp) -> bool {
         let passed = now.since(self.counted_at).as_secs();
         let earned = passed.saturating_mul(REFUSALS_OF_A_KIND);

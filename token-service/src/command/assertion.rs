@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     lifetime: Duration,
 }
 
-/// The claims of an assertion beside the registered ones (protocol.md §2.3).
+/// The private claims of an assertion (protocol.md §2.3).
 #[derive(Serialize)]
 struct LinkedAccount<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// The assertion in its compact form.
 ///
-/// The library signs in pure Rust, whose timing can leak an RSA key to an attacker who triggers many signatures
+/// The library signs in pure Rust, and its timing can leak an RSA key to an attacker who triggers many signatures
 /// (RUSTSEC-2023-0071). The owner of the key runs this command, and each run makes one signature.
 fn sign(arguments: &Arguments, now: Timestamp, random: &dyn Random) -> anyhow::Result<String> {
     let mut key = read_key(&arguments.key)?;
@@ -93,7 +93,7 @@ fn claims(arguments: &Arguments, now: Timestamp, jti: String) -> JWTClaims<Linke
         .with_subject(&arguments.user)
         .with_audience(&arguments.audience)
         .with_jwt_id(jti);
-    // The library reads a clock of its own.
+    // The library would read the system clock.
     let seconds = |at: Timestamp| Some(UnixTimeStamp::from_secs(at.seconds()));
     claims.issued_at = seconds(now);
     claims.expires_at = seconds(now + arguments.lifetime);
@@ -101,7 +101,7 @@ fn claims(arguments: &Arguments, now: Timestamp, jti: String) -> JWTClaims<Linke
     claims
 }
 
-/// The certificate at `path`, which must be that of `key`: otherwise the service refuses every assertion.
+/// Reads the certificate at `path`, which must belong to `key`; otherwise the service refuses every assertion.
 fn read_certificate(path: &Path, key: &RS256KeyPair) -> anyhow::Result<Certificate> {
     let file = path.display();
     let pem = std::fs::read(path).with_context(|| file.to_string())?;
@@ -145,7 +145,7 @@ pub(super) mod tests {
         arguments: Arguments,
     }
 
-    /// The command line with `more` behind what every assertion needs.
+    /// Parses the required arguments followed by `more`.
     fn parse(key: &str, more: &[&str]) -> Result<Arguments, clap::Error> {
         let line = format!(
             "assertion --client-id machine --user ada@example.com --audience https://identity.example.com/ \

@@ -9,8 +9,8 @@ use domain::clock::{Clock as _, SystemClock};
 use protocol::flows;
 use registration::registrations::Registrations;
 
-/// Reads configuration and registrations as `serve` would, without touching the store. Prints the problems of both, so
-/// that nobody mends one file only to learn of the other.
+/// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files
+/// together, so that a single run shows all problems.
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let (config, path) = match arguments.load() {
         Ok(config) => {
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for every client whose legacy access tokens would not have their length (protocol.md §2.5).
+/// One line for each client whose legacy access tokens would not have their fixed length (protocol.md §2.5).
 fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
     let users = registrations
         .users

@@ -1,4 +1,4 @@
-//! `token-service health`: for container health checks, where there is no curl.
+//! `token-service health`: for container health checks without curl.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::ConfigFile;
 use super::admin::reachable;
 use crate::http::paths;
 
-/// How long the service may take to answer.
+/// Time limit for the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let address = reachable(arguments.load()?.internal_listen);
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
-        // Whatever proxy the environment names, this stays on the machine.
+        // Ignores proxies from the environment, because the request stays on this machine.
         .proxy(None)
         .build()
         .into();

@@ -25,7 +25,7 @@ const EXIT_USAGE: u8 = 64;
 /// The running service cannot be reached (`EX_UNAVAILABLE` of sysexits.h).
 const EXIT_UNAVAILABLE: u8 = 69;
 
-/// How long standard error may take to be read before the process ends without it.
+/// Time limit for the reader of standard error before the process ends.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// An OAuth 2.0 authorization service: issues tokens that a gateway verifies.
@@ -79,7 +79,7 @@ impl ConfigFile {
         Config::load(self.path(), std::env::vars_os())
     }
 
-    /// The registrations file, whatever problems the configuration has otherwise.
+    /// The registrations file, even if the configuration has other problems.
     fn registrations(&self) -> Option<PathBuf> {
         Config::registrations_of(self.path(), std::env::vars_os())
     }
@@ -102,7 +102,7 @@ pub fn run() -> ExitCode {
         }
     };
     outcome.unwrap_or_else(|error| {
-        // Problems start with their place, as those of compilers do.
+        // Problems start with their place, as in compiler messages.
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
             say(&problems.to_string());
             ExitCode::from(EXIT_USAGE)
@@ -118,7 +118,7 @@ pub fn run() -> ExitCode {
     })
 }
 
-/// Says why the process ends, on standard error; whose reader may have stalled.
+/// Writes the reason for the end of the process to standard error, whose reader may be stalled.
 fn say(last_words: &str) {
     let standard_error = crate::output::standard_error();
     let last_words = crate::visible::visible_lines(last_words);

@@ -1,8 +1,8 @@
-//! A program without the feature `otlp` exports no traces, and says so where the configuration asks for them.
+//! Without the feature `otlp` the program exports no traces, and reports this if the configuration requests traces.
 
 use tracing_subscriber::layer::Identity;
 
-/// What would export the traces.
+/// The missing exporter of traces.
 pub(super) enum Traces {}
 
 impl Traces {

@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use crate::visible::{visible_json, visible_lines};
 
-/// The reader of standard output has seen enough, as `head` does: no error of the command.
+/// The reader of standard output has closed it, as `head` does. This is not an error of the command.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(super) struct ReaderGone;
 
-/// Prints a line, or several. What would steer a terminal is escaped: much of it was chosen by others.
+/// Prints one or more lines. Escapes characters that would control a terminal, because others chose much of the text.
 ///
 /// # Errors
-/// [`ReaderGone`], or why standard output cannot be written.
+/// [`ReaderGone`], or the error of standard output.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
     let text = text.to_string();
     bytes(format!("{}\n", visible_lines(&text)).as_bytes())

@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    // Each connection is a file descriptor, and the usual soft limit of 1,024 is for programs of another age.
+    // Each connection needs a file descriptor, and the usual soft limit of 1,024 is too low.
     match rlimit::increase_nofile_limit(rlimit::INFINITY) {
         Ok(limit) => tracing::debug!(limit, "open files"),
         Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
@@ -72,7 +72,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything but the listeners: keys, store and registrations.
+/// Prepares everything except the listeners: keys, store and registrations.
 async fn prepare(config: Config) -> anyhow::Result<Service> {
     let store = open_store(&config).await?;
     prepare_on(config, store, Arc::new(SystemClock)).await
@@ -83,7 +83,7 @@ async fn prepare_on(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Service> {
-    // Made and checked at start, so that operators find it before they need it.
+    // Created and checked at start, so that the file exists before operators need it.
     let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
     let encryption_key =
         encryption_key::open(&config.encryption_key_file, &*store, &OsRandom).await?;
@@ -102,7 +102,7 @@ async fn prepare_on(
     for entry in entries {
         service.record(&Origin::default(), entry);
     }
-    // Before anybody is served; what cannot be written now waits for the store like any other entry.
+    // Written before the first request. Entries that cannot be written now wait for the store like all others.
     if let Err(error) = service.audit.write(&*service.store).await {
         tracing::warn!(%error, "what this start registered is not in the audit log yet");
     }
@@ -110,7 +110,7 @@ async fn prepare_on(
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    // Revocations stay in the feed for as long as any token that they may concern.
+    // Revocations stay in the feed as long as a token that they affect may be valid.
     let longest = config
         .protocol
         .lifetimes
@@ -122,8 +122,8 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// Takes over what changed in configuration and registrations file since the last start (D-27). Returns the registry, and
-/// what the audit log must hold of it.
+/// Applies changes of the configuration and the registrations file since the last start (D-27). Returns the registry
+/// and the entries for the audit log.
 async fn register(
     config: &Config,
     store: &dyn Store,
@@ -136,7 +136,7 @@ async fn register(
         let plan = plan(config, &found.registry, &remembered, encryption_key)?;
         tell(config, &plan);
         if plan.is_empty() {
-            // What is remembered was read later than the registry, and may be of a later version.
+            // The memory of applied files was read after the registry and may belong to a later version.
             if !found.is_current(store).await? {
                 continue;
             }
@@ -193,7 +193,7 @@ fn plan(
     Ok(plan)
 }
 
-/// Logs where the registry stays as it is. A conflict is new; anything else was told at an earlier start.
+/// Logs all fields in which the registry keeps its value: new conflicts as warnings, known ones as information.
 fn tell(config: &Config, plan: &Plan) {
     for kept in &plan.kept {
         let of_configuration = kept.object.kind == ObjectKind::LegacyInstance;
@@ -213,7 +213,7 @@ fn tell(config: &Config, plan: &Plan) {
     }
 }
 
-/// What the audit log says of a start that carried out `plan`.
+/// The audit entries for a start that carried out `plan`.
 fn entries(config: &Config, plan: &Plan) -> Vec<Entry> {
     let of_configuration = |object: &ObjectName| object.kind == ObjectKind::LegacyInstance;
     let (mut configured, mut registered) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Where the process tells what it does: the log, and traces for an OpenTelemetry collector.
+//! The log, and traces for an OpenTelemetry collector.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use super::traces::Traces;
 use crate::config::{Config, LogFormat};
 use crate::output;
 
-/// Read for the log's filter, such as `debug` or `token_service=debug,actix_server=warn`.
+/// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
 const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
 
-/// The server's own notes of each worker's start are of no use to operators.
+/// Omits the server's messages about the start of each worker, which do not help operators.
 const LOG_DEFAULT: &str = "info,actix_server=warn";
 
-/// How long the last lines of the log and the audit log may take to be read.
+/// Time limit for writing the last lines of the log and the audit log.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is told, until [`Telemetry::finish`].
+/// Log and traces, until [`Telemetry::finish`].
 pub(super) struct Telemetry {
     traces: Option<Traces>,
 }
 
 impl Telemetry {
-    /// Starts the log, on standard error, and the export of traces if it is configured.
+    /// Starts the log on standard error, and the export of traces if configured.
     pub(super) fn start(config: &Config) -> anyhow::Result<Self> {
         let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
         let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
-        // Standard output belongs to the audit log.
+        // Standard output is only for the audit log.
         let log = fmt::layer()
             .with_writer(|| output::standard_error().stream())
             .with_ansi(std::io::stderr().is_terminal());
@@ -40,7 +40,7 @@ impl Telemetry {
             LogFormat::Json => log
                 .json()
                 .flatten_event(true)
-                // The list of spans would repeat the current one: a request has no other.
+                // The list of spans would repeat the current span, because a request has only one.
                 .with_span_list(false)
                 .boxed(),
         };
@@ -55,14 +55,14 @@ impl Telemetry {
             .with(log.with_filter(filter))
             .try_init()
             .context("the log cannot be started")?;
-        // The one of the standard library writes to standard error itself, and waits for its reader.
+        // The standard library's hook writes directly to standard error and waits for its reader.
         std::panic::set_hook(Box::new(
             |panic| tracing::error!(%panic, "a thread panicked"),
         ));
         Ok(Self { traces })
     }
 
-    /// Sends what waits.
+    /// Sends the waiting data.
     pub(super) fn finish(self) {
         if let Some(traces) = self.traces {
             traces.finish();

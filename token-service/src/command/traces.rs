@@ -8,7 +8,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::{Layer, Registry};
 
-/// What exports the traces.
+/// The exporter of traces.
 pub(super) struct Traces(SdkTracerProvider);
 
 impl Traces {
@@ -30,18 +30,18 @@ impl Traces {
         Ok(Self(provider))
     }
 
-    /// Makes traces of spans.
+    /// The layer that turns spans into traces.
     pub(super) fn layer(&self) -> impl Layer<Registry> + Send + Sync + use<> {
         tracing_opentelemetry::layer()
             .with_tracer(self.0.tracer(env!("CARGO_PKG_NAME")))
-            // The spans of requests; what other libraries do inside is theirs.
+            // Only the service's own spans, not those of libraries.
             .with_filter(FilterFn::new(|metadata| {
                 metadata.target().starts_with("token_service")
                     && *metadata.level() <= tracing::Level::INFO
             }))
     }
 
-    /// Sends what waits.
+    /// Sends the waiting traces.
     pub(super) fn finish(self) {
         if let Err(error) = self.0.shutdown() {
             tracing::warn!(%error, "the last traces were not sent");

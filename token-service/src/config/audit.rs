@@ -11,7 +11,7 @@ use super::duration::{DAY, HOUR, duration};
 pub struct Audit {
     /// Retention of entries.
     pub keep_for: Duration,
-    /// Whether the service also writes each entry as a line of JSON to standard output.
+    /// True if the service also writes each entry as a line of JSON to standard output.
     pub standard_output: bool,
 }
 

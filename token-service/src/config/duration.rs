@@ -10,7 +10,7 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The duration at `key`, in whole seconds and within `range`; `default` if it is absent or wrong.
+/// The duration at `key`, in whole seconds and within `range`; `default` if it is absent or invalid.
 pub(super) fn duration(
     section: &mut Section<'_>,
     key: &'static str,
@@ -32,7 +32,7 @@ pub(super) fn duration(
     read.map_or(default, |duration| duration.value)
 }
 
-/// Writes a limit in days, where the library would write months and years.
+/// Writes a limit in days, because the library would write months and years.
 fn spell(limit: Duration) -> String {
     let days = limit.as_secs() / DAY.as_secs();
     if days >= 1 {

@@ -1,5 +1,5 @@
-//! `internal_hosts`: host names of the internal listener, against DNS rebinding. A web page in an operator's browser can read
-//! an answer only if the page's own host name leads to the listener, and the listener refuses such a name.
+//! `internal_hosts`: host names of the internal listener, against DNS rebinding. A web page in an operator's browser
+//! can read a response only if the page's own host name resolves to the listener. The listener refuses such names.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,8 @@ pub enum HostPattern {
 const PRIVATE: [&str; 4] = [".localhost", ".internal", ".svc", ".svc.cluster.local"];
 
 impl HostPattern {
-    /// Reads `gatepass.example.com` or `*.monitoring.example.com`; `None` for anything else, such as a name with a port.
+    /// Reads `gatepass.example.com` or `*.monitoring.example.com`; `None` if the text is malformed, for example a name
+    /// with a port.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
@@ -59,8 +60,8 @@ pub(super) fn read(root: &mut Section<'_>) -> Option<Vec<HostPattern>> {
     Some(patterns)
 }
 
-/// Whether the internal listener answers a request with the `Host` header `host` (RFC 9110 §7.2): the header holds an address,
-/// a name without a dot such as `localhost` or that of a container, a name of a private network, or one of `configured`.
+/// True if the internal listener accepts the `Host` header `host` (RFC 9110 §7.2): an address, a name without a dot
+/// such as `localhost` or the name of a container, a name of a private network, or a name in `configured`.
 #[must_use]
 pub fn is_internal_host(host: &str, configured: &[HostPattern]) -> bool {
     let host = host.to_ascii_lowercase();

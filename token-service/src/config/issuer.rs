@@ -34,8 +34,8 @@ pub(super) fn parse_audience(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Reports equal audiences. Access, refresh and identity tokens have different audiences, so that even a verifier that ignores
-/// `typ` takes none of them for another.
+/// Reports equal audiences. Access, refresh and identity tokens need different audiences, so that even a verifier that
+/// ignores `typ` cannot confuse them.
 pub(super) fn check_audiences(
     root: &Section<'_>,
     issuer: &Located<String>,

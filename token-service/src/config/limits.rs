@@ -4,17 +4,17 @@ use std::num::NonZeroU32;
 
 use document::Section;
 
-/// Rate limits for each client. Each replica counts on its own.
+/// Rate limits per client. Each replica counts separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Revocations per second at `/auth/revoke` in the long run.
+    /// Average number of revocations per second at `/auth/revoke`.
     pub revocations_per_second: NonZeroU32,
-    /// Revocations at once after a pause.
+    /// Maximum burst of revocations after a pause.
     pub revocations_burst: NonZeroU32,
 }
 
 impl Limits {
-    /// The rate is enough for people who sign out, the burst for an integrator that signs all its users out.
+    /// The rate is enough for users who sign out. The burst is enough for an integrator that signs out all its users.
     pub(super) const DEFAULT: Self = Self {
         revocations_per_second: NonZeroU32::MIN.saturating_add(19),
         revocations_burst: NonZeroU32::MIN.saturating_add(999),

@@ -10,7 +10,8 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an address and a port, such as 127.0.0.1:9080 or [::]:9080")
 }
 
-/// Reports an internal listener on the address of the public one. Port 0 is left to the system, which chooses two ports.
+/// Reports an internal listener on the address of the public listener. Port 0 is allowed, because the system then
+/// chooses two ports.
 pub(super) fn check_listeners(
     root: &Section<'_>,
     listen: &Located<SocketAddr>,

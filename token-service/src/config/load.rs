@@ -1,4 +1,4 @@
-//! Reads the configuration: the file, then the environment over it. All problems are reported together.
+//! Reads the configuration: the file, then the environment, which overrides the file. Reports all problems together.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use super::{
 const VARIABLE_PREFIX: &str = "TOKEN_SERVICE__";
 
 impl Config {
-    /// Reads the configuration from `file`, or takes the development defaults without a file, and lays the variables of
-    /// `environment` over it.
+    /// Reads the configuration from `file`, or uses the development defaults without a file. Variables of `environment`
+    /// override both.
     ///
     /// # Errors
     /// [`InvalidDocument`] with every problem, unknown keys and variables included.
@@ -44,7 +44,7 @@ impl Config {
     }
 }
 
-/// The values of `file`, with the variables of `environment` laid over them.
+/// The values of `file`, overridden by the variables of `environment`.
 fn table(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -51,7 +51,7 @@ pub struct Config {
     pub internal_hosts: Vec<HostPattern>,
     /// Addresses of the gateways, whose `X-Forwarded-For` the service believes.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whether an http issuer, and the development defaults, may listen on addresses other than loopback.
+    /// Allows an http issuer, and the development defaults, on addresses other than loopback.
     pub allow_insecure_http: bool,
     /// Registrations file that the service applies at each start.
     pub registrations: Option<PathBuf>,

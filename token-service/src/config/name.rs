@@ -1,6 +1,7 @@
 //! `name`.
 
-/// Reads the name of the service. Authenticator apps split issuer and account at a colon, so the name has none.
+/// Reads the name of the service. The name must not contain a colon, because authenticator apps separate issuer and
+/// account by a colon.
 pub(super) fn parse(text: &str) -> Result<String, &'static str> {
     let legal = (1..=64).contains(&text.chars().count())
         && text.trim() == text

@@ -48,7 +48,7 @@ pub(super) fn read(mut section: Section<'_>) -> Option<StoreUrl> {
     store
 }
 
-/// A PostgreSQL URL may hold a password, so no problem repeats the value.
+/// Reads `store.url`. Problems do not repeat the value, because a PostgreSQL URL may contain a password.
 fn store_url(url: &str, place: &Place, ca_file: Option<PathBuf>) -> Result<StoreUrl, String> {
     if let Some(path) = url.strip_prefix("redb:").filter(|path| !path.is_empty()) {
         return Ok(StoreUrl::Redb(place.resolve(path)));

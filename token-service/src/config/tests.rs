@@ -106,7 +106,7 @@ fn the_example_states_the_defaults_and_paths_are_relative_to_the_file() {
     assert_eq!(load_from(Some(&path), &[]), Ok(expected));
 }
 
-/// What the demo's configuration says and, behind `# `, shows as defaults.
+/// The values in the demo's configuration, including the defaults after `# `, are the defaults.
 #[test]
 fn the_demo_states_the_defaults() {
     let text = include_str!("../../../demo/config.toml");

@@ -12,7 +12,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Option<Vec<IpNet>> {
             .parse()
             .or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
         match network {
-            // Such a network holds clients, who could then claim any address.
+            // Such a network contains clients, which could then claim any address.
             Ok(network) if is_wide(network) => {
                 let message = format!(
                     "trusted_proxies: {value} covers addresses of clients, who could then claim any address; name \

@@ -1,10 +1,10 @@
-//! Entries as gateways read them.
+//! Conversion of entries to the format of gateways.
 
 use claims::revocation::{Entry, EntryKind, Revocation, RevocationKind};
 
 use domain::Revoked;
 
-/// An entry as gateways read it; `issuer` is that of the tokens of the current flows.
+/// An entry in the format of gateways; `issuer` is the issuer of tokens of the current flows.
 pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
     let (mut iss, mut user_id, mut user_site) = (None, None, None);
     let (kind, id) = match &entry.revoked {
@@ -42,8 +42,8 @@ pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
     }
 }
 
-/// An entry for readers of version 1. An account becomes its user, which ends more tokens; there is nothing for an
-/// issuer.
+/// An entry for readers of version 1. An account becomes its user, which revokes more tokens. An entry for an issuer
+/// has no equivalent.
 pub(super) fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
     let (kind, id) = match entry.revoked {
         Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),

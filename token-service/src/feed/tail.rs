@@ -1,4 +1,4 @@
-//! The newest part of the feed in memory, and the pages written of it.
+//! The newest part of the feed, kept in memory, and the pages written from it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,63 +11,64 @@ use super::{FeedError, POLL_EVERY, Reader};
 use domain::FeedState;
 use store::Store;
 
-/// Least time between two wake-ups of held requests, for each request held: 50 ms for 1,000 of them and 0.5 s for 10,000. It
-/// bounds what the answers cost, however much is revoked. A revocation after a longer pause is told at once.
+/// Minimum time between two wake-ups of held requests, per held request: 50 ms for 1,000 requests and 0.5 s for 10,000.
+/// This limits the cost of responses when there are many revocations. A revocation after a longer pause wakes the
+/// requests at once.
 const PAUSE_PER_HELD: Duration = Duration::from_micros(50);
 
-/// Newest entries kept in memory.
+/// Number of newest entries kept in memory.
 pub(super) const TAIL_ENTRIES: usize = MAX_PAGE_ENTRIES;
 
-/// Written pages kept in memory, at some 600 kB for a full one.
+/// Maximum number of written pages kept in memory. A full page has about 600 kB.
 const MAX_PAGES: usize = 32;
 
-/// How long a full page is kept: many gateways that start together read the same ones.
+/// Time for which a full page is kept, because many gateways that start together read the same pages.
 const KEEP_FULL_PAGE_FOR: Duration = Duration::from_secs(10);
 
-/// How long the feed counts as read without another look at the store: an answer must not hide for longer that the store
-/// cannot be read.
+/// Time after which the service reads the store again, so that a response does not hide a failing store for longer.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The newest part of the feed.
 #[derive(Default)]
 pub(super) struct Tail {
-    /// The feed when it was last read; `None` before the first time.
+    /// State of the feed at the last read; `None` before the first read.
     pub(super) state: Option<FeedState>,
-    /// When the last look at the store began.
+    /// Start time of the last read of the store.
     pub(super) looked_at: Option<Instant>,
-    /// The changes of the store that the last look has seen.
+    /// Number of changes to the store that the last read covered.
     pub(super) changes: Option<u64>,
-    /// Every entry behind `start`.
+    /// All entries after `start`.
     pub(super) entries: VecDeque<domain::Revocation>,
     pub(super) start: u64,
-    /// When the position last moved.
+    /// Time of the last new entry.
     pub(super) moved_at: Option<Instant>,
-    /// About how many requests are held between wake-ups: as many as at the last one, or an eighth less than thought then.
+    /// Estimate of the requests held between wake-ups: the number at the last wake-up, or the previous estimate minus
+    /// one eighth if that is larger.
     pub(super) crowd: u32,
-    /// By the position behind which they start.
+    /// Keyed by the position after which they start.
     pub(super) pages: HashMap<u64, WrittenPage>,
 }
 
 pub(super) struct WrittenPage {
     text: Bytes,
-    /// Whether it stays right when entries are added.
+    /// True if the page stays valid when entries are added.
     full: bool,
     written_at: Instant,
 }
 
-/// The number of changes of a store that is this process's alone.
+/// Number of changes to a store that only this process writes to.
 pub(super) fn changes(store: &dyn Store) -> Option<u64> {
     store.feed_changes().map(|changes| *changes.borrow())
 }
 
 impl Tail {
-    /// Whether nothing was committed since the last look at the store; a store that others write to is never known to be
-    /// unchanged.
+    /// True if nothing was committed since the last read of the store. Always false for a store that other processes
+    /// also write to.
     pub(super) fn has_seen(&self, store: &dyn Store) -> bool {
         changes(store).is_some_and(|changes| self.changes == Some(changes))
     }
 
-    /// From when on a look at the store for something new is due; `None` for at once.
+    /// Time from which the next read of the store is due; `None` for immediately.
     pub(super) fn due(&self, store: &dyn Store) -> Option<Instant> {
         let pause_ends = self.moved_at.map(|at| at + PAUSE_PER_HELD * self.crowd);
         let poll = match store.feed_changes() {
@@ -77,7 +78,7 @@ impl Tail {
         pause_ends.max(poll)
     }
 
-    /// Whether a request must look at the store before it is answered.
+    /// True if a request must read the store before it is answered.
     pub(super) fn is_due(&self, store: &dyn Store, reader: &Reader, now: Instant) -> bool {
         let (Some(state), Some(looked_at)) = (self.state, self.looked_at) else {
             return true;
@@ -88,11 +89,11 @@ impl Tail {
         if self.has_seen(store) {
             return false;
         }
-        // Another replica may know a later position.
+        // The reader may have got a later position from another replica.
         state.last < reader.since || self.due(store).is_none_or(|due| due <= now)
     }
 
-    /// Takes up what a look at the store gave: `entries` behind those of `known`. Whether anything is new.
+    /// Adds the result of a read: `entries` after those of `known`. Returns whether anything is new.
     pub(super) fn take(
         &mut self,
         known: Option<FeedState>,
@@ -121,20 +122,20 @@ impl Tail {
         let same_feed = self.state.is_some_and(|before| before.feed == state.feed);
         self.pages.retain(|_, page| same_feed && page.full);
         self.state = Some(state);
-        // Some that were told last may still be on their way back.
+        // Some requests of the last wake-up may not have returned yet.
         self.crowd = held.max(self.crowd - self.crowd / 8);
         self.moved_at = Some(Instant::now());
         true
     }
 
-    /// The page behind `since`, if it is written.
+    /// The written page after `since`, if any.
     pub(super) fn written(&self, since: u64) -> Option<Bytes> {
         let page = self.pages.get(&since)?;
         let fresh = !page.full || page.written_at.elapsed() < KEEP_FULL_PAGE_FOR;
         fresh.then(|| page.text.clone())
     }
 
-    /// Writes a page and keeps it, if there is room.
+    /// Writes a page and caches it if there is room.
     pub(super) fn keep(&mut self, page: &Page) -> Result<Bytes, FeedError> {
         let text = written(page)?;
         self.pages

@@ -65,7 +65,7 @@ impl Fixture {
         serde_json::from_slice(&self.feed.page(&reader).await.unwrap()).unwrap()
     }
 
-    /// A request that is held.
+    /// Starts a request that is held.
     async fn held(&self, since: u64) -> tokio::task::JoinHandle<Page> {
         let before = self.feed.metrics.held.get();
         let feed = Arc::clone(&self.feed);
@@ -119,7 +119,7 @@ async fn a_reader_of_another_feed_or_of_a_position_that_never_was_starts_over_at
         assert_eq!((page.since, page.position), (0, 1));
         assert_eq!(ids(&page), [&id]);
     }
-    // The same for an empty feed: nothing to tell but its identity.
+    // The same for an empty feed: the response contains only its identity.
     let empty = Fixture::new();
     let page = empty.page(Some("another"), 0, 20).await;
     assert_eq!((page.since, page.position), (0, 0));
@@ -220,7 +220,7 @@ async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() 
     assert_eq!((rest.revocations.len(), rest.more), (11, false));
     assert_eq!(rest.position, number as u64 + 1);
 
-    // Version 1 knows no issuers: whole pages of them do not end the feed.
+    // Version 1 does not support issuers: whole pages of issuers do not end the feed.
     let old = subject.feed.first_version(0).await.unwrap();
     let [entry] = old.revocations.as_slice() else {
         panic!("{old:?}")

@@ -1,7 +1,7 @@
-//! Reading request bodies: no larger than a form may be (D-18), and within a deadline.
+//! Reads request bodies, limited in size (D-18) and time.
 //!
-//! The gateway sends complete bodies alone. What stands here holds for whoever reaches the service without it, or
-//! through a gateway that passes bodies on as they come.
+//! The gateway sends only complete bodies. These limits protect the service from clients that reach it without the
+//! gateway, or through a gateway that streams bodies.
 
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
@@ -14,32 +14,32 @@ use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
 use tokio::sync::oneshot;
 
-/// Form bodies larger than this are refused with 413, in bytes (D-18).
+/// Maximum size of a form body, in bytes; larger bodies get 413 (D-18).
 pub(super) const MAX_FORM_BYTES: usize = 64 * 1024;
 
-/// Time from a request's head to the end of its body.
+/// Time limit from a request's head to the end of its body.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Bodies that the process waits for at once. With [`MAX_FORM_BYTES`] it bounds their memory to 64 MiB.
+/// Maximum number of incomplete bodies. With [`MAX_FORM_BYTES`] this limits their memory to 64 MiB.
 const MAX_AWAITED: usize = 1024;
 
-/// What is read and thrown away of a body that is too large, in bytes. Most clients read an answer only after they
-/// have sent their whole body; a connection that is closed before tells them nothing.
+/// Number of bytes that the service reads and discards from a body that is too large. Most clients read a response only
+/// after they have sent the whole body, so closing the connection earlier would hide the error.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-/// All bodies that the process waits for.
+/// The incomplete bodies of the process.
 static AWAITED: Awaited = Awaited::new(MAX_AWAITED);
 
-/// Why there is no body.
+/// Reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
-    /// Larger than [`MAX_FORM_BYTES`].
+    /// The body is larger than [`MAX_FORM_BYTES`].
     #[error("The body is larger than 64 KiB")]
     TooLarge,
-    /// Not complete within [`DEADLINE`], or the oldest of more than [`MAX_AWAITED`] incomplete bodies.
+    /// The body was not complete within [`DEADLINE`], or was the oldest of more than [`MAX_AWAITED`] incomplete bodies.
     #[error("The body did not arrive in time")]
     TooSlow,
-    /// The connection broke, or the body is not what its headers say.
+    /// The connection broke, or the body contradicts its headers.
     #[error("The body cannot be read")]
     Broken,
 }
@@ -47,7 +47,7 @@ pub(super) enum BodyError {
 /// Reads a body to its end.
 pub(super) async fn read(payload: Payload) -> Result<Bytes, BodyError> {
     let mut body = pin!(collect(payload));
-    // Nearly every body has arrived with its head: nothing needs to be remembered about it.
+    // Nearly every body arrives with its head and needs no place among the incomplete bodies.
     if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await {
         return read;
     }
@@ -84,8 +84,8 @@ async fn discard(mut payload: Payload) {
     }
 }
 
-/// The incomplete bodies, oldest first. One body too many makes the service give up the oldest, never refuse the newest:
-/// a client that sends its body at once is not in the way of those who stop in the middle of theirs, nor they in its.
+/// The incomplete bodies, oldest first. If there are too many, the service abandons the oldest and never refuses the
+/// newest: clients that stall in the middle of a body do not block clients that send their body at once.
 struct Awaited {
     most: usize,
     state: Mutex<State>,
@@ -108,7 +108,7 @@ impl Awaited {
         }
     }
 
-    /// A place among the incomplete bodies until it is dropped, and what is told when this body is given up.
+    /// Enters a body. The place counts until it is dropped; the receiver is notified if the service abandons this body.
     fn enter(&self) -> (Place<'_>, oneshot::Receiver<()>) {
         let (give_up, given_up) = oneshot::channel();
         let mut state = self.state();
@@ -118,7 +118,7 @@ impl Awaited {
         if state.places.len() > self.most
             && let Some((_, oldest)) = state.places.pop_first()
         {
-            // A reader that has just ended needs no word.
+            // The send fails if the reader has just ended, which is fine.
             let _ended = oldest.send(());
         }
         let awaited = self;

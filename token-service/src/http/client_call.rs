@@ -1,4 +1,4 @@
-//! A request of a client to an endpoint with client authentication.
+//! A client's request to an endpoint with client authentication.
 
 use std::ops::AsyncFnOnce;
 
@@ -17,7 +17,8 @@ use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError;
 use protocol::oauth::secret_guesses::Guess;
 
-/// The request, with its body read to the end. A body that cannot be read is answered in the shape of protocol.md §2.4.
+/// The request with its complete body. If the body cannot be read, the client gets an error in the format of
+/// protocol.md §2.4.
 pub(super) struct ClientCall {
     pub(super) service: Data<Service>,
     http: HttpRequest,
@@ -43,7 +44,7 @@ impl FromRequest for ClientCall {
 }
 
 impl ClientCall {
-    /// What the protocol reads.
+    /// The parts of the request that the protocol reads.
     pub(super) fn request(&self) -> EndpointRequest<'_> {
         let headers = self.http.headers();
         EndpointRequest {
@@ -59,12 +60,11 @@ impl ClientCall {
         }
     }
 
-    /// Where the request comes from.
     pub(super) fn origin(&self) -> Origin {
         origin::of(&self.http)
     }
 
-    /// The answer of an endpoint that issues no tokens.
+    /// Runs an endpoint that issues no tokens.
     pub(super) async fn answer<T, E: EndpointError>(
         &self,
         answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
@@ -72,7 +72,7 @@ impl ClientCall {
         self.answer_at(&self.service.moment(), answer).await
     }
 
-    /// The answer of an endpoint that issues tokens: the registrations must not be too old for that.
+    /// Runs an endpoint that issues tokens, which needs up-to-date registrations.
     pub(super) async fn issue<T, E: EndpointError>(
         &self,
         answer: impl AsyncFnOnce(&Context<'_>, &EndpointRequest<'_>) -> Result<T, E>,
@@ -83,7 +83,7 @@ impl ClientCall {
         }
     }
 
-    /// The answer, unless the client has to wait because of wrong secrets.
+    /// Runs the endpoint, unless the client must wait because of wrong secrets.
     async fn answer_at<T, E: EndpointError>(
         &self,
         moment: &Moment,

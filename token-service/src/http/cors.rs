@@ -1,5 +1,5 @@
-//! Cross-origin requests: only for pages of registered public clients (D-12, D-20). The authorization endpoint
-//! has none (RFC 9700 §2.6).
+//! Cross-origin requests, allowed only for pages of registered public clients (D-12, D-20). The authorization endpoint
+//! allows none (RFC 9700 §2.6).
 
 use actix_cors::Cors;
 use actix_web::http::{Method, header};
@@ -7,10 +7,10 @@ use actix_web::web::Data;
 
 use crate::service::Service;
 
-/// Seconds that a browser may keep a preflight answer.
+/// Time for which a browser may cache a preflight response, in seconds.
 const MAX_AGE_SECONDS: usize = 600;
 
-/// CORS for origins of enabled public clients. Cookies are never sent along.
+/// CORS for origins of enabled public clients, without cookies.
 pub(super) fn registered_apps(service: Data<Service>) -> Cors {
     Cors::default()
         .allowed_origin_fn(move |origin, _| {

@@ -1,4 +1,4 @@
-//! What clients and the filter find out by themselves: metadata (RFC 8414) and the public keys.
+//! Discovery for clients and the filter: metadata (RFC 8414) and public keys.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, EntityTag, IfNoneMatch};
@@ -11,7 +11,7 @@ use crate::service::Service;
 use domain::digest::Digest;
 use protocol::oauth::grants::GrantType;
 
-/// Seconds that caches may keep keys and metadata. A new key is announced longer than this before its use.
+/// Caches may keep keys and metadata for 300 seconds. A new key is announced for longer than that before its use.
 const MAX_AGE: &str = "public, max-age=300";
 
 pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
@@ -39,7 +39,7 @@ async fn jwks(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     cacheable(&request, "application/jwk-set+json", keys)
 }
 
-/// An answer with `content`, or 304 if the client has that content already (RFC 9110 §13.1.2).
+/// A response with `content`, or 304 if the client already has that content (RFC 9110 §13.1.2).
 fn cacheable(request: &HttpRequest, content_type: &'static str, content: String) -> HttpResponse {
     let digest = Digest::of(content.as_bytes());
     let tag = EntityTag::new_strong(digest.to_base64url());
@@ -91,7 +91,7 @@ struct Metadata<'a> {
 
 async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse {
     let issuer = service.config.protocol.issuer.as_str();
-    // RFC 8414 §3.1: an issuer's path follows the well-known part; any other path is somebody else's.
+    // RFC 8414 §3.1: the issuer's path follows the well-known part; any other path belongs to another issuer.
     if let Some(path) = request.path().strip_prefix(paths::METADATA)
         && path != issuer_path(issuer)
     {

@@ -13,14 +13,14 @@ use protocol::oauth::message::printable;
 use protocol::oauth::refusal::{EndpointError as _, Refusal};
 use store::StoreError;
 
-/// The body of every error that is not a page.
+/// The body of all errors except pages.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct ErrorBody<'a> {
     error: &'a str,
     error_description: &'a str,
 }
 
-/// An error in the shape of protocol.md §2.4, never stored by caches.
+/// An error in the format of protocol.md §2.4, which caches must not store.
 pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> HttpResponse {
     HttpResponse::build(status)
         .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -30,7 +30,7 @@ pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> 
         })
 }
 
-/// The challenge of every 401 of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
+/// The challenge of 401 responses of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
 const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"token\", charset=\"UTF-8\"");
 
 /// A refusal of the token endpoint.
@@ -48,12 +48,12 @@ pub(super) fn refused(refusal: &Refusal) -> HttpResponse {
     response
 }
 
-/// The store did not answer.
+/// The response after a failure of the store.
 pub(super) fn unavailable(error: StoreError) -> HttpResponse {
     refused(&TokenError::from(error).refusal())
 }
 
-/// The service failed.
+/// The response after an error inside the service.
 pub(super) fn failed(description: &str) -> HttpResponse {
     let code = ErrorCode::ServerError.as_str();
     json(StatusCode::INTERNAL_SERVER_ERROR, code, description)
@@ -72,7 +72,7 @@ impl ResponseError for BodyError {
         let code = ErrorCode::InvalidRequest.as_str();
         let mut response = json(self.status_code(), code, &self.to_string());
         if *self == Self::TooSlow {
-            // The rest of the body is in the way of the next request (RFC 9110 §15.5.9).
+            // The unread rest of the body would precede the next request (RFC 9110 §15.5.9).
             let head = response.head_mut();
             head.set_connection_type(ConnectionType::Close);
         }
@@ -80,17 +80,16 @@ impl ResponseError for BodyError {
     }
 }
 
-/// No such path.
 pub(super) async fn not_found() -> HttpResponse {
     no_such_path("There is nothing at this path")
 }
 
-/// No such path, with what may help to find the right one.
+/// A 404 response with a hint at the right path.
 pub(super) fn no_such_path(description: &str) -> HttpResponse {
     json(StatusCode::NOT_FOUND, "not_found", description)
 }
 
-/// The route of a resource for all methods but those that `allow` lists.
+/// The route for all methods except those in `allow`.
 pub(super) fn other_methods(allow: &'static str) -> Route {
     web::to(move |request: HttpRequest| async move { method_not_allowed(&request, allow) })
 }

@@ -39,7 +39,7 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
     }
 }
 
-/// Only the internal listener answers this, so it may say what failed.
+/// Only the internal listener serves this path, so the response may name the failure.
 fn not_ready(reason: &str, description: &str) -> HttpResponse {
     HttpResponse::ServiceUnavailable()
         .insert_header((header::RETRY_AFTER, "1"))

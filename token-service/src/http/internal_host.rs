@@ -1,4 +1,4 @@
-//! The host that a request to the internal listener is for.
+//! Checks the host of requests to the internal listener.
 
 use actix_web::Error;
 use actix_web::body::BoxBody;
@@ -13,8 +13,8 @@ use crate::config::is_internal_host;
 use crate::service::Service;
 use protocol::oauth::error::ErrorCode;
 
-/// The middleware: 421 (RFC 9110 §15.5.20) for a host that is not internal. Health says nothing that a page may not read, and
-/// load balancers ask for it under any name. A request without a host comes from no browser.
+/// The middleware: 421 (RFC 9110 §15.5.20) for a host that is not internal. Exempts health, which contains nothing
+/// secret and which load balancers request under any name. A request without a host does not come from a browser.
 pub(super) async fn check(
     request: ServiceRequest,
     next: Next<BoxBody>,

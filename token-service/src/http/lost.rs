@@ -1,4 +1,4 @@
-//! Answers for public paths that lead nowhere: they name the path that was probably meant.
+//! Responses to unknown public paths, which name the path that was probably meant.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::{error, paths};
 use protocol::flows::FLOWS;
 
-/// How integrators look for an endpoint, as the end of a path in lower case, and what they look for.
+/// Endings of paths that integrators try, in lower case, with the method and path that they probably mean.
 const MEANT: [(&str, &str, &str); 11] = [
     ("/token", "POST", paths::TOKEN),
     ("/access_token", "POST", paths::TOKEN),
@@ -22,7 +22,7 @@ const MEANT: [(&str, &str, &str); 11] = [
     ("/keys", "GET", paths::JWKS),
 ];
 
-/// Answers a path without a route. A person who opens the bare address gets the page that says who is signed in.
+/// Handles a path without a route. The bare address redirects to the page with the signed-in user.
 pub(super) async fn not_found(request: HttpRequest) -> HttpResponse {
     let path = request.path();
     if matches!(path, "/" | "/auth") {

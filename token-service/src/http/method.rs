@@ -1,8 +1,8 @@
-//! Methods as they are told.
+//! Names of methods for metrics and responses.
 
 use actix_web::http::Method;
 
-/// The method's name. Clients may invent methods; metrics and answers do not repeat them.
+/// The method's name. Clients may invent methods, so metrics and responses do not repeat unknown methods.
 pub(super) fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

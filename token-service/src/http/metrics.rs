@@ -8,7 +8,7 @@ use super::{error, paths};
 use crate::service::Service;
 use protocol::sign_in::password;
 
-/// What Prometheus asks for first.
+/// The content type that Prometheus prefers.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {

@@ -1,4 +1,4 @@
-//! The HTTP side: routes, extraction, rendering. Decides nothing.
+//! HTTP: routes, extraction, rendering. Contains no decisions.
 
 mod admin;
 mod body;
@@ -41,19 +41,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::service::Service;
 use crate::upkeep;
 
-/// How long running requests may take after SIGTERM, in seconds.
+/// Time limit for running requests after SIGTERM, in seconds.
 const SHUTDOWN_SECONDS: u64 = 30;
 
 /// Time from the first byte of a request to the end of its headers.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long a connection to the public listener is kept without a request: longer than gateways keep theirs.
+/// Idle timeout of a connection to the public listener: longer than the gateways' idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// Connections to the public listener at once, of all workers. A gateway needs as many as its circuit breakers allow.
+/// Maximum number of connections to the public listener, for all workers together. A gateway needs as many as its
+/// circuit breakers allow.
 const MAX_PUBLIC_CONNECTIONS: usize = 16_384;
 
-/// Connections to the internal listener at once: gateways that poll or hold a request, monitoring, operators.
+/// Maximum number of connections to the internal listener: gateways that poll or hold a request, monitoring, operators.
 const MAX_INTERNAL_CONNECTIONS: usize = 16_384;
 
 /// The service with both listeners bound: what `serve` runs and tests start.
@@ -66,10 +67,10 @@ pub struct Application {
 }
 
 impl Application {
-    /// Binds both listeners; port 0 takes a free one.
+    /// Binds both listeners; port 0 selects a free port.
     ///
     /// # Errors
-    /// When an address cannot be bound: the message names it, and the key of the configuration that it stands in.
+    /// If an address cannot be bound. The message names the address and its configuration key.
     pub fn bind(service: Arc<Service>) -> std::io::Result<Self> {
         let data = web::Data::from(Arc::clone(&service));
         let public_data = data.clone();
@@ -78,7 +79,7 @@ impl Application {
             App::new()
                 .configure(|routes| public_routes(routes, &public_data))
                 .wrap(from_fn(observe::observe))
-                // Around everything: pages take the place of answers.
+                // Outermost, because pages replace responses.
                 .wrap(from_fn(strict_transport))
         })
         .disable_signals()
@@ -121,24 +122,23 @@ impl Application {
         })
     }
 
-    /// Where the public listener is bound.
     #[must_use]
     pub const fn public_address(&self) -> SocketAddr {
         self.public_address
     }
 
-    /// Where the internal listener is bound.
     #[must_use]
     pub const fn internal_address(&self) -> SocketAddr {
         self.internal_address
     }
 
-    /// Serves until SIGTERM or SIGINT. Then it says that it is not ready, serves on for `drain_for`, so that load balancers
-    /// turn away and connections end in order, and lets running requests finish. A second signal stops it at once.
+    /// Serves until SIGTERM or SIGINT. Then the service reports that it is not ready, continues to serve for
+    /// `drain_for`, so that load balancers stop sending requests and connections close in order, and completes running
+    /// requests. A second signal stops the service at once.
     ///
     /// # Errors
-    /// When a listener fails; or when what the service does on its own, or the store, has stopped after a panic: without it
-    /// the service would seem healthy and be none.
+    /// If a listener fails, or if a background task or the store has stopped after a panic. Otherwise the service would
+    /// still seem healthy.
     pub async fn run(self) -> std::io::Result<()> {
         let service = self.service;
         let mut upkeep = actix_web::rt::spawn(upkeep::run(Arc::clone(&service)));
@@ -167,8 +167,8 @@ impl Application {
     }
 }
 
-/// Browsers use https alone for the host of an https issuer, for a year (RFC 6797 §6.1). Browsers ignore the header where a
-/// gateway serves the same host over http too (RFC 6797 §8.1). Sub-domains are others' business.
+/// Sends `Strict-Transport-Security` for one year if the issuer is https (RFC 6797 §6.1). Browsers ignore the header on
+/// plain http (RFC 6797 §8.1). Does not include sub-domains, which may belong to others.
 async fn strict_transport(
     request: ServiceRequest,
     next: Next<BoxBody>,
@@ -185,7 +185,7 @@ async fn strict_transport(
     Ok(response)
 }
 
-/// Names the address that cannot be bound, and the key of the configuration that moves the listener.
+/// Adds the address and its configuration key to the error.
 fn cannot_listen(key: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         let variable = key.to_uppercase();

@@ -1,4 +1,4 @@
-//! Around every request: its id, a span for the log, and what is counted.
+//! Middleware for every request: request id, span and metrics.
 
 use std::time::Instant;
 
@@ -19,11 +19,11 @@ use crate::service::Service;
 use crate::visible::bounded;
 use domain::random;
 
-/// Marks a request whose answer may wait for something to happen: the time of it says nothing about the service.
+/// Marks a request that may have been held. Its duration says nothing about the speed of the service.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waited;
 
-/// The middleware. It serves HEAD as GET (RFC 9110 §9.3.2): the connection leaves the body out.
+/// The middleware. Handles HEAD as GET (RFC 9110 §9.3.2); the connection omits the body.
 pub(super) async fn observe(
     mut request: ServiceRequest,
     next: Next<BoxBody>,
@@ -34,7 +34,7 @@ pub(super) async fn observe(
     let started = Instant::now();
     let id = request_id(&request, &service);
     request.extensions_mut().insert(RequestId(id.clone()));
-    // The path alone: codes and tokens may stand in a query.
+    // Only the path, because the query may contain codes and tokens.
     let span = tracing::info_span!(
         "request",
         request_id = %id,
@@ -64,7 +64,7 @@ pub(super) async fn observe(
         response.headers_mut().insert(name, id);
     }
     if service.is_draining() {
-        // The connection's next request would find nobody.
+        // The service is stopping and cannot serve the connection's next request.
         response
             .response_mut()
             .head_mut()

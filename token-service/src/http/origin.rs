@@ -1,4 +1,4 @@
-//! Where a request comes from: the client's address behind trusted proxies, and the request's id.
+//! The origin of a request: the client's address behind trusted proxies, and the request id.
 
 use std::net::IpAddr;
 
@@ -10,17 +10,16 @@ use ipnet::IpNet;
 use crate::audit_log::Origin;
 use crate::service::Service;
 
-/// Carries the request's id from gateway to service, and back to the client.
+/// Header with the request id, from gateway to service and back to the client.
 pub(super) const REQUEST_ID: &str = "x-request-id";
 
-/// The longest request id that is taken over, in characters.
+/// Maximum length of an accepted request id, in characters.
 const MAX_REQUEST_ID: usize = 128;
 
-/// The id of a request; the middleware puts it among the request's extensions.
+/// The id of a request. The middleware stores it in the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct RequestId(pub(super) String);
 
-/// Where `request` comes from.
 pub(super) fn of(request: &HttpRequest) -> Origin {
     let request_id = request.extensions().get::<RequestId>().cloned();
     Origin {
@@ -29,7 +28,7 @@ pub(super) fn of(request: &HttpRequest) -> Origin {
     }
 }
 
-/// The client's address: the peer's, or the one that trusted proxies name.
+/// The client's address: the address of the peer, or the address that trusted proxies name.
 pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
     let peer = request.peer_addr()?.ip();
     let trusted = request
@@ -38,14 +37,14 @@ pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
     Some(client_address(peer, request.headers(), trusted))
 }
 
-/// Whether the peer is a proxy whose headers are believed.
+/// True if the peer is a trusted proxy.
 pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// Each proxy appends the address that it saw: read from the end, the first that is no trusted proxy is the client.
-/// What stands before it is the client's own invention.
+/// Reads `X-Forwarded-For`. Each proxy appends the address of its peer, so, read from the end, the first address that
+/// is not a trusted proxy is the client. The client may have invented the addresses before it.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer;
     let forwarded: Vec<&str> = headers
@@ -65,7 +64,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
     client.to_canonical()
 }
 
-/// The id that a trusted proxy gave the request.
+/// The request id from a trusted proxy.
 pub(super) fn given_id(
     peer: Option<IpAddr>,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! The paths of the service: used by routes, links and metadata alike.
+//! The paths of the service, for routes, links and metadata.
 
 /// `GET`: the authorization endpoint (protocol.md §4.1).
 pub use protocol::flow::AUTHORIZE;
@@ -10,31 +10,31 @@ pub const SECOND_FACTOR: &str = "/auth/second-factor";
 pub const AUTHENTICATOR: &str = "/auth/authenticator";
 /// `POST`: the choice of a linked account.
 pub const SELECT_ACCOUNT: &str = "/auth/select-account";
-/// `POST`: the person confirms that a public native client may go on (D-34).
+/// `POST`: the person confirms a public native client (D-34).
 pub const CONTINUE: &str = "/auth/continue";
 /// `POST`: ends the session of this browser.
 pub const SIGN_OUT: &str = "/auth/sign-out";
-/// `GET`: who is signed in with this browser.
+/// `GET`: shows the signed-in user of this browser.
 pub const HOME: &str = "/auth/";
 /// `POST`: the token endpoint (protocol.md §4.2).
 pub const TOKEN: &str = "/auth/token";
-/// `POST`: ends a token or an authorization (RFC 7009).
+/// `POST`: revokes a token or a grant (RFC 7009).
 pub const REVOKE: &str = "/auth/revoke";
-/// `POST`: what a token is worth (RFC 7662).
+/// `POST`: introspection (RFC 7662).
 pub const INTROSPECT: &str = "/auth/introspect";
 /// `GET`: the public signing keys.
 pub const JWKS: &str = "/auth/jwks";
-/// `GET`: authorization server metadata (RFC 8414 §3). An issuer with a path appends it.
+/// `GET`: authorization server metadata (RFC 8414 §3). If the issuer has a path, the path follows.
 pub const METADATA: &str = "/.well-known/oauth-authorization-server";
-/// `GET`: the same, where clients of OpenID Connect look (D-30); ID tokens are not issued.
+/// `GET`: the same metadata at the path of OpenID Connect Discovery (D-30). The service issues no ID tokens.
 pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
-/// `GET`, internal listener: the feed of revocations for the filter.
+/// `GET`, internal listener: the revocation feed for the filter.
 pub const REVOCATIONS: &str = "/revocations";
-/// `GET`, internal listener: what is counted, for Prometheus.
+/// `GET`, internal listener: metrics for Prometheus.
 pub const METRICS: &str = "/metrics";
 /// Internal listener: the administration.
 pub const ADMIN: &str = "/admin";
-/// `GET`, internal listener: the process lives.
+/// `GET`, internal listener: liveness.
 pub const HEALTHZ: &str = "/healthz";
-/// `GET`, internal listener: requests can be served.
+/// `GET`, internal listener: readiness.
 pub const READYZ: &str = "/readyz";

@@ -1,5 +1,5 @@
-//! What log, metrics and audit log learn of the endpoints with client authentication: what was issued or refused and
-//! why, nothing that is secret.
+//! Reports issued and refused requests of the endpoints with client authentication to log, metrics and audit log,
+//! without secrets.
 
 use super::client_call::ClientCall;
 use crate::audit_log::Entry;
@@ -8,19 +8,19 @@ use protocol::oauth::error::ErrorCode;
 use protocol::oauth::refusal::Refusal;
 use protocol::oauth::token_response::Authorization;
 
-/// A request for tokens, as far as it is known.
+/// The known parts of a token request.
 pub(super) struct TokenRequest<'a> {
-    /// The grant type, or the flow where it says more.
+    /// The grant type, or the flow if that is more specific.
     pub(super) grant_type: Option<&'static str>,
-    /// The client, once one is known.
+    /// The client, if known.
     pub(super) client_id: Option<&'a str>,
-    /// The client that a request without a known client claims to come from.
+    /// The claimed Client ID of a request without a known client.
     pub(super) claimed_client: Option<&'a str>,
-    /// What the audit log says of issued tokens.
+    /// Detail for the audit entry of issued tokens.
     pub(super) detail: Option<String>,
 }
 
-/// Tells of a request to a token endpoint.
+/// Reports a request to a token endpoint.
 pub(super) fn token_request(
     call: &ClientCall,
     request: TokenRequest<'_>,
@@ -82,8 +82,7 @@ pub(super) fn token_request(
     call.service.record(&call.origin(), entry);
 }
 
-/// Tells of a refused request to another endpoint. Only a client that could not be authenticated is a matter for the
-/// audit log.
+/// Reports a refused request to another endpoint. Only failed client authentication goes to the audit log.
 pub(super) fn refused(call: &ClientCall, endpoint: &'static str, refusal: &Refusal) {
     let Refusal { reason, cause, .. } = refusal;
     match refusal.code {
@@ -103,14 +102,15 @@ pub(super) fn refused(call: &ClientCall, endpoint: &'static str, refusal: &Refus
     call.service.record(&call.origin(), entry);
 }
 
-/// A client that guesses has to wait. The guesses before are in the audit log; these could only flush it.
+/// Reports a client that must wait after wrong secrets. Not in the audit log, which has the earlier guesses: these
+/// entries could only flood it.
 fn too_soon(call: &ClientCall, Refusal { reason, .. }: &Refusal) {
     tracing::info!(reason, "client authentication refused");
     call.service.metrics.client_refused(reason);
 }
 
-/// A refusal that names the claimed client, so that guesses at one client's secret are found by its id. Nobody proved to
-/// be the client: it is no actor.
+/// Adds the claimed client to a refusal, so that operators find guesses of one client's secret by its id. The client is
+/// not the actor, because it was not authenticated.
 fn refused_client(entry: Entry, claimed: Option<&str>, description: &str) -> Entry {
     match claimed {
         Some(claimed) if ClientId::parse(claimed).is_some() => {

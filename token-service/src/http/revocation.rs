@@ -60,7 +60,7 @@ fn revoked(token: Ended) -> Entry {
     }
 }
 
-/// Counts every refusal and logs some of them, so that refusals fill neither log nor audit log.
+/// Counts every refusal but logs only some, so that refusals do not flood the log and the audit log.
 fn limited(call: &ClientCall, client_id: &ClientId) {
     call.service.metrics.revocation_refused();
     if call.service.revocation_limit.is_to_be_told(client_id) {

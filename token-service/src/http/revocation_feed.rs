@@ -1,4 +1,4 @@
-//! `GET /revocations`, on the internal listener: what gateways read (`claims::revocation`).
+//! `GET /revocations`, on the internal listener: the revocation feed for gateways (`claims::revocation`).
 
 use std::time::Duration;
 
@@ -51,10 +51,9 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
     }
 }
 
-/// The parameters.
 #[derive(Debug, PartialEq, Eq)]
 struct Query {
-    /// The version that the reader knows; a later one than [`VERSION`] is answered with that.
+    /// The latest version that the reader supports. If that is later than [`VERSION`], the response has [`VERSION`].
     version: u64,
     reader: Reader,
 }

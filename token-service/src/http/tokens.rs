@@ -1,4 +1,4 @@
-//! The answer that carries tokens.
+//! The response with tokens.
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::error;
 use protocol::oauth::refusal::Refusal;
 
-/// Most answers fit in, so that they are written without being moved.
+/// Initial buffer size in bytes. Most responses fit, so the buffer does not grow.
 const ANSWER_BYTES: usize = 3072;
 
-/// Tokens, never stored by caches (RFC 6749 §5.1), or the refusal.
+/// A response with tokens, which caches must not store (RFC 6749 §5.1), or the refusal.
 pub(super) fn answer(answer: Result<impl Serialize, Refusal>) -> HttpResponse {
     let tokens = match answer {
         Ok(tokens) => tokens,

@@ -1,6 +1,6 @@
-//! Introspection (RFC 7662): a client asks what one of its tokens is worth.
+//! Introspection (RFC 7662): a client asks whether one of its tokens is active.
 //!
-//! Parameters: `token`; `token_type_hint` is not needed, the token says what it is.
+//! Parameters: `token`. `token_type_hint` is ignored, because the token itself shows its type.
 
 use serde::Serialize;
 
@@ -13,31 +13,28 @@ use crate::oauth::parameter::Parameter;
 use crate::token::{IssuedToken, TokenUse};
 use domain::{TokenSubject, Username};
 
-/// The answer. An inactive token has `active` alone: RFC 7662 §2.2, "SHOULD NOT include any additional
-/// information about an inactive token, including why the token is inactive".
+/// The response. For an inactive token, only `active`: RFC 7662 §2.2, "SHOULD NOT include any additional information
+/// about an inactive token, including why the token is inactive".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Introspection {
-    /// Whether the token would be accepted now.
     pub active: bool,
-    /// Everything else, for an active token.
+    /// Further members, for an active token.
     #[serde(flatten)]
     pub token: Option<ActiveToken>,
 }
 
-/// An active token (RFC 7662 §2.2). Times are seconds since 1970.
+/// An active token (RFC 7662 §2.2). Times are in seconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ActiveToken {
     /// `Bearer` for access tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_type: Option<&'static str>,
-    /// Scope, of access tokens.
+    /// For access tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// The client that it was issued to.
     pub client_id: String,
-    /// The user, as people know it.
     pub username: String,
-    /// The user; User ID of the linked account for tokens of the legacy flow.
+    /// The user; for tokens of the legacy flow the User ID of the linked account.
     pub sub: String,
     /// Issuer; legacy refresh tokens have none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,16 +45,14 @@ pub struct ActiveToken {
     /// Unique id; legacy refresh tokens have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jti: Option<String>,
-    /// Issue time.
     pub iat: u64,
-    /// Expiry time.
     pub exp: u64,
 }
 
-/// Tells what the token of the request is worth. A client learns nothing of other clients' tokens.
+/// Returns the state of the token in the request. A client learns nothing about other clients' tokens.
 ///
 /// # Errors
-/// A [`TokenError`] when the request is malformed, the client did not prove a secret (RFC 7662 §2.1 demands
+/// A [`TokenError`] if the request is malformed, the client did not authenticate with a secret (RFC 7662 §2.1 requires
 /// authorization), or the store failed.
 pub async fn introspect(
     context: &Context<'_>,
@@ -83,7 +78,7 @@ pub async fn introspect(
     })
 }
 
-/// What there is to say about a token, if it is active.
+/// The members for a JWT, if the token is active.
 async fn active(
     context: &Context<'_>,
     token: IssuedToken,
@@ -95,7 +90,7 @@ async fn active(
     let grant_id = reference.grant_id;
     let user = match &reference.subject {
         TokenSubject::User { username, .. } => Some(username.clone()),
-        // Only its grant knows the user.
+        // Only the grant contains the user.
         TokenSubject::Account { .. } => {
             let grant = context.store.grant(grant_id).await?;
             grant.map(|grant| grant.username)
@@ -116,7 +111,7 @@ async fn active(
     Ok(active.then(|| describe(token, &user)))
 }
 
-/// A refresh token that is no JWT has no claims: what there is to say about it comes from its grant.
+/// A refresh token that is not a JWT has no claims, so its members come from the grant.
 async fn active_opaque_refresh(
     context: &Context<'_>,
     text: &str,

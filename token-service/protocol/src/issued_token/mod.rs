@@ -1,4 +1,4 @@
-//! A token that this service issued, as revocation and introspection receive it.
+//! Reads issued tokens, for revocation and introspection.
 
 pub mod introspection;
 pub mod revocation;
@@ -13,7 +13,7 @@ use crate::token::IssuedToken;
 use domain::{Grant, TokenId};
 use store::StoreError;
 
-/// Reads a token. `None` if this service did not sign it. Times are not compared.
+/// Reads a token. `None` if this service did not sign the token. Does not check times.
 #[must_use]
 pub fn read(context: &Context<'_>, token: &str) -> Option<IssuedToken> {
     let settings = context.settings;
@@ -29,14 +29,15 @@ pub fn read(context: &Context<'_>, token: &str) -> Option<IssuedToken> {
     (token.audience == settings.api_audience).then_some(token)
 }
 
-/// A refresh token that is no JWT, with its grant.
+/// A refresh token that is not a JWT, with its grant.
 struct OpaqueRefresh {
-    /// The id of the token, among those of its grant.
+    /// The token's id within its grant.
     refresh_id: TokenId,
     grant: Grant,
 }
 
-/// Reads a refresh token that is no JWT. `None` if this service did not issue it, or its grant is forgotten.
+/// Reads a refresh token that is not a JWT. `None` if this service did not issue the token or the store has deleted its
+/// grant.
 async fn read_opaque(
     context: &Context<'_>,
     text: &str,

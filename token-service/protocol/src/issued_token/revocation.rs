@@ -1,6 +1,6 @@
-//! Revocation (RFC 7009): a client ends a token that it no longer needs.
+//! Revocation (RFC 7009): a client revokes a token that it no longer needs.
 //!
-//! Parameters: `token`; `token_type_hint` is not needed, the token says what it is.
+//! Parameters: `token`. `token_type_hint` is ignored, because the token itself shows its type.
 
 use std::time::Duration;
 
@@ -12,30 +12,28 @@ use crate::oauth::parameter::Parameter;
 use crate::token::{IssuedToken, TokenUse};
 use domain::{ClientId, Extent, GrantId, TokenSubject, Username};
 
-/// What a request ended, for the audit log.
+/// What a request revoked, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The client.
     pub client_id: ClientId,
-    /// The user; `None` for an access token that does not name the user.
+    /// `None` for an access token that does not name the user.
     pub username: Option<Username>,
-    /// The authorization.
     pub grant_id: GrantId,
 }
 
-/// Ends the token of the request. A refresh token takes its whole authorization with it (RFC 7009 §2.1: "the
-/// authorization server SHOULD also invalidate all access tokens based on the same authorization grant"); an
-/// access token goes alone.
+/// Revokes the token of the request. Revoking a refresh token revokes the whole grant (RFC 7009 §2.1: "the
+/// authorization server SHOULD also invalidate all access tokens based on the same authorization grant"). Revoking an
+/// access token revokes only that token.
 ///
-/// Unknown tokens and those that are revoked or expired are left as they are: RFC 7009 §2.2, "invalid tokens do not cause
-/// an error response". For those the answer is `None`.
+/// Returns `None` for unknown, revoked and expired tokens and changes nothing: RFC 7009 §2.2, "invalid tokens do not
+/// cause an error response".
 ///
-/// `admit` is asked before something is written; it answers how long the client is to wait if it revokes too often.
+/// The service calls `admit` before it writes. If the client revokes too often, `admit` returns the time to wait.
 ///
 /// # Errors
-/// A [`TokenError`] when the request is malformed, the client is not authenticated or revokes too often, the token was
-/// issued to another client (RFC 7009 §2.1: "the request is refused"), or the store failed: the token then lives, and the
-/// client must know.
+/// A [`TokenError`] if the request is malformed, the client is not authenticated or revokes too often, the token was
+/// issued to another client (RFC 7009 §2.1: "the request is refused"), or the store failed. After a failure of the
+/// store the token may still be valid, so the client must get an error.
 pub async fn revoke(
     context: &Context<'_>,
     request: &EndpointRequest<'_>,

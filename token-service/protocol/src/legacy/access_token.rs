@@ -1,7 +1,8 @@
-//! The legacy access token: a JWT of exactly 481 characters that the filter verifies like any other (protocol.md §2.5).
+//! The legacy access token: a JWT of exactly 481 characters, which the filter verifies like any other token
+//! (protocol.md §2.5).
 //!
-//! It is signed with Ed25519 whatever the configuration says: an RSA signature alone has 342 characters. What the
-//! claims leave over is filled with a claim that means nothing.
+//! The token is always signed with Ed25519, because an RSA signature alone has 342 characters. A padding claim without
+//! meaning fills the remaining space.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub(super) const LENGTH: usize = 481;
 /// Length of an Ed25519 signature in base64url, in characters.
 const SIGNATURE_LENGTH: usize = 86;
 
-/// Whom a token speaks for.
+/// The subject of a token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     /// {hostname} of the instance: the issuer is `https://{hostname}`.
@@ -36,7 +37,7 @@ pub(super) struct Names<'a> {
     pub(super) user_id: &'a str,
 }
 
-/// Names that leave no room for the rest of the token.
+/// The names are too long for a token of the fixed length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DoesNotFit {
     hostname: String,
@@ -82,7 +83,7 @@ struct Claims<'a> {
     exp: u64,
     jti: String,
     grant_id: String,
-    /// Means nothing.
+    /// Padding.
     p: String,
 }
 
@@ -114,8 +115,8 @@ pub(super) fn issuer(hostname: &str) -> String {
     format!("https://{hostname}")
 }
 
-/// Bytes that the claims must have, as JSON, for the token to have its length. `None` when no claims could: a
-/// base64url text of 4k + 1 characters does not exist.
+/// Length that the claims must have as JSON, in bytes, so that the token has its fixed length. `None` if no length
+/// fits: base64url text never has 4k + 1 characters.
 fn claims_length(header_length: usize) -> Option<usize> {
     let encoded = |bytes: usize| (bytes * 4).div_ceil(3);
     let left = LENGTH.checked_sub(SIGNATURE_LENGTH + 2 + encoded(header_length))?;
@@ -125,10 +126,10 @@ fn claims_length(header_length: usize) -> Option<usize> {
 /// Length of the JOSE header as JSON, in bytes: the same for every Ed25519 key, because every `kid` has 16 characters.
 const HEADER_LENGTH: usize = 55;
 
-/// Whether tokens for this subject fit.
+/// Checks that tokens for this subject fit.
 ///
 /// # Errors
-/// [`DoesNotFit`] with the arithmetic.
+/// [`DoesNotFit`] with the lengths.
 pub(super) fn check(subject: Names<'_>) -> Result<(), DoesNotFit> {
     // Dates have ten digits until the year 2286.
     let date = Timestamp::from_seconds(9_999_999_999);
@@ -161,7 +162,7 @@ pub(super) fn check(subject: Names<'_>) -> Result<(), DoesNotFit> {
     })
 }
 
-/// Every instance on which tokens of `client` would not fit.
+/// The instances on which tokens of `client` do not fit.
 pub(super) fn misfits<'a>(
     client: &'a Client,
     instances: &'a [&LegacyInstance],
@@ -182,7 +183,7 @@ pub(super) fn misfits<'a>(
     })
 }
 
-/// Whether `client` is of the legacy flow, and of this instance if it is bound to one.
+/// True if `client` uses the legacy flow and is not bound to another instance.
 pub(super) fn serves(client: &Client, hostname: &str) -> bool {
     match &client.integration {
         IntegrationType::Legacy { hostname: only, .. } => {
@@ -192,7 +193,7 @@ pub(super) fn serves(client: &Client, hostname: &str) -> bool {
     }
 }
 
-/// What the claims of a legacy access token say.
+/// The claims of a legacy access token.
 #[derive(Deserialize)]
 struct ReadClaims {
     iss: String,
@@ -205,7 +206,7 @@ struct ReadClaims {
     grant_id: String,
 }
 
-/// Reads the claims of a token. `None` if this service made no such claims.
+/// Reads the claims of a token. `None` if this service did not make such claims.
 pub(super) fn read(claims: Value) -> Option<IssuedToken> {
     let claims: ReadClaims = serde_json::from_value(claims).ok()?;
     Some(IssuedToken {
@@ -231,7 +232,7 @@ pub(super) fn read(claims: Value) -> Option<IssuedToken> {
 /// Mints a token.
 ///
 /// # Errors
-/// [`KeyError`] when signing fails or the names do not fit, which registration refuses.
+/// [`KeyError`] if signing fails or the names do not fit. Registration refuses such names.
 pub(super) fn mint(
     key: &SigningKey,
     subject: Names<'_>,
@@ -309,7 +310,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every name that is not refused gives exactly 481 characters, and every longer one is refused.
+        /// Accepted names always give exactly 481 characters; longer names are refused.
         #[test]
         fn whatever_is_not_refused_has_exactly_481_characters(
             hostname in "[a-z]{1,20}(\\.[a-z0-9-]{1,15}){1,3}",

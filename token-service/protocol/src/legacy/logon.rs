@@ -24,7 +24,7 @@ pub const CODE_LENGTH: usize = 40;
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
 
-/// A logon of a known client that gets its answer at a redirect URI that matches one of its templates.
+/// A validated logon request: the client is known, and the redirect URI matches one of its templates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogonRequest {
     client: Arc<Client>,
@@ -35,16 +35,16 @@ pub struct LogonRequest {
     query: String,
 }
 
-/// Why a logon is refused with a page (protocol.md §7.2): there is nowhere to redirect to.
+/// Reason why a logon ends on an error page (protocol.md §7.2): the request has no valid redirect URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogonRefusal {
-    /// The query cannot be read, or a parameter is repeated.
+    /// The query is malformed, or a parameter is repeated.
     Unreadable(ParameterError),
-    /// Longer than the pages of a sign-in can carry on.
+    /// The query is too long for the sign-in pages to pass on.
     TooLarge,
     /// `Action` is not `StartOAuth`.
     Action,
-    /// `client_id` is missing, unknown, disabled, or of another instance.
+    /// `client_id` is missing, unknown, disabled, or belongs to another instance.
     Client,
     /// `redirect_uri` is missing or matches no template of the client.
     RedirectUri,
@@ -74,14 +74,14 @@ impl LogonRefusal {
     }
 }
 
-/// Why the client gets an error at its redirect URI (protocol.md §7.2).
+/// Reason for an error at the client's redirect URI (protocol.md §7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogonError {
     /// OAuth2 authentication is disabled on the host.
     Disabled,
-    /// The e-mail address is that of no or of several single-sign-on users.
+    /// No single-sign-on user, or more than one, has the e-mail address.
     NoUniqueUser,
-    /// The person has no linked account, or pressed cancel.
+    /// The user has no linked account or cancelled.
     Denied,
 }
 
@@ -97,12 +97,12 @@ impl LogonError {
     }
 }
 
-/// What a logon leads to before anybody has signed in.
+/// Result of the checks of a logon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Logon {
-    /// Somebody may sign in.
+    /// Continue with the sign-in.
     Proceed(LogonRequest),
-    /// The client is told at this address.
+    /// Redirect the browser to this URL, which tells the client the error.
     Redirect(String),
 }
 
@@ -110,7 +110,7 @@ impl LogonRequest {
     /// Reads and checks the query of a logon (without `?`).
     ///
     /// # Errors
-    /// A [`LogonRefusal`] when the client or its redirect URI is not known.
+    /// A [`LogonRefusal`] if the client or its redirect URI is not valid.
     pub fn validate(
         query: &[u8],
         instance: &LegacyInstance,
@@ -207,13 +207,13 @@ impl CodeRequest for LogonRequest {
         self.redirect_uri.with_parameters([("code", code)])
     }
 
-    /// The legacy flow has one word for whatever happens after the request was found valid (protocol.md §7.2).
+    /// The legacy flow has a single error for all failures after validation (protocol.md §7.2).
     fn with_error(&self, _error: &RedirectError, _issuer: &str) -> String {
         with_error(&self.redirect_uri, LogonError::Denied)
     }
 }
 
-/// What the store knows a code by: with the instance in it, so that the code is unknown to every other endpoint.
+/// Key of a code in the store. The key includes the instance, so no other endpoint can find the code.
 #[must_use]
 pub fn code_digest(code: &str, hostname: &str) -> Digest {
     Digest::of(format!("legacy\0{hostname}\0{code}").as_bytes())

@@ -1,5 +1,5 @@
-//! The legacy flow (protocol.md §2.5, §4.4 to §4.7, §7.2, §8), apart from the current ones so that it can be deleted one
-//! day. The flow shares their store, users, keys and sign-in, and they know nothing that it issues.
+//! The legacy flow (protocol.md §2.5, §4.4 to §4.7, §7.2, §8), separate from the current flows so that it can be
+//! deleted later. It uses their store, users, keys and sign-in, but they do not depend on it.
 
 mod access_token;
 pub mod logon;
@@ -18,14 +18,13 @@ use domain::{Client, LegacyInstance, Registry};
 use logon::{Logon, LogonRequest};
 use refresh_token::LegacyRefreshToken;
 
-/// `GET`, on a legacy host: whether OAuth2 is enabled, and where its authorization server is (protocol.md §4.4).
+/// `GET`, on a legacy host: tells whether OAuth2 is enabled, and the authorization server (protocol.md §4.4).
 pub const STATUS: &str = "/OAuthStatus";
 /// `GET`, on a legacy host: logon with a browser (protocol.md §4.5).
 const LOGON: &str = "/Logon";
 /// `POST`, on a legacy authorization server: exchange and refresh (protocol.md §4.6, §4.7).
 pub const TOKEN: &str = "/as/token.oauth2";
 
-/// The legacy flow.
 #[derive(Debug)]
 pub struct Legacy;
 
@@ -109,8 +108,8 @@ impl Flow for Legacy {
     }
 }
 
-/// What to say on a host that does not serve `path`: each instance has one host for status and logon, and one for tokens
-/// (protocol.md §4.4 to §4.7).
+/// The error text for a host that does not serve `path`. Each instance has one host for status and logon, and one for
+/// tokens (protocol.md §4.4 to §4.7).
 #[must_use]
 pub fn wrong_host(path: &str, host: &str, registry: &Registry) -> String {
     let right = if path == TOKEN {

@@ -1,9 +1,9 @@
-//! The legacy refresh token: 42 characters that name a grant and a step of it, with a tag that only this service
-//! can make (protocol.md §2.5).
+//! The legacy refresh token: 42 characters that contain the grant id, the step and a tag that only this service can
+//! make (protocol.md §2.5).
 //!
-//! The store knows a step only by the SHA-256 of its token. Because the tag proves that a token was ours, a token
-//! that was made up cannot end anybody's grant; and because it follows from grant and step, a lost answer can be
-//! given again without keeping it.
+//! The store knows a step only by the SHA-256 of its token. The tag proves that this service issued the token, so a
+//! made-up token cannot revoke a grant. The token follows from grant and step, so the service can repeat a lost
+//! response without storing it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,12 +16,12 @@ use domain::{GrantId, TokenId};
 const STEP_BYTES: usize = 3;
 const TAG_BYTES: usize = 12;
 
-/// What a refresh token stands for.
+/// The content of a refresh token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LegacyRefreshToken {
     /// The authorization.
     pub(super) grant_id: GrantId,
-    /// How often it has been refreshed, up to 2^24.
+    /// Number of refreshes, modulo 2^24.
     step: u32,
 }
 
@@ -32,7 +32,7 @@ impl LegacyRefreshToken {
         Self { grant_id, step: 0 }
     }
 
-    /// The token after this one. After 2^24 of them the count begins anew, in a hundred years or so.
+    /// The next token. After 2^24 refreshes, about a hundred years, the count restarts at 0.
     #[must_use]
     pub(super) const fn next(self) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl LegacyRefreshToken {
         }
     }
 
-    /// The text, on this instance.
+    /// The token as text, for this instance.
     #[must_use]
     pub(super) fn text(self, hostname: &str, key: &EncryptionKey) -> String {
         let tag = self.tag(hostname, key);
@@ -55,7 +55,7 @@ impl LegacyRefreshToken {
         )
     }
 
-    /// What the store knows the token by.
+    /// Key of the token in the store.
     #[must_use]
     pub(super) fn id(self, hostname: &str, key: &EncryptionKey) -> TokenId {
         let digest = Digest::of(self.text(hostname, key).as_bytes());
@@ -66,7 +66,7 @@ impl LegacyRefreshToken {
         TokenId::from_bytes(id)
     }
 
-    /// Reads a token; `None` when it is not one that this service made for this instance.
+    /// Reads a token; `None` if this service did not make the token for this instance.
     #[must_use]
     pub(super) fn parse(text: &str, hostname: &str, key: &EncryptionKey) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;

@@ -21,10 +21,10 @@ use domain::{
     Client, GrantId, LegacyInstance, PresentedCode, RefreshRotation, RefreshStep, Scope, TokenId,
 };
 
-/// How long a used refresh token gets the same answer again (D-15).
+/// Time for which a used refresh token gets the same response again (D-15).
 pub const REUSE_GRACE: Duration = Duration::from_secs(60);
 
-/// The answer of protocol.md §2.5: exactly these fields.
+/// The response of protocol.md §2.5, with exactly these members.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct LegacyTokenResponse {
     /// Always `Bearer`.
@@ -35,19 +35,19 @@ pub struct LegacyTokenResponse {
     pub refresh_token: String,
     /// 481 characters.
     pub access_token: String,
-    /// Whom the tokens speak for; not part of the answer.
+    /// For the audit log; not part of the response.
     #[serde(skip)]
     pub authorization: Authorization,
-    /// {hostname} of the instance that issued them; not part of the answer.
+    /// {hostname} of the issuing instance; not part of the response.
     #[serde(skip)]
     pub hostname: String,
 }
 
-/// Answers one request on the authorization server of `instances`. Several instances may share one authorization
-/// server: the code or refresh token then says whose the request is.
+/// Handles one request on the authorization server of `instances`. If several instances share one authorization server,
+/// the code or refresh token identifies the instance.
 ///
 /// # Errors
-/// A [`LegacyTokenError`]: the first of the instance that knows most of the request.
+/// A [`LegacyTokenError`]: the first error of the instance that got furthest with the request.
 pub async fn answer<'a>(
     context: &Context<'_>,
     instances: impl IntoIterator<Item = &'a LegacyInstance>,
@@ -72,7 +72,8 @@ pub async fn answer<'a>(
     Err(refusal)
 }
 
-/// How far an instance came with a request that may be another instance's; `None` when the request is its own.
+/// How far an instance got with a request that may belong to another instance. `None` if the request belongs to this
+/// instance.
 const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
     match refusal {
         LegacyTokenError::Disabled => Some(0),
@@ -114,7 +115,8 @@ struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
-    /// The client, by Basic or by `client_id`; one with a secret must use it (protocol.md §4.6).
+    /// The client, from Basic authentication or `client_id`. A client with a secret must authenticate (protocol.md
+    /// §4.6).
     fn client(
         &self,
         authorization: &[&[u8]],
@@ -128,8 +130,8 @@ impl Endpoint<'_> {
         Ok(Arc::clone(presented.fully_authenticated()?))
     }
 
-    /// protocol.md §4.7 lists no `client_id` for a refresh: without one, and without Basic, the token says whose it is,
-    /// and only a client without a secret may leave it at that.
+    /// protocol.md §4.7 lists no `client_id` for a refresh. Without `client_id` and Basic authentication, the token
+    /// identifies the client, and the client must have no secret.
     async fn refreshing_client(
         &self,
         authorization: &[&[u8]],

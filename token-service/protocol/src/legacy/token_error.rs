@@ -4,16 +4,16 @@ use crate::oauth::error::TokenError;
 use crate::oauth::refusal::{EndpointError, Refusal};
 use domain::{CodeMismatch, RotationRefusal};
 
-/// Why the legacy token endpoint issues nothing.
+/// Reason why the legacy token endpoint refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LegacyTokenError {
-    /// A parameter stands in body and query with different values (D-16).
+    /// A parameter has different values in body and query (D-16).
     Contradiction,
-    /// `grant_type` is neither of the two.
+    /// `grant_type` is not one of the two legacy grant types.
     GrantType,
     /// OAuth2 authentication is disabled on the host.
     Disabled,
-    /// A reason that the current flows have too.
+    /// A reason that the current flows also have.
     Common(TokenError),
 }
 
@@ -57,8 +57,8 @@ impl EndpointError for LegacyTokenError {
     }
 }
 
-/// The description where the words of the current flows do not fit: there is a logon in the place of the authorization
-/// request.
+/// The description for errors whose text in the current flows does not fit, because the legacy flow has a logon instead
+/// of an authorization request.
 const fn description(error: &TokenError) -> Option<&'static str> {
     Some(match error {
         TokenError::Code(CodeMismatch::RedirectUri) => {

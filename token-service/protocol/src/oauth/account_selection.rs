@@ -1,4 +1,4 @@
-//! Which linked account a token request without a browser means (protocol.md §4.2 rule 2, D-6, D-7).
+//! Choice of the linked account for a token request without a browser (protocol.md §4.2 rule 2, D-6, D-7).
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -15,32 +15,31 @@ pub struct NamedAccount<'a> {
 }
 
 impl NamedAccount<'_> {
-    /// Whether neither is given.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.user_id.is_none() && self.user_site.is_none()
     }
 }
 
-/// Why no linked account can be chosen.
+/// Reason why no linked account can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountError {
-    /// The user has none (D-7).
+    /// The user has no linked account (D-7).
     NoneLinked,
-    /// The user has several and the request names none.
+    /// The user has several linked accounts, and the request names none.
     Ambiguous,
-    /// Only one of `user_id` and `user_site` is given.
+    /// The request has only one of `user_id` and `user_site`.
     HalfNamed,
     /// The named account is not linked to the user.
     NotLinked,
-    /// The account would be linked, but for a slash at the end of `user_site`.
+    /// `user_site` and the site of the linked account differ only by slashes at the end.
     TrailingSlash,
-    /// Named both in the assertion and in the body (protocol.md §4.2 rule 2).
+    /// The assertion and the body both name an account (protocol.md §4.2 rule 2).
     NamedTwice,
 }
 
 impl AccountError {
-    /// The code that the client sees (D-6).
+    /// The value of `error` for the client (D-6).
     #[must_use]
     pub const fn code(self) -> ErrorCode {
         match self {
@@ -49,7 +48,7 @@ impl AccountError {
         }
     }
 
-    /// What the integrator should change.
+    /// Tells the integrator what to change.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -70,10 +69,10 @@ impl AccountError {
     }
 }
 
-/// The one account that a request means.
+/// The account that either the assertion or the body names.
 ///
 /// # Errors
-/// [`AccountError::NamedTwice`] when both places name something.
+/// [`AccountError::NamedTwice`] if both name an account.
 pub const fn one_place<'a>(
     assertion: NamedAccount<'a>,
     body: NamedAccount<'a>,
@@ -85,10 +84,10 @@ pub const fn one_place<'a>(
     }
 }
 
-/// Chooses among the `linked` accounts of a user.
+/// Chooses one of the user's `linked` accounts.
 ///
 /// # Errors
-/// An [`AccountError`] when the choice is not unique or names what is not there.
+/// An [`AccountError`] if the choice is not unique or the named account is not linked.
 pub fn select<'a>(
     linked: &'a [LinkedAccount],
     named: NamedAccount<'_>,
@@ -98,7 +97,7 @@ pub fn select<'a>(
         (Some(user_id), Some(user_site)) => match linked {
             [] => Err(AccountError::NoneLinked),
             _ => {
-                // As it was registered (D-33).
+                // Registration normalizes the User ID in the same way (D-33).
                 let user_id: String = user_id.trim().nfc().collect();
                 linked
                     .iter()

@@ -1,4 +1,4 @@
-//! Who is the client (protocol.md §4.2, §5.2, §5.3; RFC 6749 §2.3).
+//! Client authentication (protocol.md §4.2, §5.2, §5.3; RFC 6749 §2.3).
 
 use std::sync::Arc;
 
@@ -14,23 +14,24 @@ use crate::Context;
 use domain::client::ClientSecret;
 use domain::{Client, IntegrationType, Registry};
 
-/// Some clients leave the padding out.
+/// Padding is optional because some clients omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A client that named itself, and what it proved.
+/// A client, authenticated or only identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedClient {
-    /// It proved this secret.
+    /// The client authenticated with this secret.
     Authenticated(Arc<Client>, ClientSecret),
-    /// It gave its `client_id` alone: all that a public client has, too little for most else.
+    /// The client sent only its `client_id`. This is all that a public client has; a confidential client must send its
+    /// secret.
     Named(Arc<Client>),
 }
 
 impl PresentedClient {
-    /// The client, whatever it proved.
+    /// The client, authenticated or not.
     #[must_use]
     pub const fn client(&self) -> &Arc<Client> {
         match self {
@@ -38,7 +39,7 @@ impl PresentedClient {
         }
     }
 
-    /// Notes the use of the secret, if one was proved.
+    /// Records the use of the secret, if the client authenticated.
     pub fn note_use(&self, context: &Context<'_>) {
         if let Self::Authenticated(client, secret) = self {
             let uses = context.secret_uses;
@@ -46,16 +47,15 @@ impl PresentedClient {
         }
     }
 
-    /// Whether the client proved its secret.
     #[must_use]
     pub const fn is_authenticated(&self) -> bool {
         matches!(self, Self::Authenticated(..))
     }
 
-    /// The client, if it proved all that its integration type can prove.
+    /// The client, if the authentication is sufficient for its integration type.
     ///
     /// # Errors
-    /// [`TokenError::SecretRequired`] for a client with a secret that did not use it.
+    /// [`TokenError::SecretRequired`] if a client with a secret did not send the secret.
     pub fn fully_authenticated(&self) -> Result<&Arc<Client>, TokenError> {
         match self {
             Self::Authenticated(client, _) => Ok(client),
@@ -65,7 +65,6 @@ impl PresentedClient {
     }
 }
 
-/// A public client has no secret to prove.
 fn is_public(client: &Client) -> bool {
     match &client.integration {
         IntegrationType::Installed { .. } => true,
@@ -74,14 +73,14 @@ fn is_public(client: &Client) -> bool {
     }
 }
 
-/// Finds a client by its id, among those that the endpoint knows.
+/// Finds a client by its id among the clients that the endpoint serves.
 pub type ClientLookup<'a> = &'a dyn Fn(&str) -> Option<&'a Arc<Client>>;
 
-/// Finds out who the client is, from its Authorization headers and its form.
+/// Authenticates the client from its Authorization headers and its form.
 ///
 /// # Errors
-/// A [`TokenError`] for every combination but these two: one Basic header with the right secret (and, if
-/// `client_id` is in the body too, the same one), or `client_id` in the body alone.
+/// A [`TokenError`] for all combinations except these two: one Basic header with the right secret (and, if the body has
+/// a `client_id`, the same Client ID), or only a `client_id` in the body.
 pub fn authenticate(
     authorization: &[&[u8]],
     form: &Parameters<'_>,
@@ -90,7 +89,7 @@ pub fn authenticate(
     authenticate_with(authorization, form, &|client_id| registry.client(client_id))
 }
 
-/// Like [`authenticate`], among the clients that `lookup` finds.
+/// Like [`authenticate`], for the clients that `lookup` finds.
 ///
 /// # Errors
 /// As for [`authenticate`].
@@ -144,8 +143,8 @@ fn basic(
     }
 }
 
-/// The client that a refused request claims to come from, for log and audit log: guesses at a client's secret name that
-/// client. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
+/// The Client ID that a refused request claims, for the log and the audit log, so that an operator sees which client's
+/// secret is being guessed. At most [`LONGEST_CLAIM`] characters; unprintable characters are escaped.
 #[must_use]
 pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     let in_header = authorization.iter().find_map(|header| {
@@ -169,7 +168,8 @@ pub fn claimed(authorization: &[&[u8]], body: &[u8]) -> Option<String> {
     Some(bounded)
 }
 
-/// Characters of a claimed Client ID that log and audit log repeat: as many as a Client ID may have.
+/// Maximum length of a claimed Client ID in the log and the audit log, in characters: the maximum length of a Client
+/// ID.
 const LONGEST_CLAIM: usize = 128;
 
 fn decode_basic(header: &[u8]) -> Option<Zeroizing<String>> {
@@ -181,8 +181,8 @@ fn decode_basic(header: &[u8]) -> Option<Zeroizing<String>> {
     String::from_utf8(decoded).ok().map(Zeroizing::new)
 }
 
-/// RFC 6749 §2.3.1 wants id and secret form-encoded before Base64, protocol.md §5.2 does not say so, and clients
-/// do either: both readings of the text count.
+/// RFC 6749 §2.3.1 requires form encoding of id and secret before Base64, but protocol.md §5.2 does not mention this
+/// encoding. Clients do either, so the service tries both readings.
 fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
     let decoded = form_decode(text)
         .ok()

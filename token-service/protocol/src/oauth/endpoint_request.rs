@@ -1,4 +1,4 @@
-//! What every endpoint with client authentication does first: read the form, find the client.
+//! First step of all endpoints with client authentication: read the form, find the client.
 
 use super::client_authentication::{self, ClientLookup, PresentedClient};
 use super::error::TokenError;
@@ -6,7 +6,7 @@ use super::parameter::Parameter;
 use super::parameters::Parameters;
 use domain::Registry;
 
-/// Everything of an HTTP request that such an endpoint reads.
+/// The parts of an HTTP request that these endpoints read.
 #[derive(Clone)]
 pub struct EndpointRequest<'a> {
     /// All `Authorization` headers, as sent.
@@ -15,21 +15,20 @@ pub struct EndpointRequest<'a> {
     pub content_type: Option<&'a [u8]>,
     /// The query string of the URL, without `?`.
     pub query: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 
 impl<'a> EndpointRequest<'a> {
-    /// The client that the request claims to come from, whether it proved it or not, for the log.
+    /// The Client ID that the request claims, authenticated or not, for the log.
     #[must_use]
     pub fn claimed_client(&self) -> Option<String> {
         client_authentication::claimed(&self.authorization, self.body)
     }
 
-    /// The form and the client of the current flows that sent it.
+    /// Reads the form and authenticates the client, which must belong to the current flows.
     ///
     /// # Errors
-    /// A [`TokenError`]: the first that content type, URL, form or client authentication gives.
+    /// The first [`TokenError`] of content type, URL, form and client authentication, in this order.
     pub fn open(
         &self,
         registry: &Registry,
@@ -37,7 +36,7 @@ impl<'a> EndpointRequest<'a> {
         self.open_with(&|client_id| registry.client(client_id))
     }
 
-    /// The form and the client that sent it, of the current flows or the legacy one.
+    /// Like [`Self::open`], for clients of the current flows and the legacy flow.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -60,7 +59,7 @@ impl<'a> EndpointRequest<'a> {
     }
 }
 
-/// protocol.md §4.2 rule 5: a charset parameter is fine when it is UTF-8.
+/// protocol.md §4.2 rule 5: a charset parameter is allowed if its value is UTF-8.
 fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
     let text = content_type
         .and_then(|value| std::str::from_utf8(value).ok())
@@ -82,7 +81,7 @@ fn check_content_type(content_type: Option<&[u8]>) -> Result<(), TokenError> {
     }
 }
 
-/// No parameter of ours stands in the URL, where servers and proxies log it (RFC 6749 §2.3.1).
+/// Refuses known parameters in the URL, which servers and proxies log (RFC 6749 §2.3.1).
 fn check_query(query: &str) -> Result<(), TokenError> {
     let query = Parameters::parse(query.as_bytes())?;
     if Parameter::ALL.iter().any(|name| query.contains(name)) {

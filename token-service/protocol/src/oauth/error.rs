@@ -1,4 +1,4 @@
-//! The errors of the token endpoint: one variant per reason inside, the few codes of protocol.md §7.1 outside.
+//! The errors of the token endpoint. Inside, each reason has a variant; clients see only the codes of protocol.md §7.1.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use domain::random::RandomError;
 use domain::{AuditAction, ClientId, CodeMismatch, GrantId, RotationRefusal};
 use store::StoreError;
 
-/// Seconds after which a client may try again when the service is busy.
+/// `Retry-After` in seconds when the service is busy.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// Why the token endpoint issues nothing.
+/// Reason why the token endpoint refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenError {
-    /// The content type is not `application/x-www-form-urlencoded`, in UTF-8.
+    /// The content type is not `application/x-www-form-urlencoded` in UTF-8.
     ContentType,
-    /// The form cannot be read.
+    /// The form is malformed.
     Parameters(ParameterError),
-    /// A parameter came in the URL, where it would be logged (RFC 6749 §2.3.1).
+    /// A parameter is in the URL, where servers and proxies log it (RFC 6749 §2.3.1).
     ParameterInUrl,
     /// A required parameter is absent.
     Missing(Parameter),
-    /// `code_verifier` is no verifier (RFC 7636 §4.1).
+    /// `code_verifier` is malformed (RFC 7636 §4.1).
     MalformedVerifier,
-    /// `scope` is no list of scope tokens (RFC 6749 §3.3).
+    /// `scope` is not a list of scope tokens (RFC 6749 §3.3).
     MalformedScope,
-    /// More than one way of client authentication (RFC 6749 §2.3).
+    /// More than one method of client authentication (RFC 6749 §2.3).
     SeveralAuthentications,
-    /// `client_id` differs from the one in the Authorization header.
+    /// `client_id` differs from the Client ID in the Authorization header.
     ClientIdDiffers,
     /// No Authorization header and no `client_id`.
     NoClient,
@@ -42,61 +42,57 @@ pub enum TokenError {
     BasicMalformed,
     /// No enabled client of the current flows has this id.
     UnknownClient,
-    /// The secret is wrong.
     WrongSecret,
     /// A public client used the Authorization header (protocol.md §5.3).
     PublicClientInHeader,
-    /// Too many wrong secrets of this client came from this address: it has to wait so long.
+    /// This address sent too many wrong secrets for this client. The client must wait this long.
     TooManyGuesses(Duration),
-    /// `client_secret` came in the body; the header is the only place for it (protocol.md §5.2).
+    /// `client_secret` is in the body; only the header may contain the secret (protocol.md §5.2).
     SecretInBody,
     /// A confidential client did not authenticate.
     SecretRequired,
-    /// `grant_type` is none that this endpoint knows.
+    /// This endpoint does not know the `grant_type`.
     UnknownGrantType,
     /// The client's integration type does not use this grant.
     GrantNotPermitted,
-    /// A scope that the client is not registered for (D-9).
+    /// The client is not registered for a requested scope (D-9).
     ScopeNotPermitted,
-    /// No such code.
+    /// The store does not know the code.
     UnknownCode,
-    /// The code does not fit what was presented.
+    /// The code exists but the request does not match it.
     Code(CodeMismatch),
-    /// The code was used before; what its first use issued is revoked.
+    /// The code was used before. The tokens from its first use are now revoked.
     CodeReplayed(GrantId),
     /// Not a refresh token of this service.
     RefreshToken,
-    /// The refresh token is refused.
     Refresh(RotationRefusal),
-    /// The refresh token was used before and its grace is over; its grant is revoked.
+    /// The refresh token was used before and its grace period is over. Its grant is now revoked.
     RefreshReused(GrantId),
     /// The token to be revoked was issued to another client (RFC 7009 §2.1).
     TokenOfOtherClient,
-    /// The grant's user is gone or disabled, or the linked account is not linked any more.
+    /// The grant's user was deleted or disabled, or the linked account was unlinked.
     SubjectGone,
-    /// The assertion is refused.
     Assertion(AssertionError),
-    /// The linked account cannot be chosen.
+    /// The request does not name exactly one linked account.
     Account(AccountError),
-    /// The user-bound client's user is gone or disabled.
+    /// The user of the user-bound client was deleted or disabled.
     BoundUserGone,
-    /// The client revokes more than it may.
+    /// The client exceeds its limit of revocations.
     TooManyRevocations {
         /// The client, authenticated.
         client_id: ClientId,
-        /// When it may revoke again.
+        /// Time until the next revocation is allowed.
         wait: Duration,
     },
-    /// The store has no answer.
+    /// The store failed.
     Store(StoreError),
-    /// No randomness.
+    /// The random generator failed.
     Random,
-    /// Signing failed.
     Signing,
 }
 
 impl TokenError {
-    /// The code that the client sees.
+    /// The value of `error` for the client.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -212,8 +208,8 @@ impl TokenError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2). Of the request it
-    /// repeats only what is no secret, by way of [`printable`].
+    /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §5.2). Repeats only parts of
+    /// the request that are not secret, through [`printable`].
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -306,10 +302,10 @@ impl TokenError {
     }
 }
 
-/// A parameter that the request must have.
+/// The value of a required parameter.
 ///
 /// # Errors
-/// [`TokenError::Missing`].
+/// [`TokenError::Missing`] if the parameter is absent.
 pub fn required<'form>(
     form: &'form Parameters<'_>,
     parameter: Parameter,

@@ -1,6 +1,6 @@
-//! Error codes, and their HTTP statuses.
+//! Error codes and their HTTP status codes.
 
-/// The error codes of protocol.md §7.1, and the two that say that the fault is ours.
+/// The error codes of protocol.md §7.1, and codes for failures of the service and for rate limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
     /// The client could not be authenticated: HTTP 401.
@@ -9,9 +9,10 @@ pub enum ErrorCode {
     InvalidGrant,
     /// The request is not formed correctly: HTTP 400.
     InvalidRequest,
-    /// The service cannot answer for a moment: HTTP 503.
+    /// The service is temporarily unavailable: HTTP 503.
     TemporarilyUnavailable,
-    /// The client asks too often: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that asks for another try.
+    /// The client sends too many requests: HTTP 429 (RFC 6585 §4), with the code of RFC 6749 §4.1.2.1 that invites a
+    /// retry.
     TooManyRequests,
     /// The service failed: HTTP 500.
     ServerError,

@@ -1,9 +1,9 @@
-//! What clients sent, as error messages repeat it.
+//! Text from requests for error messages.
 
-/// The longest text of a request that a description repeats, in characters.
+/// Maximum length of text from a request in a description, in characters.
 const MAX_REPEATED_CHARACTERS: usize = 200;
 
-/// Text of a request as a description may repeat it: at most 200 characters, and those that RFC 6749 §5.2 forbids as `?`.
+/// Text from a request for a description: at most 200 characters; characters that RFC 6749 §5.2 forbids become `?`.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let legal =

@@ -1,4 +1,4 @@
-//! Request parameters in `application/x-www-form-urlencoded`, read strictly (RFC 6749 §3.1, §3.2, D-17).
+//! Strict reading of request parameters in `application/x-www-form-urlencoded` (RFC 6749 §3.1, §3.2, D-17).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,12 +7,12 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-/// Parameters of one request. None occurs twice. A parameter with an empty value counts as omitted (D-31, RFC 6749
-/// §3.1: "Parameters sent without a value MUST be treated as if they were omitted from the request").
+/// Parameters of one request; each occurs once. A parameter with an empty value counts as omitted (D-31, RFC 6749 §3.1:
+/// "Parameters sent without a value MUST be treated as if they were omitted from the request").
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Parameters<'a>(BTreeMap<Cow<'a, str>, Cow<'a, str>>);
 
-/// Names alone: values may be codes, secrets, passwords.
+/// Prints only the names, because values may be codes, secrets or passwords.
 impl fmt::Debug for Parameters<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.0.keys()).finish()
@@ -22,13 +22,13 @@ impl fmt::Debug for Parameters<'_> {
 /// Names that occur more than once in one request.
 pub type Repeated<'a> = BTreeSet<Cow<'a, str>>;
 
-/// Why a query or form is not one that we read.
+/// Reason why a query or form is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// Not UTF-8, before or after percent-decoding.
     #[error("the parameters are not UTF-8")]
     NotUtf8,
-    /// A `%` that two hexadecimal digits do not follow.
+    /// A `%` without two hexadecimal digits after it.
     #[error("a percent sign is not followed by two hexadecimal digits")]
     PercentEncoding,
     /// RFC 6749 §3.1, §3.2: "Request and response parameters MUST NOT be included more than once."
@@ -36,10 +36,10 @@ pub enum ParameterError {
     Repeated(String),
 }
 
-/// Why two sets of parameters are not one.
+/// Reason why two sets of parameters cannot be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged {
-    /// A name has two values.
+    /// A name has a different value in each set.
     Contradiction,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Parameters<'a> {
     /// Reads a query string (without `?`) or a form body.
     ///
     /// # Errors
-    /// A [`ParameterError`]; nothing of the request is to be used then.
+    /// A [`ParameterError`]; the caller must not use any part of the request.
     pub fn parse(encoded: &'a [u8]) -> Result<Self, ParameterError> {
         let (parameters, repeated) = Self::parse_unrepeated(encoded)?;
         match repeated.into_iter().next() {
@@ -56,8 +56,8 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Reads the parameters that occur once, and names the others: they have no value that could be meant.
-    /// For the authorization endpoint, which must find out where to send an error before it refuses.
+    /// Reads the parameters that occur once, and returns the names of repeated parameters, which have no usable value.
+    /// The authorization endpoint needs this, because it must find the redirect URI before it refuses a request.
     ///
     /// # Errors
     /// [`ParameterError::NotUtf8`] or [`ParameterError::PercentEncoding`].
@@ -84,7 +84,7 @@ impl<'a> Parameters<'a> {
         Ok((Self(parameters), repeated))
     }
 
-    /// The parameters with these names and values, none of which is empty.
+    /// Parameters with these names and values. The caller must pass no empty value.
     pub fn of(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs
             .into_iter()
@@ -92,10 +92,10 @@ impl<'a> Parameters<'a> {
         Self(pairs.collect())
     }
 
-    /// These parameters and `others` together (D-16).
+    /// Adds `others` to these parameters (D-16).
     ///
     /// # Errors
-    /// [`Merged::Contradiction`] when a name is in both with different values.
+    /// [`Merged::Contradiction`] if a name is in both sets with different values.
     pub fn merged_with(mut self, others: Self) -> Result<Self, Merged> {
         for (name, value) in others.0 {
             match self.0.entry(name) {
@@ -109,19 +109,19 @@ impl<'a> Parameters<'a> {
         Ok(self)
     }
 
-    /// The value of `name`, never empty; `None` when `name` is omitted.
+    /// The value of `name`, never empty. `None` if `name` is omitted.
     #[must_use]
     pub fn get(&self, name: impl AsRef<str>) -> Option<&str> {
         self.0.get(name.as_ref()).map(AsRef::as_ref)
     }
 
-    /// Whether `name` was sent with a value.
+    /// True if the request has a value for `name`.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<str>) -> bool {
         self.0.contains_key(name.as_ref())
     }
 
-    /// The same parameters, independent of the query or body that they were read from.
+    /// A copy that does not borrow from the query or body.
     #[must_use]
     pub fn into_owned(self) -> Parameters<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
@@ -134,7 +134,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Decodes one name or value: `+` is a space, `%XX` a byte, the whole UTF-8.
+/// Decodes one name or value: `+` is a space, `%XX` is a byte, the result is UTF-8.
 ///
 /// # Errors
 /// [`ParameterError::PercentEncoding`] or [`ParameterError::NotUtf8`].

@@ -1,4 +1,4 @@
-//! What becomes known of a request that an endpoint refuses: the same for every flow.
+//! The refusal of a request by an endpoint of any flow, for client and operator.
 
 use std::borrow::Cow;
 
@@ -6,28 +6,28 @@ use super::error::TokenError;
 use super::error_code::ErrorCode;
 use domain::{AuditAction, GrantId};
 
-/// What client, log, metrics and audit log learn of a refused request, whichever flow it belongs to.
+/// The information about a refused request for client, log, metrics and audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The code that the client sees.
+    /// The value of `error` for the client.
     pub code: ErrorCode,
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §5.2).
+    /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §5.2).
     pub description: Cow<'static, str>,
-    /// Seconds after which the client may try again (RFC 9110 §10.2.3), at least 1; `None` when another try is in vain.
+    /// Time after which the client may try again (RFC 9110 §10.2.3), in seconds, at least 1; `None` if a retry is
+    /// useless.
     pub retry_after: Option<u64>,
-    /// The reason as a word for the log and metrics. Several reasons may share a description, so that it tells an
-    /// attacker nothing; the reason tells the operator.
+    /// The reason as a word for log and metrics, so that the operator knows it. Several reasons may share a
+    /// description, so that an attacker learns nothing.
     pub reason: &'static str,
-    /// What failed inside, for the log; `None` if the reason says all.
+    /// The internal error, for the log; `None` if `reason` is sufficient.
     pub cause: Option<String>,
-    /// What the audit log calls it.
     pub action: AuditAction,
     /// The grant that the refusal revoked.
     pub revoked_grant: Option<GrantId>,
 }
 
 impl Refusal {
-    /// A request that is not formed correctly.
+    /// The refusal of a malformed request.
     #[must_use]
     pub const fn invalid_request(reason: &'static str, description: &'static str) -> Self {
         Self {
@@ -42,12 +42,11 @@ impl Refusal {
     }
 }
 
-/// The error of an endpoint with client authentication, of any flow.
+/// An error of an endpoint with client authentication, of any flow.
 pub trait EndpointError: From<TokenError> {
-    /// The error, if the current flows know it too.
+    /// The error, if it also exists in the current flows.
     fn token_error(&self) -> Option<&TokenError>;
 
-    /// What becomes known of it.
     fn refusal(&self) -> Refusal;
 }
 

@@ -1,8 +1,8 @@
-//! Slowing guesses at client secrets down, for each client and client address (RFC 6749 §10.10).
+//! Delays that slow down guesses of client secrets, per client and client address (RFC 6749 §10.10).
 //!
-//! The failures are counted in the store, so that neither a restart nor another replica forgets them. A client with the
-//! right secret does not pay for that: this process remembers for which clients and addresses a secret was wrong, and
-//! only for these does a request ask the store first.
+//! The store counts the failures, so the counts survive restarts and apply to all replicas. A client with the right
+//! secret does not pay for that: this process remembers the clients and addresses that sent a wrong secret, and asks
+//! the store first only for these.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,21 +21,21 @@ use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Secrets of one client from one address. A client that is set up wrong fails at once and goes on failing: it has to wait
-/// a moment after its secret was mended, and nobody else has to.
+/// Secrets of one client from one address. A client with a wrong configuration fails at once and continues to fail.
+/// After the secret is corrected, only this client has to wait a moment.
 const PACE: Pace = Pace {
     free: 20,
     longest: MINUTE.saturating_mul(5),
     forget_one_after: MINUTE,
 };
 
-/// How long a process remembers that a secret was wrong; longer than the longest wait.
+/// Time for which a process remembers a wrong secret; longer than the longest wait.
 const SUSPECTED_FOR: Duration = MINUTE.saturating_mul(30);
 
-/// Pairs of client and address that a process remembers at most.
+/// Maximum number of pairs of client and address that a process remembers.
 const MOST_SUSPECTS: usize = 10_000;
 
-/// Pairs of client and address of which a secret was wrong lately.
+/// Pairs of client and address that recently sent a wrong secret.
 #[derive(Debug, Default)]
 pub struct Suspects {
     any: AtomicBool,
@@ -54,7 +54,7 @@ impl Suspects {
             until.retain(|_, until| now < *until);
         }
         if until.len() >= MOST_SUSPECTS {
-            // Whichever comes first in a map of random order. It becomes a suspect again at its next wrong secret.
+            // Any entry, because the map has random order. The pair becomes a suspect again at its next wrong secret.
             let first = until.keys().next().copied();
             first.map(|first| until.remove(&first));
         }
@@ -67,7 +67,7 @@ impl Suspects {
     }
 }
 
-/// A request in which a client may prove its secret.
+/// A request that may contain a client secret.
 #[must_use]
 #[derive(Debug)]
 pub struct Guess<'a> {
@@ -75,7 +75,7 @@ pub struct Guess<'a> {
     suspects: &'a Suspects,
     /// `None` if the request presents no secret.
     key: Option<Digest>,
-    /// Whether the store counts it as a failure until it is forgiven.
+    /// True if the store counts the guess as a failure until it is forgiven.
     counted: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Guess<'a> {
     /// Admits a request with these `Authorization` headers from `address`.
     ///
     /// # Errors
-    /// [`TokenError::TooManyGuesses`], or the store's.
+    /// [`TokenError::TooManyGuesses`], or [`TokenError::Store`] if the store fails.
     pub async fn begin(
         context: &Context<'a>,
         suspects: &'a Suspects,
@@ -117,7 +117,8 @@ impl<'a> Guess<'a> {
         Ok(guess)
     }
 
-    /// Counts the guess if it was wrong, and forgives it if it was right. `refusal` is the error of the answer, if it is one.
+    /// Counts the guess if the secret was wrong, and forgives the guess if the secret was right. `refusal` is the error
+    /// of the response, if any.
     pub async fn end(self, refusal: Option<&TokenError>) {
         let Some(key) = self.key else {
             return;
@@ -131,8 +132,8 @@ impl<'a> Guess<'a> {
                 }
                 self.count(now).await.map(drop)
             }
-            // Of those with a wrong secret before, nothing else is forgiven: an attacker behind the same address is not
-            // freed by somebody else's success.
+            // A success clears only its own guess, not earlier failures: an attacker behind the same address must not
+            // profit from the success of somebody else.
             refusal if self.counted && refusal.is_none_or(is_behind_the_secret) => {
                 self.context.store.forgive_attempt(None, vec![key]).await
             }
@@ -152,7 +153,7 @@ impl<'a> Guess<'a> {
     }
 }
 
-/// Whether the client had proved its secret before this refusal.
+/// True if the client had authenticated before this refusal.
 fn is_behind_the_secret(error: &TokenError) -> bool {
     error.code() != ErrorCode::InvalidClient
 }

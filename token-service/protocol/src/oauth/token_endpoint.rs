@@ -1,4 +1,4 @@
-//! The token endpoint's steps, in their order (protocol.md §4.2): each takes what the one before returned.
+//! The steps of the token endpoint, in order (protocol.md §4.2). Each step takes the result of the previous step.
 
 use super::client_authentication::PresentedClient;
 use super::endpoint_request::EndpointRequest;
@@ -9,21 +9,21 @@ use super::parameters::Parameters;
 use super::token_response::TokenResponse;
 use crate::Context;
 
-/// What the log may know of a request: nothing that is secret.
+/// The parts of a request for the log, without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The client, once one is known.
+    /// The client, if known.
     pub client_id: Option<String>,
-    /// The client that a request without a known client claims to come from.
+    /// The claimed Client ID of a request without a known client.
     pub claimed_client: Option<String>,
-    /// The grant, once one is known.
+    /// The grant type, if known.
     pub grant_type: Option<GrantType>,
 }
 
-/// Answers one token request. `trace` is filled as the request becomes known.
+/// Handles one token request. Fills `trace` as parts of the request become known.
 ///
 /// # Errors
-/// A [`TokenError`], the first that a step finds.
+/// The [`TokenError`] of the first failed step.
 pub async fn answer(
     context: &Context<'_>,
     request: &EndpointRequest<'_>,
@@ -55,7 +55,7 @@ async fn issue(
     }
 }
 
-/// D-4: an unknown `grant_type` is `invalid_grant`; an absent one is a malformed request.
+/// D-4: an unknown `grant_type` is `invalid_grant`; a missing `grant_type` is a malformed request.
 fn read_grant_type(form: &Parameters<'_>) -> Result<GrantType, TokenError> {
     let name = required(form, Parameter::GrantType)?;
     GrantType::from_name(name).ok_or(TokenError::UnknownGrantType)

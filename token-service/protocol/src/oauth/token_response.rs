@@ -1,4 +1,4 @@
-//! The answer of the token endpoint (protocol.md §2.1).
+//! The response of the token endpoint (protocol.md §2.1).
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use domain::{AuditAction, ClientId, Grant, GrantId, Username};
 
-/// A successful answer, with exactly the fields of protocol.md §2.1.
+/// A successful response, with exactly the members of protocol.md §2.1.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct TokenResponse {
     /// The access token, a signed JWT.
@@ -19,38 +19,34 @@ pub struct TokenResponse {
     /// The refresh token, a signed JWT; only for the authorization code grant and its refreshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
-    /// Whom the tokens speak for; not part of the answer.
+    /// For the audit log; not part of the response.
     #[serde(skip)]
     pub authorization: Authorization,
 }
 
-/// Whom tokens speak for, as the audit log tells it.
+/// Client, user and grant of issued tokens, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// The client.
     pub client_id: ClientId,
-    /// The user.
     pub username: Username,
     /// The claim `grant_id` of the tokens.
     pub grant_id: GrantId,
-    /// For what the tokens were issued.
     pub issuance: Issuance,
 }
 
-/// For what tokens were issued.
+/// Reason why tokens were issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Issuance {
     /// For a code, an assertion or a client's credentials.
     First,
     /// For the first use of a refresh token.
     Refreshed,
-    /// For a refresh token that was used before, within its grace: the answer of the first use once more (D-3). A
-    /// client that lost the answer asks so, and whoever stole the token might.
+    /// For a reused refresh token within its grace period: the response of the first use again (D-3). The request comes
+    /// from a client that lost the response, or from an attacker who stole the token.
     Repeated,
 }
 
 impl Issuance {
-    /// What the audit log calls it.
     #[must_use]
     pub const fn action(self) -> AuditAction {
         match self {
@@ -62,7 +58,6 @@ impl Issuance {
 }
 
 impl Authorization {
-    /// That of a grant.
     #[must_use]
     pub fn of(grant: &Grant, issuance: Issuance) -> Self {
         Self {
@@ -75,7 +70,7 @@ impl Authorization {
 }
 
 impl TokenResponse {
-    /// An answer with these tokens; `lifetime` is the access token's.
+    /// A response with these tokens; `lifetime` is the lifetime of the access token.
     #[must_use]
     pub const fn new(
         access_token: String,
@@ -93,7 +88,7 @@ impl TokenResponse {
     }
 }
 
-/// Tokens stay out of logs.
+/// Hides the tokens from logs.
 impl fmt::Debug for TokenResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

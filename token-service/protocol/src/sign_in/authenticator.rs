@@ -1,6 +1,8 @@
-//! Setting up an authenticator app: an offer of a new secret, and its acceptance with the first code.
+//! Set-up of an authenticator app: the service offers a new secret, and the person accepts the offer with the first
+//! code.
 //!
-//! The offer is kept nowhere: the page carries the secret, sealed for this session, and the form brings it back.
+//! The service does not store the offer: the page contains the secret, sealed for this session, and the form sends it
+//! back.
 
 use std::time::Duration;
 
@@ -20,47 +22,46 @@ use store::StoreError;
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
 
-/// A secret that a person may put into an app.
+/// A new secret for the authenticator app.
 pub struct Offer {
-    /// For the app: an `otpauth` URL.
+    /// `otpauth` URL, for the QR code of the page.
     pub url: Zeroizing<String>,
-    /// For the keyboard: BASE32.
+    /// The secret in BASE32, for typing.
     pub secret: Zeroizing<String>,
-    /// For the form: base64url, worth something in the same session alone.
+    /// The sealed secret in base64url, for the form. Valid only in the same session.
     pub sealed: String,
 }
 
 /// The outcome of an acceptance.
 #[must_use]
 pub enum SetUpOutcome {
-    /// The app counts from now on. All sessions have ended, and this one begins.
+    /// The app is the second factor from now on. All earlier sessions have ended; this is the new session.
     Done {
         /// The new session.
         id: SessionId,
-        /// Whose it is.
         username: Username,
-        /// Shown once.
+        /// New recovery codes; pages show them only once.
         recovery_codes: Vec<String>,
-        /// The device is known from now on, with the new second factor.
+        /// Cookie that makes the device known, with the new second factor.
         device: Option<DeviceCookie>,
     },
     /// The password is wrong.
     PasswordRefused(Username),
     /// The code is wrong.
     CodeWrong,
-    /// The code was right, but one of its time or later was used before.
+    /// The code was right, but a code of the same or a later time step was used before.
     CodeUsed,
-    /// There were too many wrong passwords: the next may be tried after this time.
+    /// There were too many wrong passwords. The person must wait this long.
     Wait(Username, Duration),
-    /// Nobody is signed in, or the offer was made to another session.
+    /// No user is signed in, or the offer belongs to another session.
     NotOffered,
 }
 
-/// What the person sent.
+/// The form that the person sent.
 pub struct Acceptance<'a> {
     /// The offer's sealed secret.
     pub sealed: &'a str,
-    /// The password, once more: a browser that somebody left open is not enough.
+    /// The password again, because somebody else may be using an unattended browser.
     pub password: Zeroizing<String>,
     /// The first code of the app.
     pub code: &'a str,
@@ -79,7 +80,7 @@ fn sealing_context(id: &SessionId, username: &Username) -> String {
     format!("offered totp:{session}:{username}")
 }
 
-/// Offers a new secret to the user of the session `id`. `None` without a live session.
+/// Offers a new secret to the user of the session `id`. `None` if the session is not live.
 ///
 /// # Errors
 /// A [`SignInError`].
@@ -91,7 +92,7 @@ pub async fn offer(context: &Context<'_>, id: &SessionId) -> Result<Option<Offer
     present(context, id, &username, &*secret).map(Some)
 }
 
-/// The offer that a form brought back, to be shown again; `None` when it was not made to this session.
+/// The offer from a submitted form, for showing the page again. `None` if the offer belongs to another session.
 ///
 /// # Errors
 /// A [`SignInError`].
@@ -141,11 +142,11 @@ fn unseal(
         .ok()
 }
 
-/// Accepts an offer: from now on the app is the second factor of the user of the session `id`. All other
-/// sessions end, and clients lose their access (D-35).
+/// Accepts an offer: the app becomes the second factor of the user of the session `id`. All other sessions end, and all
+/// grants of the user are revoked (D-35).
 ///
 /// # Errors
-/// A [`SignInError`]; the second factor is as it was then.
+/// A [`SignInError`]; the second factor is unchanged.
 pub async fn accept(
     context: &Context<'_>,
     id: &SessionId,
@@ -227,10 +228,10 @@ pub async fn accept(
     })
 }
 
-/// How many recovery codes are left to `username`; `None` when the person has set up nothing.
+/// Number of unused recovery codes of `username`. `None` if the user has no authenticator app.
 ///
 /// # Errors
-/// [`StoreError`] when the store has no answer.
+/// [`StoreError`] if the store fails.
 pub async fn recovery_codes_left(
     context: &Context<'_>,
     username: &Username,

@@ -1,8 +1,8 @@
-//! Devices that are known: browsers in which a person has signed in before.
+//! Known devices: browsers in which a person has signed in before.
 //!
-//! A cookie says so. It names nobody and signs nobody in; it only gives the sign-ins of this account in this browser a
-//! pace and hashing places of their own, so that others who guess the account's password cannot keep its owner out
-//! (OWASP, "Slow Down Online Guessing Attacks with Device Cookies").
+//! A cookie identifies a known device. The cookie names no user and signs nobody in. It only gives the sign-ins of this
+//! account in this browser a pace and hashing places of their own, so that attackers who guess the account's password
+//! cannot lock its owner out (OWASP, "Slow Down Online Guessing Attacks with Device Cookies").
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use domain::clock::Timestamp;
 use domain::random::{self, Random, RandomError};
 use domain::{CredentialsVersion, Username};
 
-/// How long a device is known after a sign-in.
+/// Time for which a device stays known after a sign-in.
 pub const KNOWN_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Accounts of one browser at most; the one that signed in longest ago goes first.
+/// Maximum number of accounts per browser. A further account replaces the account with the oldest sign-in.
 const MOST: usize = 4;
 
 const ID_BYTES: usize = 16;
@@ -26,7 +26,7 @@ const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 const ENTRY_BYTES: usize = ID_BYTES + TIME_BYTES + TAG_BYTES;
 
-/// Between the entries of a cookie.
+/// Separates the entries of a cookie.
 const SEPARATOR: char = '.';
 
 /// A device that is known for an account.
@@ -36,7 +36,7 @@ pub struct KnownDevice {
 }
 
 impl KnownDevice {
-    /// What it is counted by.
+    /// Identifier for counting attempts.
     pub(super) const fn id(&self) -> &[u8] {
         &self.id
     }
@@ -47,7 +47,7 @@ impl KnownDevice {
     }
 }
 
-/// What a browser says of itself, one entry for each account.
+/// The entries of a browser's cookie, one per account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices {
     entries: Vec<Entry>,
@@ -61,7 +61,7 @@ struct Entry {
 }
 
 impl Devices {
-    /// Reads the value of a cookie; what is malformed is left out.
+    /// Reads the value of a cookie and skips malformed entries.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let entries = text.split(SEPARATOR).filter_map(Entry::parse).take(MOST);
@@ -70,7 +70,7 @@ impl Devices {
         }
     }
 
-    /// The entry that was made for this user, with the credentials that the user still has.
+    /// The entry for this user and the user's current credentials.
     pub(super) fn known(
         &self,
         key: &EncryptionKey,
@@ -86,7 +86,7 @@ impl Devices {
         Some(KnownDevice { id: entry.id })
     }
 
-    /// The value of the cookie after this user has signed in at `now`; `None` when the device is known already.
+    /// The value of the cookie after this user signs in at `now`; `None` if the device is already known.
     pub(super) fn after_sign_in(
         &self,
         key: &EncryptionKey,
@@ -110,12 +110,11 @@ impl Devices {
     }
 }
 
-/// A new value for the cookie. It has no `Debug`.
+/// A new value for the cookie, a secret without `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DeviceCookie(String);
 
 impl DeviceCookie {
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -140,8 +139,7 @@ impl Entry {
         URL_SAFE_NO_PAD.encode([self.id.as_slice(), &since, &self.tag].concat())
     }
 
-    /// The tag covers the version of the credentials, so that a device known by an old password is unknown after a
-    /// change.
+    /// The tag covers the version of the credentials, so a change of credentials makes the device unknown.
     fn tag(
         key: &EncryptionKey,
         username: &Username,

@@ -35,13 +35,13 @@ const AMR_TOTP: &str = "TOTP";
 /// `amr` of a recovery code.
 const AMR_RECOVERY_CODE: &str = "RECOVERY_CODE";
 
-/// Why a sign-in has no outcome: none of it the person's fault.
+/// A failure inside the service during a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
-    /// The store has no answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No randomness for a session id.
+    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// Too many passwords wait to be checked, or hashing failed.
@@ -50,7 +50,7 @@ pub enum SignInError {
     /// The user's TOTP secret cannot be opened.
     #[error("the TOTP secret of {0} cannot be opened: {1}")]
     SecretSealed(Username, SealingError),
-    /// The user's TOTP secret is too short to be one.
+    /// The user's TOTP secret is too short.
     #[error("the TOTP secret of {0} is unusable")]
     SecretUnusable(Username),
     /// A new TOTP secret cannot be sealed or shown.
@@ -58,36 +58,35 @@ pub enum SignInError {
     SetUp(Username),
 }
 
-/// The outcome of a password.
 #[must_use]
 pub enum PasswordOutcome {
-    /// Right: this session is begun.
+    /// The password is right, and a session has begun.
     Begun {
         /// The session.
         id: SessionId,
-        /// Whether it still owes a second factor.
+        /// Tells whether the session still needs a second factor.
         stage: SessionStage,
-        /// A device that was not known is known from now on.
+        /// Cookie for a device that was unknown before.
         device: Option<DeviceCookie>,
     },
-    /// Wrong, or no such user, or one who cannot sign in: deliberately one answer for all. Also when the credentials
-    /// changed while the password was checked (D-35).
+    /// The password is wrong, the user does not exist, or the user cannot sign in. All have the same outcome
+    /// deliberately. Also returned if the credentials changed during the check (D-35).
     Refused,
-    /// There were too many wrong ones: the next may be tried after this time.
+    /// There were too many wrong passwords. The person must wait this long.
     Wait(Duration),
 }
 
-/// Where an attempt comes from.
+/// Origin of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The client's address.
     pub address: Option<IpAddr>,
-    /// What the browser says of itself.
+    /// The devices from the browser's cookie.
     pub devices: &'a Devices,
 }
 
 impl Place<'_> {
-    /// The device, if it is one that is known for these credentials.
+    /// The device, if it is known for these credentials.
     fn known_device(
         &self,
         context: &Context<'_>,
@@ -99,7 +98,7 @@ impl Place<'_> {
         self.devices.known(key, username, credentials, now)
     }
 
-    /// The device is known from now on.
+    /// A cookie that makes the device known.
     fn remember(
         &self,
         context: &Context<'_>,
@@ -116,7 +115,7 @@ impl Place<'_> {
 /// Signs in with username and password, from `place`. The session in `replaces` ends when a new one begins.
 ///
 /// # Errors
-/// A [`SignInError`]; nothing is begun then.
+/// A [`SignInError`]; no session begins.
 pub async fn with_password(
     context: &Context<'_>,
     username: &str,
@@ -133,7 +132,7 @@ pub async fn with_password(
         place.known_device(context, username, credentials.version)
     });
     let schemes = context.registry.password_schemes();
-    // However the name is typed, its guesses count together.
+    // All spellings of a username share one count of guesses.
     let normal = Username::parse(username);
     let username = normal.as_ref().map_or(username, Username::as_str);
     let turn = Turn::queue(Lane::of(device.is_some()))?;
@@ -159,7 +158,7 @@ pub async fn with_password(
     };
     attempt.forgive().await?;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
-        // Every process takes it up with its next look at the registry.
+        // Every process reads the new hash with its next refresh of the registry.
         context
             .store
             .rehash_password(username.clone(), stored, stronger)
@@ -186,7 +185,7 @@ pub async fn with_password(
     Ok(PasswordOutcome::Begun { id, stage, device })
 }
 
-/// The credentials of the user with this username, read from the store: a copy in memory may be from before a change.
+/// The credentials of a user, read from the store because the copy in memory may be older than a change.
 async fn credentials_of(
     context: &Context<'_>,
     username: &str,
@@ -201,7 +200,7 @@ async fn credentials_of(
 /// Ends the session `id`.
 ///
 /// # Errors
-/// [`StoreError`] when it may still be alive.
+/// [`StoreError`] if the session may still be live.
 pub async fn sign_out(context: &Context<'_>, id: &SessionId) -> Result<(), StoreError> {
     context.store.end_session(id.digest()).await
 }

@@ -14,27 +14,26 @@ use zeroize::Zeroizing;
 
 use domain::password_hash;
 
-/// The scheme of [`hash`].
+/// Algorithm, version and parameters of [`hash`], as in the PHC string.
 const SCHEME: &str = "$argon2id$v=19$m=19456,t=2,p=1";
 
-/// Salt and hash, random bytes, of what is verified in place of a hash that a user does not have. No password is known to
-/// fit.
+/// Random salt and hash that the service verifies when a user has no stored hash. No known password matches them.
 const DECOY: &str = "$yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
 
-/// Passwords that may wait for their turn, for each core; the next is refused at once.
+/// Maximum number of waiting passwords per core. Further passwords are refused at once.
 const QUEUE: usize = 64;
 
-/// How long a password may wait for its turn.
+/// Longest time that a password waits for its check.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Those who have a password checked, in the whole process: however many strangers come, devices that are known neither wait
-/// for them nor find the places taken.
+/// A queue for password checks, one for the whole process. Known devices have a queue of their own, so that they
+/// neither wait for unknown browsers nor find the queue full.
 pub(super) struct Lane {
-    /// Hashes at a time: each takes one core and 19 MiB or more.
+    /// Number of hashes at the same time. Each takes one core and at least 19 MiB.
     free_turns: Semaphore,
-    /// Passwords that may wait for their turn.
+    /// Maximum number of waiting passwords.
     queue: usize,
-    /// The places of those who wait and of those whose turn it is.
+    /// Free places, for waiting checks and running checks together.
     free_places: Semaphore,
 }
 
@@ -52,7 +51,7 @@ impl Lane {
         }
     }
 
-    /// The lane of a browser that is or is not known.
+    /// The lane for known devices or for unknown browsers.
     pub(super) fn of(known_device: bool) -> &'static Self {
         if known_device {
             &KNOWN_DEVICES
@@ -75,16 +74,16 @@ fn queue() -> usize {
     cores() * QUEUE
 }
 
-/// How many passwords wait for their turn to be checked.
+/// Number of passwords that wait for their check, in both lanes.
 #[must_use]
 pub fn waiting() -> usize {
     STRANGERS.waiting() + KNOWN_DEVICES.waiting()
 }
 
-/// Why a password was neither hashed nor checked.
+/// Reason why the service could not hash or check a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// Too many others wait.
+    /// The queue is full, or no turn came in time.
     #[error("too many passwords wait to be checked")]
     Busy,
     /// The library failed, or a stored hash is not an argon2 PHC string.
@@ -96,10 +95,10 @@ fn argon2id() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
 }
 
-/// Hashes `password` with a random salt: an argon2id PHC string. Takes tens of milliseconds.
+/// Hashes `password` with a random salt and returns an argon2id PHC string. Takes tens of milliseconds.
 ///
 /// # Errors
-/// [`PasswordError::Failed`] when the library fails.
+/// [`PasswordError::Failed`] if the library fails.
 pub fn hash(password: &str) -> Result<String, PasswordError> {
     argon2id()
         .hash_password(password.as_bytes())
@@ -107,11 +106,11 @@ pub fn hash(password: &str) -> Result<String, PasswordError> {
         .map_err(|_| PasswordError::Failed)
 }
 
-/// Whether `password` is the one of `hash`, an argon2 PHC string whose own parameters count. Takes tens of
-/// milliseconds; compares in constant time.
+/// True if `password` matches `hash`, an argon2 PHC string with its own parameters. Takes tens of milliseconds;
+/// compares in constant time.
 ///
 /// # Errors
-/// [`PasswordError::Failed`] when `hash` is no such string.
+/// [`PasswordError::Failed`] if `hash` is not an argon2 PHC string.
 pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
     match argon2id().verify_password(password.as_bytes(), hash) {
         Ok(()) => Ok(true),
@@ -120,7 +119,7 @@ pub fn verify(password: &str, hash: &str) -> Result<bool, PasswordError> {
     }
 }
 
-/// Whether `hash` took less work than [`hash`] spends now, or is not argon2id.
+/// True if `hash` is not argon2id or its parameters are weaker than those of [`hash`].
 fn is_outdated(hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else {
         return false;
@@ -133,8 +132,8 @@ fn is_outdated(hash: &str) -> bool {
         || work < u64::from(parameters.m_cost()) * u64::from(parameters.t_cost())
 }
 
-/// What is verified for a user with the hash `stored`, or without one: a hash of each of `schemes`, the stored one or a
-/// decoy. So the answer takes as long for everybody, whether registered or not.
+/// The hashes to verify for a user with the hash `stored`, or without a hash: for each of `schemes` the stored hash or
+/// a decoy. So the response time does not show whether a user is registered.
 fn work_for(stored: Option<&str>, schemes: &[String]) -> Vec<String> {
     let own = stored.and_then(password_hash::scheme);
     let default = [SCHEME.to_owned()];
@@ -148,22 +147,21 @@ fn work_for(stored: Option<&str>, schemes: &[String]) -> Vec<String> {
         _ => format!("{scheme}{DECOY}"),
     });
     let mut hashes: Vec<String> = hashes.collect();
-    // Registered this moment, or before there were bounds.
+    // The user was registered a moment ago, or before the bounds on schemes existed.
     let unlisted = stored.filter(|stored| !hashes.iter().any(|hash| hash == stored));
     hashes.extend(unlisted.map(ToOwned::to_owned));
     hashes
 }
 
-/// What a check found.
+/// Result of a password check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checked {
-    /// Whether the password is the right one.
     pub(super) right: bool,
-    /// A stronger hash of the right password, where the stored one is weaker than new ones.
+    /// A new hash of the right password, if the stored hash is outdated.
     pub(super) stronger: Option<String>,
 }
 
-/// A place in the queue of those who want a password checked, away from the async workers and only so many at a time.
+/// A place in the queue for password checks. Checks run outside the async workers, a limited number at a time.
 #[must_use]
 pub(super) struct Turn {
     lane: &'static Lane,
@@ -174,18 +172,18 @@ impl Turn {
     /// Takes a place.
     ///
     /// # Errors
-    /// [`PasswordError::Busy`] when the queue is full.
+    /// [`PasswordError::Busy`] if the queue is full.
     pub(super) fn queue(lane: &'static Lane) -> Result<Self, PasswordError> {
         let place = lane.free_places.try_acquire();
         let place = place.map_err(|_| PasswordError::Busy)?;
         Ok(Self { lane, place })
     }
 
-    /// Like [`verify`]. The same work is done for all, with and without a stored hash: that of all `schemes`
-    /// ([`domain::Registry::password_schemes`]).
+    /// Like [`verify`]. Hashes for all `schemes` ([`domain::Registry::password_schemes`]), so the work is the same with
+    /// and without a stored hash.
     ///
     /// # Errors
-    /// [`PasswordError::Busy`] when no turn came up in time, [`PasswordError::Failed`] as for [`verify`].
+    /// [`PasswordError::Busy`] if no turn came in time, [`PasswordError::Failed`] as for [`verify`].
     pub(super) async fn check(
         self,
         stored: Option<String>,
@@ -197,7 +195,7 @@ impl Turn {
             .map_err(|_| PasswordError::Busy)?
             .map_err(|_| PasswordError::Failed)?;
         spawn_blocking(move || {
-            // Held until the work is done, even when the request is gone.
+            // Held until the work is done, even if the client has disconnected.
             let _held = (self.place, turn);
             let mut right = Ok(false);
             for hash in work_for(stored.as_deref(), &schemes) {
@@ -239,7 +237,7 @@ mod tests {
         assert_ne!(hash("correct horse").unwrap(), hashed, "salts are random");
     }
 
-    /// The same answer, and by the decoy's parameters the same work, for a user without a password.
+    /// A user without a password gets the same answer after the same work, because of the decoy's parameters.
     #[tokio::test]
     async fn without_a_stored_hash_nothing_is_right() {
         assert_eq!(password_hash::scheme(&hash("x").unwrap()), Some(SCHEME));
@@ -254,7 +252,7 @@ mod tests {
         assert_eq!(check(Some(hash("x").unwrap())).await, Ok(true));
     }
 
-    /// Whoever is asked for, a hash of each scheme is computed.
+    /// For every username, the service computes one hash of each scheme.
     #[test]
     fn every_check_does_the_same_work() {
         let of = |scheme: &str| format!("{scheme}$c2FsdHNhbHQ$GwMwFfwe0CGKrYdcHstP/5MtuYHf");

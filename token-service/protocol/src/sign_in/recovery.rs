@@ -1,6 +1,7 @@
-//! Recovery codes: they stand in for a lost authenticator app, once each.
+//! Recovery codes for users who have lost their authenticator app. Each code works once.
 //!
-//! 80 random bits in four groups of BASE32 letters, such as `mfrg-gzdf-mztw-q2lk`. The store has keyed digests.
+//! A code has 80 random bits, in four groups of BASE32 letters such as `mfrg-gzdf-mztw-q2lk`. The store has only keyed
+//! digests.
 
 use data_encoding::BASE32_NOPAD;
 
@@ -9,13 +10,13 @@ use domain::Username;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 
-/// How many a person gets at a time.
+/// Number of codes in a set.
 pub(super) const COUNT: usize = 10;
 
 const BYTES: usize = 10;
 const LETTERS_IN_A_GROUP: usize = 4;
 
-/// A new code, as it is shown.
+/// Generates a code, as shown to the person.
 pub(super) fn generate(random: &dyn Random) -> Result<String, RandomError> {
     let bytes = random::bytes::<BYTES>(random)?;
     Ok(in_groups(&BASE32_NOPAD.encode(&bytes)))
@@ -33,8 +34,8 @@ fn in_groups(letters: &str) -> String {
     grouped
 }
 
-/// What the store knows a code of this user by; none when the text is no recovery code. Case, spaces and hyphens do not
-/// count. A code from before names had a normal form (D-33) is known by the name as it was typed then.
+/// Digests of a user's code in the store; none if the text is not a recovery code. Ignores case, spaces and hyphens.
+/// Codes from before D-33 are stored under the username as typed, so there may be two digests.
 pub(super) fn digests(key: &EncryptionKey, username: &Username, text: &str) -> Vec<Digest> {
     let Some(bytes) = decode(text) else {
         return Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn digests(key: &EncryptionKey, username: &Username, text: &str) -> V
     tags.map(Digest::from_bytes).collect()
 }
 
-/// What the store is to know a new code by.
+/// Digest of a new code for the store.
 pub(super) fn digest(key: &EncryptionKey, username: &Username, text: &str) -> Option<Digest> {
     digests(key, username, text).into_iter().next()
 }
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// D-33: codes that were made for a name as it was typed.
+    /// D-33: codes that were generated for a username as typed.
     #[test]
     fn codes_of_a_decomposed_name_go_on_to_work() {
         let key = EncryptionKey::new(&[1; 32]).unwrap();

@@ -1,4 +1,4 @@
-//! The step after the password: a code of the authenticator app, or a recovery code.
+//! The second factor: a code of the authenticator app, or a recovery code.
 
 use std::time::Duration;
 
@@ -12,27 +12,23 @@ use domain::digest::Digest;
 use domain::{SessionStage, Username};
 use store::Claim;
 
-/// The outcome of a second factor.
 #[must_use]
 pub enum SecondFactorOutcome {
-    /// Right: signed in, with a new session, by a method that `amr` names.
+    /// The code was right: the user is signed in with a new session, whose `amr` names the method.
     SignedIn {
         /// The new session.
         id: SessionId,
-        /// Who signed in.
         username: Username,
-        /// Whether it took a recovery code.
         by_recovery_code: bool,
-        /// A device that was not known is known from now on.
+        /// Cookie for a device that was unknown before.
         device: Option<DeviceCookie>,
     },
-    /// The code is wrong.
     Wrong(Username),
     /// The code was right, but used before (RFC 6238 §5.2).
     Used(Username),
-    /// There were too many wrong ones: the next may be tried after this time.
+    /// There were too many wrong codes. The person must wait this long.
     Wait(Username, Duration),
-    /// There is no sign-in that waits for a code.
+    /// No sign-in waits for a code.
     NotOwed,
 }
 
@@ -46,14 +42,14 @@ fn open(
         .map_err(|error| SignInError::SecretSealed(username.clone(), error))
 }
 
-/// What a code turned out to be.
+/// Result of checking a code.
 pub(super) enum Verdict {
     Right,
     Wrong,
     Used,
 }
 
-/// Checks a code of the app with this secret, and uses it up.
+/// Checks a code of the app against this secret and marks the code as used.
 pub(super) async fn check_totp(
     context: &Context<'_>,
     username: &Username,
@@ -78,7 +74,7 @@ pub(super) async fn check_totp(
     )
 }
 
-/// Uses up the recovery code that has one of these digests.
+/// Marks the recovery code with one of these digests as used.
 async fn claim_recovery_code(
     context: &Context<'_>,
     username: &Username,
@@ -93,11 +89,11 @@ async fn claim_recovery_code(
     Ok(Verdict::Wrong)
 }
 
-/// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up
-/// whatever follows.
+/// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up even if
+/// a later step fails.
 ///
 /// # Errors
-/// A [`SignInError`]; the session still waits then.
+/// A [`SignInError`]; the session still waits for the second factor.
 pub async fn with_second_factor(
     context: &Context<'_>,
     id: &SessionId,

@@ -1,4 +1,4 @@
-//! Sessions: who signed in with this browser, and how far.
+//! Sign-in sessions of browsers.
 
 use std::time::Duration;
 
@@ -11,54 +11,52 @@ use domain::random::{self, Random, RandomError};
 use domain::{CredentialsVersion, Session, SessionStage, Username};
 use store::{Begin, StoreError};
 
-/// How long a sign-in waits for its second factor.
+/// Time limit for the second factor.
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// A use extends a session when a tenth of its idle lifetime has passed.
+/// A use extends a session only if its expiry moves by more than this part (a tenth) of its idle lifetime.
 const EXTEND_AFTER_PART: u32 = 10;
 
-/// The id of a session: 256 random bits as base64url, 43 characters. Whoever knows it is signed in, so it has
-/// no `Debug`.
+/// The id of a session: 256 random bits as base64url, 43 characters. The id is a credential, so it has no `Debug`.
 #[derive(Clone)]
 pub struct SessionId(String);
 
 impl SessionId {
-    /// A new id. Each stage of a sign-in gets one of its own: an id that somebody planted in the browser is
-    /// never signed in.
+    /// Generates an id. Each stage of a sign-in gets a new id, so an id that an attacker planted in the browser never
+    /// becomes signed in (session fixation).
     fn generate(random: &dyn Random) -> Result<Self, RandomError> {
         random::text::<32>(random).map(Self)
     }
 
-    /// Reads an id; `None` when it has another form.
+    /// Reads an id; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Digest::from_base64url(text).map(|_| Self(text.to_owned()))
     }
 
-    /// The text, for the cookie.
+    /// The value of the cookie.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What the store knows the session by.
+    /// Key of the session in the store.
     pub(super) fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
 }
 
-/// What somebody has proven.
+/// A user who has given right credentials.
 pub(super) struct Proven {
-    /// Who it is.
     pub(super) username: Username,
-    /// By which methods.
+    /// The authentication methods.
     pub(super) amr: Vec<String>,
-    /// The credentials that the proofs were compared with.
+    /// Version of the credentials that the sign-in was checked against.
     pub(super) credentials_version: CredentialsVersion,
 }
 
-/// Starts `session` under a new id and ends `replaces`, in one transaction. `None`, and nothing has changed, when the
-/// credentials are others by now than those that were proven.
+/// Starts `session` under a new id and ends `replaces`, in one transaction. `None`, without any change, if the
+/// credentials have changed since the check.
 pub(super) async fn start(
     context: &Context<'_>,
     session: Session,
@@ -75,7 +73,7 @@ pub(super) async fn start(
     })
 }
 
-/// The session of somebody who has proven at `now` who they are.
+/// The session of a user who completed the sign-in at `now`.
 pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -> Session {
     let ends_at = now + lifetimes.session;
     Session {
@@ -89,7 +87,7 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
     }
 }
 
-/// The session of somebody whose password was right at `now`, and who owes the second factor.
+/// The session of a user whose password was right at `now` and who still needs the second factor.
 pub(super) fn second_factor_owed(proven: Proven, now: Timestamp) -> Session {
     let until = now + SECOND_FACTOR_TIME;
     Session {
@@ -103,18 +101,17 @@ pub(super) fn second_factor_owed(proven: Proven, now: Timestamp) -> Session {
     }
 }
 
-/// Until when a session lives on that is used at `now`; `None` when that is hardly later than without. A write for each
-/// use would be one too many.
+/// New expiry of a session that is used at `now`. `None` if the extension is too small to be worth a write.
 fn extension(session: &Session, idle: Duration, now: Timestamp) -> Option<Timestamp> {
     let wanted = session.ends_at.min(now + idle);
     let gained = wanted.since(session.expires_at);
     (gained > idle / EXTEND_AFTER_PART).then_some(wanted)
 }
 
-/// The live session `id`; it counts as used.
+/// Returns the live session `id` and counts this as a use.
 ///
 /// # Errors
-/// [`StoreError`] when the store has no answer.
+/// [`StoreError`] if the store fails.
 pub async fn live(context: &Context<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
     let now = context.now;
     let session = context.store.session(id.digest(), now).await?;

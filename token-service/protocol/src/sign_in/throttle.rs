@@ -1,11 +1,12 @@
-//! Slowing guesses down by delays that grow and decay (RFC 6749 §10.10).
+//! Delays that slow down guesses. The delays grow with failures and decay with time (RFC 6749 §10.10).
 //!
-//! A browser in which a person has signed in before has a pace of its own ([`Devices`](super::device::Devices)), which
-//! nobody else can use up. For all others an attempt counts for its address, for the account from that network, and
-//! last for the account: many wrong passwords from one network never keep the account's owner waiting elsewhere.
+//! A browser in which the person has signed in before ([`Devices`](super::device::Devices)) has a pace of its own,
+//! which nobody else can use up. For all other browsers an attempt counts for the address, for the account from that
+//! network, and last for the account: many wrong passwords from one network never make the account's owner wait
+//! elsewhere.
 //!
-//! The counts are in the store, so that neither a restart nor another replica forgets them. What is counted for is a
-//! keyed digest: a store that leaks does not tell who failed, nor what somebody typed into the wrong field.
+//! The store keeps the counts, so they survive restarts and apply to all replicas. The store knows only keyed digests:
+//! a leaked store does not reveal who failed, or what a person typed into the wrong field.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,45 +20,45 @@ use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Passwords of one account from one network, or from one device that is known: a person who waits gets in, a guesser
-/// gets some hundred a day.
+/// Passwords of one account from one network or one known device. A person who waits can sign in; an attacker gets a
+/// few hundred guesses per day.
 const PASSWORD: Pace = Pace {
     free: 10,
     longest: MINUTE.saturating_mul(5),
     forget_one_after: MINUTE.saturating_mul(15),
 };
 
-/// Passwords of one account, wherever from. One network is held back by [`PASSWORD`] to less than is forgotten here, so
-/// that it takes several to make others wait.
+/// Passwords of one account from all networks. [`PASSWORD`] holds one network below the rate at which failures are
+/// forgotten here, so only several networks together can make others wait.
 const PASSWORD_FROM_ANYWHERE: Pace = Pace {
     free: 100,
     longest: MINUTE.saturating_mul(5),
     forget_one_after: MINUTE.saturating_mul(2),
 };
 
-/// One-time and recovery codes of one account. Who gets here knows the password, so that nobody else can keep the
-/// account's owner waiting; and there are only a million codes, three of which are right.
+/// One-time and recovery codes of one account. Only a person who knows the password gets here, so nobody else can make
+/// the owner wait. The pace is slow because there are only a million codes, and three are valid at a time.
 const SECOND_FACTOR: Pace = Pace {
     free: 5,
     longest: MINUTE.saturating_mul(60),
     forget_one_after: MINUTE.saturating_mul(60),
 };
 
-/// Everything that comes from one address, which a whole office may share.
+/// All attempts from one address, which a whole office may share.
 const ADDRESS: Pace = Pace {
     free: 100,
     longest: MINUTE,
     forget_one_after: Duration::from_secs(10),
 };
 
-/// Everything that comes from an IPv6 network of 56 bits, as households have.
+/// All attempts from one IPv6 /56 network, the usual size for a household.
 const NETWORK_56: Pace = Pace {
     free: 400,
     longest: MINUTE,
     forget_one_after: Duration::from_secs(3),
 };
 
-/// Everything that comes from an IPv6 network of 48 bits, as sites have and as anybody can rent.
+/// All attempts from one IPv6 /48 network, the usual size for a site. Anybody can rent a /48.
 const NETWORK_48: Pace = Pace {
     free: 1600,
     longest: MINUTE,
@@ -67,9 +68,9 @@ const NETWORK_48: Pace = Pace {
 /// What is guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess<'a> {
-    /// The password of this username, which may be unregistered.
+    /// A password for this username. The username may be unregistered.
     Password(&'a str),
-    /// A one-time or recovery code of this user.
+    /// A one-time or recovery code for this user.
     SecondFactor(&'a str),
 }
 
@@ -118,13 +119,13 @@ impl Guess<'_> {
     }
 }
 
-/// The keys of an attempt, in their order.
+/// The keys of an attempt, in the order of the checks.
 struct Keys {
-    /// Those of addresses, which others may share.
+    /// Keys of addresses and networks, which several people may share.
     shared: Vec<PacedKey>,
-    /// What a right attempt clears.
+    /// The key that a right attempt clears.
     own: PacedKey,
-    /// What only counts when the others need not wait.
+    /// The key that counts only if no other key requires a wait.
     last: Option<PacedKey>,
 }
 
@@ -138,8 +139,8 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Admits an attempt of a client at `address`, in a browser that may be a known device of the account; or says how
-    /// long it has to wait.
+    /// Admits an attempt from `address`, in a browser that may be a known device of the account. Otherwise returns the
+    /// time to wait.
     pub(super) async fn admit(
         context: &'a Context<'a>,
         guess: Guess<'_>,
@@ -161,8 +162,9 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// It was right: the failures of this account from this network or device are forgotten. Those of the address are
-    /// not, or a guesser with an account of his own could start anew at will; nor those of others with this account.
+    /// Clears the failures of this account from this network or device, after a right attempt. The failures of the
+    /// address stay, or an attacker could clear them by signing in to an account of his own. So do the failures of
+    /// others for this account.
     pub(super) async fn forgive(self) -> Result<(), StoreError> {
         let Self {
             context,
@@ -172,7 +174,7 @@ impl<'a> Attempt<'a> {
         context.store.forgive_attempt(Some(own), others).await
     }
 
-    /// Nothing was found out, as when the service is overloaded: the attempt does not count.
+    /// Removes the attempt from the counts because it had no result, for example when the service is overloaded.
     pub(super) async fn take_back(self) -> Result<(), StoreError> {
         let Self {
             context,
@@ -184,11 +186,11 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The networks of an address that count: of IPv4 the address; of IPv6 that of 64 bits, within which anybody can choose
-/// at will, and the wider ones that one party may have whole.
+/// The networks of an address that count. For IPv4: the address. For IPv6: the /64 network, because a client can choose
+/// any address within it, and the wider networks, because one party may own all of a /56 or /48.
 struct Networks {
     paced: Vec<(Vec<u8>, Pace)>,
-    /// What counts as one place to guess a password from.
+    /// The network that counts as one origin of password guesses.
     widest: Vec<u8>,
 }
 
@@ -203,7 +205,7 @@ impl Networks {
                 }
             }
             Some(IpAddr::V6(address)) => {
-                // Their lengths tell them apart: 8, 7 and 6 bytes.
+                // Their lengths distinguish them: 8, 7 and 6 bytes.
                 let network = |bytes| {
                     address
                         .octets()
@@ -236,8 +238,8 @@ impl Networks {
     }
 }
 
-/// The keyed digest of what counts as one address: of IPv6 the network of 64 bits, within which anybody can choose at
-/// will.
+/// Keyed digest of the network of an address. For IPv6 this is the /64 network, because a client can choose any address
+/// within it.
 pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
     let network = match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.octets().to_vec(),
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!(common("192.0.2.1", "192.0.2.2"), 0);
     }
 
-    /// A guesser who tries at every moment that one network allows.
+    /// An attacker who tries as often as the pace of one network allows.
     #[test]
     fn one_network_never_makes_others_wait() {
         let mut now = Timestamp::from_seconds(1_800_000_000);

@@ -7,18 +7,18 @@ use crate::sealing::{EncryptionKey, SealingError};
 use domain::Username;
 use domain::clock::Timestamp;
 
-/// A secret shorter than 128 bits (RFC 4226 §4).
+/// The secret is shorter than 128 bits (RFC 4226 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unusable;
 
-/// The context under which a user's secret, its raw bytes, is sealed.
+/// Sealing context for the raw bytes of a user's secret.
 #[must_use]
 pub fn sealing_context(username: &Username) -> String {
     format!("totp:{username}")
 }
 
-/// The contexts in which the secret of a user may be sealed, today's first. Before D-33 it was sealed in the context of the
-/// name as it was typed, with accents that many keyboards write as letters of their own.
+/// The sealing contexts that a user's secret may have, the current one first. Before D-33 the context contained the
+/// username as typed, in which letter and accent may be separate characters.
 #[must_use]
 pub fn sealing_contexts(username: &Username) -> Vec<String> {
     let mut contexts = vec![sealing_context(username)];
@@ -27,10 +27,8 @@ pub fn sealing_contexts(username: &Username) -> Vec<String> {
     contexts
 }
 
-/// Opens the secret of a user.
-///
 /// # Errors
-/// [`SealingError::Refused`] when it was not sealed for this user with this key.
+/// [`SealingError::Refused`] if the secret was not sealed for this user with this key.
 pub fn open_secret(
     key: &EncryptionKey,
     username: &Username,
@@ -43,22 +41,22 @@ pub fn open_secret(
         .ok_or(SealingError::Refused)
 }
 
-/// The time step that `code` belongs to; `None` when it is not a code of now. Spaces in `code` do not count:
-/// apps show codes in two groups.
+/// The time step of `code`; `None` if `code` is not valid at `now`. Spaces in `code` are ignored, because apps show
+/// codes in two groups.
 ///
 /// # Errors
-/// [`Unusable`] when `secret` cannot be one.
+/// [`Unusable`] if `secret` is too short.
 pub fn step_of(secret: &[u8], code: &str, now: Timestamp) -> Result<Option<u64>, Unusable> {
     let totp = parameters(secret).build().map_err(|_| Unusable)?;
     let code: String = code.split_whitespace().collect();
     Ok(totp.check(&code, now.seconds()))
 }
 
-/// The URL from which an authenticator app takes a secret: `otpauth://totp/...`, with the name of the service as the
-/// issuer. `None` when `secret` cannot be one.
+/// The `otpauth://totp/...` URL from which an authenticator app reads the secret, with the name of the service as
+/// issuer. `None` if `secret` is unusable.
 #[must_use]
 pub fn url(secret: &[u8], username: &Username, service: &str) -> Option<String> {
-    // Neither name may have a colon, which separates them.
+    // A colon separates the two names, so neither may contain a colon.
     let service = service.replace(':', " ");
     let account = username.as_str().replace(':', " ");
     parameters(secret)

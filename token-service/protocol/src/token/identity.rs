@@ -1,8 +1,7 @@
-//! The identity service's tokens that travel inside access tokens (protocol.md §2.2), signed once and embedded while
-//! fresh.
+//! Identity service tokens, which access tokens contain (protocol.md §2.2). Each is signed once and reused while fresh.
 //!
-//! An identity token speaks of its user alone. A client that asks for many access tokens of one user within a short
-//! time gets the same one in all of them, which halves the signatures.
+//! The claims of an identity token depend only on the user. If a client requests many access tokens for one user within
+//! a short time, all of them contain the same identity token, which halves the number of signatures.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,26 +15,26 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{Client, ClientId, TokenId, User, Username};
 
-/// How many are kept at most, at some 600 bytes each.
+/// Maximum number of cached tokens, at about 600 bytes each.
 const SLOTS: usize = 4096;
 
-/// The part of an access token's lifetime for which an identity token is embedded anew.
+/// An identity token is reused for this part (one sixtieth) of the access token's lifetime.
 const FRESH_PART: u32 = 60;
 
-/// How long an identity token is embedded into further access tokens: a minute for those of an hour.
+/// Time for which an identity token is reused: one minute if access tokens are valid for one hour.
 #[must_use]
 pub(super) fn fresh_for(settings: &Settings) -> Duration {
     Duration::from_secs((settings.lifetimes.access_token / FRESH_PART).as_secs())
 }
 
-/// How long an identity token lives: no access token outlives the one inside it.
+/// Lifetime of an identity token. An identity token never expires before an access token that contains it.
 #[must_use]
 pub(super) fn lifetime(settings: &Settings) -> Duration {
     settings.lifetimes.access_token + fresh_for(settings)
 }
 
-/// A token and what it was signed for. These are the very objects, not equal ones: registry and key ring are replaced
-/// as a whole when anything in them changes, and with them goes every token that was signed before.
+/// A token and the objects that it was signed for. These are compared by identity, not by equality: when anything in
+/// the registry or the key ring changes, the service replaces the whole object, which invalidates all earlier tokens.
 #[derive(Debug)]
 struct Fresh {
     client: Arc<Client>,
@@ -45,7 +44,8 @@ struct Fresh {
     token: Arc<str>,
 }
 
-/// The identity tokens that were signed lately. A token whose place another one takes is signed again when needed.
+/// Cache of recent identity tokens. If another token takes the slot of a token, the service signs the token again when
+/// needed.
 #[derive(Debug)]
 pub struct IdentityTokens {
     hasher: RandomState,
@@ -62,7 +62,7 @@ impl Default for IdentityTokens {
 }
 
 impl IdentityTokens {
-    /// A token of `user` for `client` to embed at `now`, signed with `key`; `id` is its `jti` if it is signed now.
+    /// An identity token of `user` for `client` at `now`. A new token is signed with `key` and has `id` as its `jti`.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.
@@ -98,7 +98,7 @@ impl IdentityTokens {
         Ok(token)
     }
 
-    /// Embeds the token of this user and client no more: one that it was in was revoked.
+    /// Removes the token of this user and client, because an access token that contains the token was revoked.
     pub fn forget(&self, client: &ClientId, user: &Username) {
         if let Some(slot) = self.slot(client, user) {
             *lock(slot) = None;
@@ -228,7 +228,7 @@ mod tests {
         assert_ne!(parties.at(29), later);
     }
 
-    /// Equal is not enough: between two equal registrations the user may have been disabled.
+    /// Equality is not enough: the user may have been disabled between two equal registrations.
     #[test]
     fn none_outlives_its_registry_its_key_or_a_revocation() {
         let mut parties = Parties::new();

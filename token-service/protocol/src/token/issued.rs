@@ -1,25 +1,23 @@
-//! A token that this service issued, as revocation, introspection and `explain` read it.
+//! An issued token, as revocation, introspection and `explain` read it.
 
 use claims::{AccessTokenClaims, RefreshTokenClaims};
 
 use domain::clock::Timestamp;
 use domain::{ClientId, GrantId, TokenId, TokenReference, TokenSubject, Username};
 
-/// What a token is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenUse {
-    /// At the resource server.
+    /// For the resource server.
     Access,
-    /// At the token endpoint.
+    /// For the token endpoint.
     Refresh,
 }
 
-/// A token that this service signed, whatever has become of it since.
+/// A token that this service signed. It may have expired or been revoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedToken {
-    /// What it is for.
     pub token_use: TokenUse,
-    /// Everything by which it may have been revoked.
+    /// All ids by which the token may have been revoked.
     pub reference: TokenReference,
     /// `aud`.
     pub audience: String,
@@ -34,7 +32,7 @@ pub struct IssuedToken {
 }
 
 impl IssuedToken {
-    /// An access token of the current flows. `None` if this service made no such ids.
+    /// An access token of the current flows. `None` if the ids in the claims are malformed.
     #[must_use]
     pub fn access(claims: AccessTokenClaims) -> Option<Self> {
         Some(Self {
@@ -58,7 +56,7 @@ impl IssuedToken {
         })
     }
 
-    /// A refresh token of the current flows. `None` if this service made no such ids.
+    /// A refresh token of the current flows. `None` if the ids in the claims are malformed.
     #[must_use]
     pub fn refresh(claims: RefreshTokenClaims) -> Option<Self> {
         Some(Self {

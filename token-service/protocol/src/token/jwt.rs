@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::key::{KeyError, SigningKey};
 
-/// Most bodies fit in, so that they are written without being moved.
+/// Initial buffer size for a body, in bytes. Most bodies fit, so the buffer does not grow.
 const BODY_BYTES: usize = 1536;
 
 /// The JOSE header of a token that `key` signs, as JSON.
 ///
 /// # Errors
-/// [`KeyError`] when it cannot be written.
+/// [`KeyError`] if the header cannot be written.
 pub fn header(key: &SigningKey, typ: &str) -> Result<Vec<u8>, KeyError> {
     #[derive(Serialize)]
     struct Header<'a> {

@@ -1,5 +1,5 @@
-//! One signing key. aws-lc-rs signs and verifies: jwt-simple's signatures cost ten times as much (130 us against 13 us for
-//! Ed25519), and the service makes one for every token. jwt-simple exports the public half.
+//! One signing key. aws-lc-rs signs and verifies, because a jwt-simple signature takes ten times as long (130 us
+//! against 13 us for Ed25519) and the service signs every token. jwt-simple exports the public key.
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rand::SystemRandom;
@@ -14,12 +14,12 @@ use claims::jwk::Jwk;
 use jwt_simple::prelude::{ES256PublicKey, Ed25519PublicKey, RS256PublicKey};
 use zeroize::Zeroizing;
 
-/// The cryptographic library refused. Deliberately without detail.
+/// The cryptographic library failed. Contains no detail, deliberately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the signing key cannot be made, read or used")]
 pub struct KeyError;
 
-/// A private signing key with its public half and its identifier.
+/// A private signing key with its public key and identifier.
 #[derive(Debug)]
 pub struct SigningKey {
     public: Jwk,
@@ -34,7 +34,7 @@ enum KeyPair {
 }
 
 impl SigningKey {
-    /// A fresh private key for `algorithm` as PKCS#8 DER; RSA keys have 2048 bits.
+    /// Generates a private key for `algorithm` as PKCS#8 DER; RSA keys have 2048 bits.
     ///
     /// # Errors
     /// [`KeyError`] when the library fails.
@@ -61,10 +61,10 @@ impl SigningKey {
         Ok(Zeroizing::new(bytes))
     }
 
-    /// The key with this PKCS#8 DER.
+    /// Reads a key from PKCS#8 DER.
     ///
     /// # Errors
-    /// [`KeyError`] when it is not a key for `algorithm`.
+    /// [`KeyError`] if the bytes are not a key for `algorithm`.
     pub fn from_pkcs8(algorithm: Algorithm, pkcs8: &[u8]) -> Result<Self, KeyError> {
         let pair = match algorithm {
             Algorithm::EdDsa => {
@@ -91,7 +91,6 @@ impl SigningKey {
         &self.public.kid
     }
 
-    /// The algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.pair {
@@ -101,7 +100,7 @@ impl SigningKey {
         }
     }
 
-    /// The public half as the JWKS shows it.
+    /// The public key as in the JWK set.
     #[must_use]
     pub const fn jwk(&self) -> &Jwk {
         &self.public
@@ -127,7 +126,7 @@ impl SigningKey {
         }
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// True if `signature` is a signature of `message` by this key.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.pair {
@@ -148,10 +147,10 @@ impl SigningKey {
     }
 }
 
-/// Characters of the thumbprint that make the identifier.
+/// Number of characters of the thumbprint in the identifier.
 const KID_LENGTH: usize = 16;
 
-/// The public half, under the start of its thumbprint (RFC 7638 §3).
+/// The public key, identified by the start of its thumbprint (RFC 7638 §3).
 fn export(pair: &KeyPair) -> Result<Jwk, KeyError> {
     let refused = |_| KeyError;
     let (thumbprint, jwk) = match pair {

@@ -1,4 +1,4 @@
-//! The keys of the service, open: one signs, all verify until their last token has expired.
+//! The opened signing keys of the service. One key signs; every key verifies until its last token has expired.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use domain::SealedSigningKey;
 use domain::clock::Timestamp;
 use store::{Store, StoreError};
 
-/// Why there are no keys to work with.
+/// Reason why the service has no usable keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRingError {
     /// The store failed.
@@ -27,18 +27,17 @@ pub enum KeyRingError {
     Sealing {
         /// Identifier of the key.
         kid: String,
-        /// What sealing said.
         error: SealingError,
     },
-    /// A key could not be made or read.
+    /// A key could not be generated or read.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The store holds no key of the configured algorithm although one was just added.
+    /// The store returns no key of the configured algorithm although the service just added a key.
     #[error("the store holds no signing key for {}", .0.name())]
     Missing(Algorithm),
 }
 
-/// All usable keys, and which of them signs.
+/// All usable keys, with the signing key.
 #[derive(Debug)]
 pub struct KeyRing {
     sealed: Vec<SealedSigningKey>,
@@ -49,11 +48,11 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// Opens the store's keys after doing what is due by `policy`: making the first ones, announcing successors,
-    /// forgetting those whose tokens have all expired.
+    /// Carries out the steps that are due by `policy` (creating the first keys, announcing successors, deleting keys
+    /// whose tokens have all expired), then opens the store's keys.
     ///
     /// # Errors
-    /// A [`KeyRingError`]: the service cannot work without keys.
+    /// A [`KeyRingError`]: the service cannot start without keys.
     pub async fn open(
         store: &dyn Store,
         encryption_key: &EncryptionKey,
@@ -64,10 +63,10 @@ impl KeyRing {
         Self::new(sealed, encryption_key, policy, now)
     }
 
-    /// The ring as it is at `now`, by the same rules; `None` when this one is still it.
+    /// The ring at `now`, by the same rules as [`Self::open`]. `None` if this ring is still current.
     ///
     /// # Errors
-    /// A [`KeyRingError`]; this ring stays good until its keys are forgotten.
+    /// A [`KeyRingError`]; this ring stays usable until its keys are deleted.
     pub async fn refreshed(
         &self,
         store: &dyn Store,
@@ -115,33 +114,32 @@ impl KeyRing {
         })
     }
 
-    /// The keys as the store has them, oldest first.
+    /// The sealed keys from the store, oldest first.
     #[must_use]
     pub fn sealed(&self) -> &[SealedSigningKey] {
         &self.sealed
     }
 
-    /// The key that signs now.
     #[must_use]
     pub const fn signing(&self) -> &Arc<SigningKey> {
         &self.signing
     }
 
-    /// The Ed25519 key that signs now, if there is one: the legacy flow's tokens have no room for other signatures.
+    /// The current Ed25519 signing key, if any. Tokens of the legacy flow have no room for longer signatures.
     #[must_use]
     pub fn ed25519(&self) -> Option<&SigningKey> {
         self.ed25519.as_deref()
     }
 
-    /// The JWK set as JSON: what `/auth/jwks` answers.
+    /// The JWK set as JSON, which `/auth/jwks` returns.
     #[must_use]
     pub fn published(&self) -> &str {
         &self.published
     }
 
-    /// The claims of a token of type `typ` that one of these keys signed; `None` for anything else.
+    /// The claims of a token of type `typ` that one of these keys signed; `None` for other tokens.
     ///
-    /// Nothing in the claims has been compared yet: issuer, audience and times are the caller's.
+    /// The caller must check issuer, audience and times.
     #[must_use]
     pub fn verify(&self, token: &str, typ: &str) -> Option<Map<String, Value>> {
         let read = || -> Result<Option<Map<String, Value>>, JwsError> {
@@ -164,7 +162,7 @@ impl KeyRing {
     }
 }
 
-/// Does what is due about the store's keys; the answer is all of them after that.
+/// Carries out the due steps and returns all keys of the store.
 async fn upkeep(
     store: &dyn Store,
     encryption_key: &EncryptionKey,
@@ -180,10 +178,8 @@ async fn upkeep(
     Ok(store.signing_keys().await?)
 }
 
-/// Carries steps out in the store.
-///
 /// # Errors
-/// A [`KeyRingError`]; the steps before the failed one stand.
+/// A [`KeyRingError`]; steps before the failed step stay in effect.
 pub async fn carry_out(
     steps: Vec<Step>,
     store: &dyn Store,
@@ -261,7 +257,7 @@ fn open(
     Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)
 }
 
-/// The context in which the private part of a signing key is sealed.
+/// Sealing context for the private part of a signing key.
 #[must_use]
 pub fn signing_key_context(kid: &str) -> String {
     format!("signing-key:{kid}")

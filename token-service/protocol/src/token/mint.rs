@@ -1,4 +1,4 @@
-//! Minting: who a token is for, written as claims and signed (protocol.md §2.1, §2.2).
+//! Minting: writes claims and signs tokens (protocol.md §2.1, §2.2).
 
 use claims::token::{ACCESS_TOKEN_TYPE, AccessTokenClaims, REFRESH_TOKEN_TYPE, RefreshTokenClaims};
 use serde::Serialize;
@@ -11,18 +11,14 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{ClientId, Grant, GrantId, LinkedAccount, RefreshStep, Scope, TokenId, Username};
 
-/// Whom a token speaks for, and through which client.
+/// The user, account and client of a token.
 #[derive(Debug, Clone, Copy)]
 pub struct GrantedTo<'a> {
-    /// The client.
     pub client_id: &'a ClientId,
-    /// The user.
     pub username: &'a Username,
-    /// The linked account.
     pub account: &'a LinkedAccount,
     /// How the user was authenticated (D-11).
     pub amr: &'a [String],
-    /// The authorization.
     pub grant_id: GrantId,
 }
 
@@ -38,14 +34,12 @@ impl<'a> From<&'a Grant> for GrantedTo<'a> {
     }
 }
 
-/// One access token to be minted.
+/// The values that differ for each access token.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessToken<'a> {
     /// Its `jti`.
     pub id: TokenId,
-    /// Scopes of the token.
     pub scope: &'a Scope,
-    /// When it is issued.
     pub issued_at: Timestamp,
 }
 
@@ -59,7 +53,7 @@ impl<'a> From<&'a RefreshStep> for AccessToken<'a> {
     }
 }
 
-/// Signs tokens. The same input gives the same claims, so an answer can be repeated without being kept.
+/// Signs tokens. The same input gives the same claims, so the service can repeat a response without storing it.
 #[derive(Debug, Clone, Copy)]
 pub struct Mint<'a> {
     settings: &'a Settings,
@@ -67,13 +61,12 @@ pub struct Mint<'a> {
 }
 
 impl<'a> Mint<'a> {
-    /// A mint for this configuration and these keys.
     #[must_use]
     pub const fn new(settings: &'a Settings, keys: &'a KeyRing) -> Self {
         Self { settings, keys }
     }
 
-    /// An access token (JWT, `typ` `at+jwt`), with a token of the identity service inside that is its alone.
+    /// An access token (JWT, `typ` `at+jwt`) that contains an identity service token of its own.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.
@@ -93,7 +86,7 @@ impl<'a> Mint<'a> {
         self.access_token_around(subject, token, &identity)
     }
 
-    /// An access token around this token of the identity service.
+    /// An access token that contains the given identity service token.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.
@@ -124,7 +117,7 @@ impl<'a> Mint<'a> {
         self.sign(ACCESS_TOKEN_TYPE, &claims)
     }
 
-    /// The refresh token (JWT, `typ` `rt+jwt`) of one step of a grant.
+    /// The refresh token (JWT, `typ` `rt+jwt`) for one step of a grant.
     ///
     /// # Errors
     /// [`KeyError`] when signing fails.

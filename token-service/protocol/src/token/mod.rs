@@ -1,4 +1,4 @@
-//! Claims to signed tokens, and the keys that sign them.
+//! Signed tokens, and the keys that sign them.
 
 mod identity;
 mod issued;

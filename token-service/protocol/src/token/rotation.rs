@@ -1,7 +1,8 @@
-//! The life of signing keys: announced, signing, retired, forgotten.
+//! The states of signing keys: announced, signing, retired, forgotten.
 //!
-//! A key is published for [`Policy::announce_for`] before its first signature, so that every gateway has it by
-//! then, and stays published until the last token that it signed has expired: no rotation refuses a request.
+//! A key is published for [`Policy::announce_for`] before its first signature, so that every gateway has fetched the
+//! key. A key stays published until the last token that it signed has expired. So no rotation makes a gateway refuse a
+//! valid token.
 
 use std::time::Duration;
 
@@ -14,23 +15,22 @@ use domain::{Registry, SealedSigningKey};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the configuration asks of the keys.
+/// The configuration of signing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// What signs access, refresh and identity tokens.
+    /// Algorithm of access, refresh and identity tokens.
     pub algorithm: Algorithm,
-    /// Whether there is a legacy flow, whose tokens are Ed25519 whatever `algorithm` is.
+    /// True if the legacy flow is enabled. Its tokens use Ed25519 with any `algorithm`.
     pub legacy: bool,
-    /// Seconds from a key's first signature to that of its successor.
+    /// Time from a key's first signature to that of its successor.
     pub rotate_every: Duration,
     /// How long a key is published before it signs.
     pub announce_for: Duration,
-    /// The longest that a token lives.
+    /// The longest lifetime of any token.
     pub longest_token: Duration,
 }
 
 impl Policy {
-    /// The policy of this configuration and registry.
     #[must_use]
     pub fn of(settings: &Settings, registry: &Registry) -> Self {
         let lifetimes = &settings.lifetimes;
@@ -54,36 +54,35 @@ impl Policy {
     }
 }
 
-/// Where a key is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// Published, and not signing yet.
+    /// Published, but not signing yet.
     Announced,
-    /// Signing.
     Signing,
-    /// Published for the tokens that it signed, and signing no more.
+    /// No longer signing; still published because its tokens have not all expired.
     Retired,
 }
 
-/// A step of upkeep.
+/// A change to the keys in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Make a key.
     Add {
         /// Algorithm of the key.
         algorithm: Algorithm,
-        /// From when on it signs.
+        /// Time of its first signature.
         signs_from: Timestamp,
-        /// When the newest key of the algorithm was made. If the store has a later key, another replica was faster.
+        /// Creation time of the newest known key of the algorithm. If the store has a later key, another replica was
+        /// faster, and the step does nothing.
         unless_after: Option<Timestamp>,
     },
-    /// Note that a key signs no more.
+    /// Mark a key as retired.
     Retire {
         /// Identifier of the key.
         kid: String,
     },
-    /// Note that a retired key signs again: the configured algorithm was changed, and changed back.
+    /// Mark a retired key as signing again: the configured algorithm was changed and changed back.
     Resume {
         /// Identifier of the key.
         kid: String,
@@ -105,8 +104,8 @@ pub struct Signers<'a> {
 }
 
 impl<'a> Signers<'a> {
-    /// Chooses among `keys`: the newest of the configured algorithm that is past its announcement. Until the first
-    /// key of a newly configured algorithm is, the newest of any goes on signing.
+    /// Chooses the newest of `keys` that has the configured algorithm and is past its announcement. Until a newly
+    /// configured algorithm has such a key, the newest key of any algorithm continues to sign.
     #[must_use]
     pub fn at(keys: &'a [SealedSigningKey], policy: &Policy, now: Timestamp) -> Self {
         let newest = |wanted: Option<Algorithm>| {
@@ -123,7 +122,6 @@ impl<'a> Signers<'a> {
         }
     }
 
-    /// The state of one of the keys.
     #[must_use]
     pub fn state(&self, key: &SealedSigningKey, now: Timestamp) -> KeyState {
         let signs = [self.current, self.legacy]
@@ -138,7 +136,7 @@ impl<'a> Signers<'a> {
     }
 }
 
-/// What is to be done about `keys` at `now`; nothing, most of the time.
+/// The steps that are due for `keys` at `now`; usually none.
 #[must_use]
 pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<Step> {
     let signers = Signers::at(keys, policy, now);
@@ -180,8 +178,9 @@ pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<St
     steps
 }
 
-/// A rotation out of turn. `announced`: after the usual announcement; otherwise at once, for a key that got into wrong
-/// hands: gateways learn the new key from its first token.
+/// The steps of a rotation on demand. If `announced`, the new key signs after the usual announcement. Otherwise the new
+/// key signs at once, for the case that the old key leaked; gateways fetch the new key when they receive its first
+/// token.
 #[must_use]
 pub fn on_demand(
     keys: &[SealedSigningKey],
@@ -199,7 +198,7 @@ pub fn on_demand(
         .filter_map(|algorithm| newest(keys, algorithm))
         .map(|newest| {
             let wanted = now + wait;
-            // The later one signs: two must not start in the same second.
+            // The key that starts later signs, so two keys must not start in the same second.
             let free = keys
                 .iter()
                 .filter(|key| key.algorithm == newest.algorithm && key.signs_from <= wanted)

@@ -66,7 +66,7 @@ pub(super) async fn user_assertion(
     Ok(checks)
 }
 
-/// The description that the client gets, and what the client cannot know.
+/// The description for the client, with details that the client does not get.
 fn refusal(error: &AssertionError, client: &Client) -> String {
     let description = error.description();
     match error {

@@ -15,8 +15,8 @@ use protocol::oauth::grants::refresh_token;
 use protocol::token::IssuedToken;
 use store::StoreError;
 
-/// The checks of a token that this service signs, in the order in which the gateway or the token endpoint makes them.
-/// What depends on a check that failed is left out: the failed check is the cause.
+/// The checks of a token signed by this service, in the order of the gateway or the token endpoint. Checks that depend
+/// on a failed check are omitted: the failed check is the cause.
 pub(super) async fn issued(
     context: &Context<'_>,
     token: &str,
@@ -36,7 +36,7 @@ pub(super) async fn issued(
         ),
     ];
     if !known {
-        // Without its key nothing else can be said.
+        // Without the key no other check is possible.
         return Ok(checks);
     }
     let signed = context.keys.verify(token, typ).is_some();
@@ -47,12 +47,12 @@ pub(super) async fn issued(
         "is not the key's, or alg is not the key's",
     ));
     if !signed {
-        // Anybody could have written the claims.
+        // The claims cannot be trusted.
         return Ok(checks);
     }
     checks.extend(match typ {
         REFRESH_TOKEN_TYPE => refresh_token(context, claims).await?,
-        // The gateway knows of clients, users and linked accounts by the feed of revocations alone.
+        // The gateway knows about clients, users and linked accounts only from the revocation feed.
         _ => access_token(context, claims).await?,
     });
     Ok(checks)
@@ -123,14 +123,14 @@ async fn access_token(
     Ok(checks)
 }
 
-/// A refresh token: what the token endpoint would decide about its next use.
+/// The checks of the token endpoint for the next use of a refresh token.
 async fn refresh_token(
     context: &Context<'_>,
     claims: &Map<String, Value>,
 ) -> Result<Vec<CheckView>, StoreError> {
     let issuer = &context.settings.issuer;
     let mut checks = frame(context, claims, issuer, issuer);
-    // The store knows the expiry; the claim only repeats it.
+    // The expiry in the store decides; the claim only repeats it.
     let expiry = checks.pop();
     let read = serde_json::from_value::<RefreshTokenClaims>(Value::Object(claims.clone()));
     let Some(token) = read.ok().and_then(IssuedToken::refresh) else {
@@ -153,7 +153,7 @@ async fn refresh_token(
         refresh_id: reference.token_id,
         client_id: reference.client_id,
         scope: None,
-        // Nothing is written: these ids are never used.
+        // These ids are never used, because nothing is written.
         next_refresh_id: reference.token_id,
         next_access_id: reference.token_id,
         now: context.now,
@@ -165,7 +165,7 @@ async fn refresh_token(
     Ok(checks)
 }
 
-/// A refresh token that is no JWT: what the token endpoint of its flow would decide about its next use.
+/// The checks of the flow's token endpoint for the next use of a refresh token that is not a JWT.
 pub(super) async fn opaque_refresh_token(
     context: &Context<'_>,
     flow: &dyn Flow,
@@ -196,7 +196,7 @@ pub(super) async fn opaque_refresh_token(
         refresh_id: token.refresh_id,
         client_id,
         scope: None,
-        // Nothing is written: these ids are never used.
+        // These ids are never used, because nothing is written.
         next_refresh_id: token.refresh_id,
         next_access_id: token.refresh_id,
         now: context.now,
@@ -212,8 +212,8 @@ fn forgotten() -> CheckView {
     failed("grant", "is unknown: it ended and is forgotten")
 }
 
-/// The grant of a refresh token, and the token's place in it. Whoever disables a client or a user, or unlinks an account,
-/// revokes the grants with it: where one of those is the cause, its consequence is left out.
+/// Checks the grant of a refresh token and the token's position in the grant. Disabling a client or user and unlinking
+/// an account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
 fn next_use(
     context: &Context<'_>,
     grant: Option<Grant>,

@@ -1,5 +1,5 @@
-//! `explain`: a token or an assertion, decoded, with every check that decides about it and its reason in words. The checks
-//! are the ones that really decide.
+//! `explain`: decodes a token or an assertion and runs every check, with its reason in words. The checks are the same
+//! functions that decide about requests.
 
 mod assertion;
 mod issued;
@@ -70,10 +70,11 @@ fn judged(check: &str, right: bool, found: &str, wrong: &str) -> CheckView {
 }
 
 impl Administration<'_> {
-    /// Explains an access token, a refresh token, one of the legacy flow or a user assertion. Nothing is used up: an assertion's `jti` stays free.
+    /// Explains an access token, a refresh token, a legacy refresh token or a user assertion. The `jti` of an assertion
+    /// stays unused.
     ///
     /// # Errors
-    /// The store's.
+    /// [`StoreError`] if the store fails.
     pub async fn explain(&self, token: &str) -> Result<Explanation, StoreError> {
         let token = token.trim();
         let token = match token.split_at_checked(7) {
@@ -142,7 +143,7 @@ impl Administration<'_> {
     }
 }
 
-/// The header with every member that was sent: a misspelt one is what the person looks for.
+/// The header with all members as sent, because the operator may be looking for a misspelt member.
 fn header_as_sent(token: &str) -> Value {
     let header = token.split('.').next().unwrap_or_default();
     let bytes = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();

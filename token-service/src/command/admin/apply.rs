@@ -15,7 +15,7 @@ use crate::admin::views::Applied;
 use crate::visible::visible_lines;
 use document::{Problem, Problems, Table};
 
-/// What `--exit-code` exits with if the registry differed from the file.
+/// Exit code with `--exit-code` if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -92,14 +92,14 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// Prints problems as compilers do: their place first.
+/// Prints problems with their place first, as compilers do.
 fn refused(problems: impl Display) -> ExitCode {
     eprintln!("{}", visible_lines(&problems.to_string()));
     ExitCode::FAILURE
 }
 
-/// Problems that the service found, with lines of the file in place of paths, in the order of the file. Problems that have
-/// no place in the file come last.
+/// Problems that the service found, sorted by their place in the file, with line numbers instead of paths. Problems
+/// without a place in the file come last.
 fn located(lines: &[String], file: &Table) -> String {
     let mut problems: Vec<Problem> = Vec::new();
     let mut others: Vec<&str> = Vec::new();
@@ -117,8 +117,8 @@ fn located(lines: &[String], file: &Table) -> String {
     lines.join("\n")
 }
 
-/// Puts the certificates in the place of the names of their files, as `pem`: the service may run on another machine. A file
-/// that cannot be read is a problem.
+/// Replaces the names of certificate files with their content, as `pem`, because the service may run on another
+/// machine. Reports unreadable files as problems.
 fn inline_certificates(path: &Path, file: &mut Table, problems: &Problems) {
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut read = Vec::new();

@@ -15,7 +15,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   token-service audit --follow
   token-service audit --action refresh_token_reused --json";
 
-/// How often new entries are asked for.
+/// Interval between requests for new entries.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -46,10 +46,10 @@ pub(in crate::command) struct Arguments {
     follow: bool,
 }
 
-/// Entries of one request at most.
+/// Maximum number of entries per request.
 const PAGE: usize = 500;
 
-/// Entries that are printed unless a limit or a moment is given.
+/// Number of printed entries if neither a limit nor a time is given.
 const DEFAULT_LIMIT: usize = 50;
 
 pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
             .next
             .as_ref()
             .and_then(|next| next.parse::<u64>().ok());
-        // Behind an entry there is always a place to go on from, and an empty page at the end.
+        // With `after`, every page has a `next`; an empty page is the end.
         let over = items.len() >= most || (after.is_some() && found == 0);
         match next {
             Some(next) if !over && after.is_some() => after = Some(next),
@@ -112,7 +112,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut last = newest.unwrap_or_default();
-    // Nobody sends: waiting for it is waiting for the time.
+    // No message is ever sent, so receiving only waits for the timeout.
     let (_silent, ticks) = channel::<()>();
     loop {
         let new: Answer<Page<AuditView>> = page(None, Some(last), PAGE)?;
@@ -126,7 +126,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
     }
 }
 
-/// A moment for the service: as given, or so long ago.
+/// A time for the service, from an RFC 3339 time or a duration before now.
 fn moment(text: &str) -> Result<String, String> {
     if let Ok(moment) = humantime::parse_rfc3339_weak(text) {
         return Ok(humantime::format_rfc3339_seconds(moment).to_string());

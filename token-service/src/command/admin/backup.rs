@@ -38,7 +38,7 @@ pub(super) fn take(arguments: &Connected<BackupArguments>) -> anyhow::Result<()>
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => std::path::Path::new("."),
     };
-    // It gets its name when it is whole; temporary files have mode 0600.
+    // The file gets its name when it is complete; temporary files have mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| name.to_string())?;
     let mut copy = administration.download("/backup")?;
     let bytes =

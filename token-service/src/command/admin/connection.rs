@@ -1,4 +1,4 @@
-//! The way to the running service.
+//! The connection of commands to the running service.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,10 +17,11 @@ use crate::admin_tokens;
 use crate::command::{ConfigFile, output};
 use crate::http::paths;
 
-/// How long the service may take to answer: passwords of a large registrations file are hashed meanwhile.
+/// Time limit for a response. It is long because the service hashes the passwords of a large registrations file before
+/// it responds.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 
 /// How to reach the running service.
@@ -61,7 +62,7 @@ impl Connection {
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_global(Some(TIMEOUT))
-            // Whatever proxy the environment names, the admin token does not go there.
+            // Ignores proxies from the environment: a proxy must not receive the admin token.
             .proxy(None)
             .build()
             .into();
@@ -74,7 +75,7 @@ impl Connection {
     }
 }
 
-/// A listener on every address is reached on loopback.
+/// Replaces an unspecified listener address by loopback.
 pub(in crate::command) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -84,7 +85,6 @@ pub(in crate::command) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// The service does not answer.
 #[derive(Debug)]
 pub(in crate::command) struct Unreachable {
     url: String,
@@ -100,7 +100,7 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// An open way to the service.
+/// An open connection to the service.
 pub(super) struct Administration {
     agent: ureq::Agent,
     url: String,
@@ -135,7 +135,7 @@ impl Administration {
         self.call(method, path, Some("application/octet-stream"), body)
     }
 
-    /// Prints a value that several answers made up: as JSON if so asked, otherwise as `text` writes it.
+    /// Prints a value assembled from several responses: as JSON if requested, otherwise as formatted by `text`.
     pub(super) fn print<T: Serialize>(
         &self,
         value: &T,
@@ -148,7 +148,7 @@ impl Administration {
         }
     }
 
-    /// A request without a body, whose answer has none.
+    /// A `DELETE` request, without bodies.
     pub(super) fn delete(&self, path: &str) -> anyhow::Result<()> {
         self.raw(Method::DELETE, path, None, &[]).map(drop)
     }
@@ -162,7 +162,7 @@ impl Administration {
         self.call(method, path, None, &[])
     }
 
-    /// The body of a `GET`, to be read on.
+    /// The response body of a `GET`, as a stream.
     pub(super) fn download(&self, path: &str) -> anyhow::Result<ureq::Body> {
         self.raw(Method::GET, path, None, &[])
     }
@@ -223,7 +223,7 @@ impl Administration {
     }
 }
 
-/// What the service says against a request: every problem, or the description.
+/// The service's refusal of a request: every problem, or the description.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(super) struct Refused(pub(super) Vec<String>);
@@ -248,7 +248,7 @@ fn refusal(status: u16, body: &str) -> Refused {
     Refused(vec![description])
 }
 
-/// An answer of the service.
+/// A response of the service.
 pub(super) struct Answer<T> {
     pub(super) value: T,
     raw: Value,
@@ -256,7 +256,7 @@ pub(super) struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// Prints it: as JSON if so asked, otherwise as `text` writes it.
+    /// Prints the response: as JSON if requested, otherwise as formatted by `text`.
     pub(super) fn print(&self, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         if self.json {
             output::json(&self.raw)
@@ -266,12 +266,12 @@ impl<T> Answer<T> {
     }
 }
 
-/// A name as one segment of a path.
+/// Encodes a name as a path segment.
 pub(super) fn segment(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// Parameters as a query, `?` included; empty without any.
+/// Encodes parameters as a query with `?`; empty if there are no parameters.
 pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in parameters {
@@ -299,7 +299,7 @@ pub(in crate::command) struct Paging {
 }
 
 impl Paging {
-    /// The query for this page, with `more` parameters.
+    /// The query for this page, with the parameters in `more`.
     pub(super) fn query(&self, more: &[(&str, Option<String>)]) -> String {
         let page = [
             ("after", self.after.clone()),

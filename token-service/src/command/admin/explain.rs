@@ -61,7 +61,7 @@ fn text(explanation: &Explanation) -> String {
     lines.push(String::new());
     lines.extend(explanation.checks.iter().map(|check| {
         let mark = if check.passed { "pass" } else { "FAIL" };
-        // Reasons repeat claims of a token that nobody may have signed: a line end would forge a check that passed.
+        // Reasons repeat claims of a token that may be unsigned, so a line end could fake a passed check.
         format!("{mark}  {}: {}", check.check, visible(&check.reason))
     }));
     lines.push(String::new());

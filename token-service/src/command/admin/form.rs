@@ -1,4 +1,4 @@
-//! What commands say of clients, users and legacy instances: flags that follow from the descriptions of the fields.
+//! Command-line flags for clients, users and legacy instances, derived from the descriptions of the fields.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -20,18 +20,18 @@ use registration::describe::shape::{Key, Shape};
 use registration::describe::{Field, Flag, Registered};
 use registration::objects::account_record;
 
-/// Objects with commands of their own.
+/// Kinds of objects with their own commands.
 pub(in crate::command) trait Commanded:
     Administered<Created: DeserializeOwned>
 {
     /// Path of all objects.
     const PATH: &'static str;
-    /// The name of an object, as the help writes it.
+    /// Placeholder for the object's name in the help.
     const NAME: &'static str;
-    /// Another way to give the name of a new object: a flag.
+    /// Flag for the name of a new object, as an alternative to the argument.
     const NAME_FLAG: Option<&'static str> = None;
 
-    /// The answer to a registration, for people.
+    /// The response to a registration as text.
     fn registered(created: &Self::Created) -> String;
 }
 
@@ -44,7 +44,7 @@ pub(in crate::command) struct Named<T: Commanded> {
     of: PhantomData<T>,
 }
 
-/// What a command says of an object: of a new one, or with `CHANGE` what changes of one that exists.
+/// The flags for an object: for a new object, or with `CHANGE` the changes of an existing object.
 #[derive(Debug)]
 pub(in crate::command) struct Form<T: Commanded, const CHANGE: bool> {
     pub(super) named: Named<T>,
@@ -56,7 +56,7 @@ pub(in crate::command) type New<T> = Form<T, false>;
 /// Changes of an object.
 pub(in crate::command) type Change<T> = Form<T, true>;
 
-/// The value of a field, as the command line gives it.
+/// The value of a field from the command line.
 #[derive(Debug, Clone)]
 enum Given {
     Json(Value),
@@ -118,7 +118,7 @@ impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> 
     }
 }
 
-/// Accounts and certificates of an object that exists have commands of their own.
+/// False for accounts and certificates of an existing object, which have their own commands.
 fn is_offered<T>(field: &Field<T>, change: bool) -> bool {
     let is_record = matches!(field.shape(), Shape::List(Shape::Record(_)));
     !change || (field.can_change() && !is_record)
@@ -139,7 +139,7 @@ fn arguments_of<T: Registered, const CHANGE: bool>(field: &'static Field<T>) -> 
         Flag::Value { long, value } => {
             let arg = arg(long, help(field, CHANGE)).value_name(value);
             let arg = several(arg).value_parser(parser(field));
-            // The help names the types.
+            // The help text already lists the values.
             vec![arg.required(required).hide_possible_values(true)]
         }
         Flag::File(long) => {
@@ -182,7 +182,7 @@ fn parser<T: Registered>(field: &'static Field<T>) -> ValueParser {
     ValueParser::new(|text: &str| Ok::<_, String>(Value::from(text)))
 }
 
-/// An object of the form `VALUE,VALUE,VALUE`: the last value may have commas.
+/// Reads an object of the form `VALUE,VALUE,VALUE`. The last value may contain commas.
 fn record_of(keys: &[Key], text: &str) -> Result<Object, String> {
     let values: Vec<&str> = text.splitn(keys.len(), ',').collect();
     if values.len() < keys.len() {
@@ -195,7 +195,7 @@ fn record_of(keys: &[Key], text: &str) -> Result<Object, String> {
         .collect())
 }
 
-/// A linked account of the form `USER_ID,USERNAME,SITE`.
+/// Reads a linked account of the form `USER_ID,USERNAME,SITE`.
 pub(super) fn account(text: &str) -> Result<Object, String> {
     record_of(&account_record().keys, text)
 }
@@ -205,7 +205,7 @@ fn help_of_name<T: Registered>() -> String {
     field.map_or_else(String::new, |field| plain(field.help))
 }
 
-/// A sentence of a description, as the command line writes it.
+/// A sentence of a description in the style of the command line's help.
 fn plain(help: &str) -> String {
     help.trim_end_matches('.').replace('`', "")
 }
@@ -225,7 +225,7 @@ fn help<T>(field: &Field<T>, change: bool) -> String {
     help
 }
 
-/// What the arguments say of a field.
+/// The value of a field from the arguments.
 fn value<T>(field: &Field<T>, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
     match flag {
         Flag::Value { long, .. } => {
@@ -254,7 +254,7 @@ fn value<T>(field: &Field<T>, flag: Flag, change: bool, matches: &ArgMatches) ->
 }
 
 impl<T: Commanded, const CHANGE: bool> Form<T, CHANGE> {
-    /// The body of the request, without the name.
+    /// The request body, without the object's name.
     pub(super) fn body(&self) -> anyhow::Result<Object> {
         let body = self.given.iter().map(|(key, given)| {
             let value = match given {
@@ -271,7 +271,7 @@ impl<T: Commanded, const CHANGE: bool> Form<T, CHANGE> {
     }
 }
 
-/// A certificate of the form `ALIAS=FILE`.
+/// Reads a certificate of the form `ALIAS=FILE`.
 fn named_file(named: &str) -> anyhow::Result<Value> {
     let (alias, file) = named
         .split_once('=')
@@ -280,7 +280,7 @@ fn named_file(named: &str) -> anyhow::Result<Value> {
     Ok(json!({"alias": alias, "pem": pem}))
 }
 
-/// A secret from a file or standard input, without the line end that editors leave.
+/// Reads a secret from a file or standard input, and removes the line end that editors add.
 fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     if file == Path::new("-") {
@@ -298,7 +298,7 @@ fn secret(file: &Path) -> anyhow::Result<Zeroizing<String>> {
 }
 
 impl<T: Commanded> Named<T> {
-    /// Path of the object, and of what belongs to it.
+    /// Path of the object; its parts have paths below.
     pub(super) fn path(&self) -> String {
         format!("{}/{}", T::PATH, segment(&self.name))
     }

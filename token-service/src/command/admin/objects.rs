@@ -1,4 +1,4 @@
-//! The commands that clients, users and legacy instances have alike.
+//! The common commands of clients, users and legacy instances.
 
 use serde_json::json;
 use ureq::http::Method;
@@ -9,7 +9,6 @@ use super::{Connected, table, values};
 use crate::admin::schema::View;
 use crate::admin::views::Page;
 
-/// Registers an object.
 pub(super) fn add<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let mut body = own.body()?;
@@ -19,7 +18,7 @@ pub(super) fn add<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result
         .print(T::registered)
 }
 
-/// Registers an object, or replaces the one of the same name.
+/// Registers an object or replaces the object with the same name.
 pub(super) fn put<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration
@@ -27,7 +26,6 @@ pub(super) fn put<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result
         .print(|view: &View<T>| values::rows(std::slice::from_ref(view)))
 }
 
-/// Changes an object.
 pub(super) fn update<T: Commanded>(arguments: &Connected<Change<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let patch = own.body()?;
@@ -37,7 +35,6 @@ pub(super) fn update<T: Commanded>(arguments: &Connected<Change<T>>) -> anyhow::
         .print(values::card::<T>)
 }
 
-/// Lists objects page by page.
 pub(super) fn list<T: Commanded>(arguments: &Connected<Paging>) -> anyhow::Result<()> {
     let (paging, administration) = arguments.open()?;
     let path = format!("{}{}", T::PATH, paging.query(&[]));
@@ -45,13 +42,11 @@ pub(super) fn list<T: Commanded>(arguments: &Connected<Paging>) -> anyhow::Resul
     page.print(|page| table::with_next(values::rows(&page.items), page.next.as_deref()))
 }
 
-/// Shows an object.
 pub(super) fn show<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration.get(&own.path())?.print(values::card::<T>)
 }
 
-/// Removes an object.
 pub(super) fn remove<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     administration.delete(&own.path())

@@ -21,7 +21,7 @@ pub(super) fn list<H: Into<String>>(
     trimmed(&table)
 }
 
-/// A page of a list as a table, with the way to the next.
+/// A page of a list as a table, with the hint at the next page.
 pub(super) fn page<T, const N: usize>(
     page: &Page<T>,
     heads: [&str; N],
@@ -33,7 +33,7 @@ pub(super) fn page<T, const N: usize>(
     )
 }
 
-/// A table with the way to the next page, if there is one.
+/// A table with the hint at the next page, if any.
 pub(super) fn with_next(table: String, next: Option<&str>) -> String {
     match next {
         Some(next) => format!("{table}\n... --after {next}"),
@@ -41,7 +41,7 @@ pub(super) fn with_next(table: String, next: Option<&str>) -> String {
     }
 }
 
-/// One thing as lines of name and value; what it has not is left out.
+/// An object as lines of name and value, without absent values.
 pub(super) fn card(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -53,7 +53,7 @@ pub(super) fn card(rows: impl IntoIterator<Item = (&'static str, Option<String>)
     trimmed(&table)
 }
 
-/// Several values as lines; `None` when there are none.
+/// One value per line; `None` if there are no values.
 pub(super) fn lines(values: impl IntoIterator<Item = String>) -> Option<String> {
     let values = values.into_iter();
     let values: Vec<String> = values.map(|value| visible(&value).into_owned()).collect();

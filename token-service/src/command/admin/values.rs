@@ -1,4 +1,4 @@
-//! Clients, users and legacy instances for people: lines and columns that follow from the descriptions of the fields.
+//! Text output of clients, users and legacy instances: lines and columns derived from the descriptions of the fields.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -60,7 +60,7 @@ pub(super) fn rows<T: Registered>(views: &[View<T>]) -> String {
     table::list(heads, cells)
 }
 
-/// A value in full: a line for each value of a list; `None` if there is none.
+/// A complete value: a list has one line per item; `None` if there is no value.
 fn text(key: &Key, value: &Value) -> Option<String> {
     match (key.shape, value) {
         (Shape::List(Shape::Record(record)), Value::Array(items)) => {
@@ -72,7 +72,7 @@ fn text(key: &Key, value: &Value) -> Option<String> {
     }
 }
 
-/// A value as a cell of a table: of a list the number of values, and of certificates those that need attention.
+/// A value as a table cell: for a list the number of items, for certificates those that need attention.
 fn cell(key: &Key, value: &Value) -> String {
     match (key.shape, value) {
         (Shape::List(Shape::Record(record)), Value::Array(items))
@@ -102,7 +102,7 @@ fn member<'v>(item: &'v Value, key: &str) -> Option<&'v str> {
     item.get(key).and_then(Value::as_str)
 }
 
-/// An object of a list as a line.
+/// An item of a list as a line.
 fn line(record: &Record, item: &Value) -> String {
     let text = |key| member(item, key).unwrap_or_default();
     match record.name {
@@ -141,7 +141,7 @@ fn secret(item: &Value) -> String {
     )
 }
 
-/// The largest unit of a time alone: an old secret is some days old.
+/// A time rounded to its largest unit, because the age of a secret needs no precision.
 fn roughly(time: Duration) -> String {
     const UNITS: [(u64, &str); 3] = [(24 * 3600, "days"), (3600, "h"), (60, "min")];
     let seconds = time.as_secs();

@@ -1,5 +1,5 @@
-//! A restart does not undo what an operator did (D-27): each command, with a file that stayed as it was, that changed
-//! elsewhere, and that changed in the same place, on both stores.
+//! A restart does not undo changes by an operator (D-27). Tests each command on both stores, with a file that is
+//! unchanged, changed elsewhere, and changed in the same place.
 
 #[path = "../../../store/src/postgres/tests/server.rs"]
 #[expect(dead_code, reason = "only the tests of the store break the server")]
@@ -19,7 +19,7 @@ use domain::{AuditAction, Client, ClientId, CredentialsVersion, User, Username};
 use store::postgres::{PostgresSettings, PostgresUrl};
 use tempfile::TempDir;
 
-/// Placeholders are what a file may change.
+/// The file changes at the placeholders.
 const FILE: &str = include_str!("restart_tests.toml");
 
 const AS_FIRST_APPLIED: [(&str, &str); 9] = [
@@ -34,7 +34,7 @@ const AS_FIRST_APPLIED: [(&str, &str); 9] = [
     ("SCOPES", "\"projects\""),
 ];
 
-/// The file with `changes` in the place of what it said first.
+/// The file with `changes` in place of the first values.
 fn file(changes: &[(&str, &str)]) -> String {
     let mut text = FILE.to_owned();
     for (placeholder, first) in AS_FIRST_APPLIED {
@@ -44,7 +44,7 @@ fn file(changes: &[(&str, &str)]) -> String {
     text
 }
 
-/// A store with the keys and files that belong to it.
+/// A store with its keys and files.
 struct Site {
     folder: TempDir,
     config: Config,
@@ -64,7 +64,7 @@ impl Site {
         Self { folder, config }
     }
 
-    /// Starts a replica while the file says `text`.
+    /// Starts a replica with the file content `text`.
     async fn start(&self, text: &str) -> Arc<Service> {
         std::fs::write(self.folder.path().join("registrations.toml"), text).unwrap();
         Arc::new(prepare(self.config.clone()).await.unwrap())
@@ -125,7 +125,7 @@ fn user(service: &Service, name: &str) -> Option<User> {
         .map(|user| (**user).clone())
 }
 
-/// What a command may concern. The store alone numbers the credentials.
+/// The objects that a command may change. Only the store numbers the credentials.
 fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
     let ada = user(service, "ada").map(|ada| User {
         credentials_version: CredentialsVersion::default(),
@@ -134,7 +134,7 @@ fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
     (web(service), ada)
 }
 
-/// What files and the configuration did, and what they left alone, oldest first.
+/// The audit entries of files and the configuration, including conflicts, oldest first.
 async fn audited(service: &Arc<Service>) -> Vec<AuditView> {
     let query = crate::admin::audit::AuditQuery {
         after: Some(0),
@@ -235,7 +235,7 @@ impl Command {
             Self::Unlink => Some((("LINKED", "ada-renamed"), "accounts")),
             Self::NewPassword => Some((("HASH", "b3RoZXJvdGhlcm90aGVyb3Ro"), "password")),
             Self::Rename => Some((("NAME", "By file"), "name")),
-            // The file had `true` and has `true`; a list takes both additions.
+            // The file says `true` as before; a list takes both additions.
             Self::DisableClient | Self::DisableUser | Self::NewScope | Self::NewRedirectUri => None,
         }
     }
@@ -343,7 +343,7 @@ async fn lists_take_what_file_and_command_added() {
         let uris = "\"https://app.example/callback\", \"https://file.example/callback\"";
         let text = file(&[("SCOPES", "\"reports\""), ("URIS", uris)]);
         let web = web(&*site.start(&text).await).unwrap();
-        // The file took projects away and added reports; the command's admin stays.
+        // The file removed projects and added reports; the command's admin stays.
         assert_eq!(web.scopes.to_string(), "admin reports");
         let uris: Vec<String> = web
             .redirect_uris()
@@ -374,7 +374,7 @@ async fn a_file_that_nobody_touched_does_not_undo_another_one_that_was_applied()
         drop(first);
         let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
         assert_eq!(concerned(&restarted), after, "{kind:?}");
-        // The file catches up, and from there goes on.
+        // The file is set to the new state and then changes further.
         drop(restarted);
         let caught_up = site.start(&other).await;
         assert_eq!(concerned(&caught_up), after, "{kind:?}");
@@ -394,7 +394,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         Command::EndOldSecret.run(&first).await;
         Command::Unlink.run(&first).await;
         let after = concerned(&first);
-        // As a version without the memory left it.
+        // The state that a version without this memory leaves.
         let forget = first.store.remembered().await.unwrap();
         let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
@@ -409,7 +409,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         assert_eq!(concerned(&upgraded), after, "{kind:?}");
         assert!(user(&upgraded, "hedy").is_some(), "what is new is added");
         drop(upgraded);
-        // Disabled is the safer state.
+        // Disabled wins because it is the safer state.
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
         let forget = first.store.remembered().await.unwrap();
@@ -454,7 +454,7 @@ async fn replicas_do_not_undo_each_others_changes() {
     let (one, other) = (site.start(&text).await, site.start(&text).await);
     for round in 0..10 {
         let disabled = round % 2 == 0;
-        // The other replica has not heard of it when it renames the client.
+        // The other replica does not know this change yet when it renames the client.
         operate(&one, async |admin| {
             admin
                 .update::<Client>("web", object(json!({"enabled": !disabled})))
@@ -474,7 +474,8 @@ async fn replicas_do_not_undo_each_others_changes() {
     }
 }
 
-/// The memory is readable by who reads the store: it holds no secret, and nothing to guess at one with.
+/// Everybody who reads the store can read the memory, so it contains no secret and nothing that helps to guess a
+/// secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_memory_holds_no_secret() {
     let site = Site::new(Kind::Redb).await;
@@ -494,7 +495,7 @@ async fn the_memory_holds_no_secret() {
     assert_eq!(restarted.store.remembered().await.unwrap(), memory);
 }
 
-/// All that requests are decided by.
+/// All registry content that decides about requests.
 fn content(registry: &Registry) -> impl PartialEq + std::fmt::Debug + use<> {
     let mut clients: Vec<Client> = registry.clients().map(|one| (**one).clone()).collect();
     clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
@@ -553,7 +554,7 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
     assert_eq!(user(&other, "person-3"), None);
 }
 
-/// Further behind than the store remembers.
+/// The replica is further behind than the change log of the store reaches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_too_much_reads_everything_anew() {
     let site = Site::new(Kind::Postgres).await;

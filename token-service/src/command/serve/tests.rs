@@ -46,7 +46,7 @@ fn users(service: &Service) -> Vec<User> {
     users
 }
 
-/// Passwords, TOTP secrets and keys as the first start made them: nobody is signed out by a second one.
+/// A second start keeps passwords, TOTP secrets and keys, so all sessions stay valid.
 #[tokio::test]
 async fn a_second_start_finds_everything_as_it_was() {
     let folder = TempDir::new().unwrap();
@@ -60,7 +60,7 @@ async fn a_second_start_finds_everything_as_it_was() {
     assert_eq!(second.keys().published(), keys_before);
 }
 
-/// Runs the service, which `break_it` breaks once it serves; why it ended.
+/// Runs the service, which `break_it` breaks while it serves. Returns why the service ended.
 fn ended(
     folder: &TempDir,
     clock: Arc<dyn Clock>,
@@ -80,7 +80,7 @@ fn ended(
     outcome.unwrap_err().to_string()
 }
 
-/// Otherwise it would answer `/healthz` with 200 for ever, and everything else with errors.
+/// Otherwise the service would answer `/healthz` with 200 for ever and everything else with errors.
 #[test]
 fn a_panic_of_the_writer_ends_the_service() {
     let folder = TempDir::new().unwrap();
@@ -112,7 +112,7 @@ fn a_panic_of_upkeep_ends_the_service() {
     assert!(reason.starts_with("upkeep has stopped"), "{reason}");
 }
 
-/// Replicas whose clocks differ sweep and accept by their own.
+/// Each replica sweeps and accepts by its own clock, and the clocks differ.
 #[tokio::test]
 async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     let lifetime = Duration::from_secs(300);
@@ -157,7 +157,7 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     assert!(exchange().await.is_ok(), "it is not remembered for ever");
 }
 
-/// A store that the first version made has no root, and values that name no key.
+/// A store of version 1 has no root, and its sealed values do not name their key.
 #[tokio::test]
 async fn a_store_of_the_first_version_keeps_its_tags() {
     let folder = TempDir::new().unwrap();
@@ -174,7 +174,7 @@ async fn a_store_of_the_first_version_keeps_its_tags() {
     let parts: &[&[u8]] = &[b"recovery code", b"joan"];
     assert_eq!(service.encryption_key.tag(parts), key.tag(parts));
     drop(service);
-    // A new store's root is its own: the tags tell nothing of the key.
+    // A new store has a random root, so tags reveal nothing about the key.
     let folder = TempDir::new().unwrap();
     let config = demo(&folder);
     let service = prepare(config.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who may administrate: the holders of admin tokens, each as far as the role of their token goes.
+//! Access to the administration: checks admin tokens and their roles.
 
 use std::fmt;
 use std::future::{Ready, ready};
@@ -17,18 +17,17 @@ use crate::service::Service;
 use crate::visible::bounded;
 use domain::AuditAction;
 
-/// Somebody with an admin token of the role `full`. A handler that takes one cannot be reached without.
+/// An administrator with a token of the role `full`. Handlers with this argument require such a token.
 #[derive(Debug)]
 pub(super) struct Administrator(Reader);
 
 impl Administrator {
-    /// What they may do.
     pub(super) fn administration(&self) -> Administration<'_> {
         self.0.administration()
     }
 }
 
-/// Somebody with an admin token of any role: for handlers that change nothing.
+/// An administrator with a token of any role, for handlers that change nothing.
 #[derive(Debug)]
 pub(super) struct Reader {
     service: Data<Service>,
@@ -37,7 +36,6 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// What they may look at.
     pub(super) fn administration(&self) -> Administration<'_> {
         Administration {
             service: &self.service,
@@ -47,12 +45,12 @@ impl Reader {
     }
 }
 
-/// Why somebody may not.
+/// Reason why access is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The admin token is absent or wrong.
     Unknown,
-    /// The admin token is for looking only.
+    /// The admin token has the role `read-only`.
     ReadOnly,
 }
 

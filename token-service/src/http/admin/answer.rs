@@ -1,4 +1,4 @@
-//! What the administration answers.
+//! Responses of the administration.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header;
@@ -21,7 +21,7 @@ pub(super) struct ErrorBody {
     problems: Vec<String>,
 }
 
-/// An answer with a body. It may hold a secret that is shown once.
+/// A response with a body, which may contain a secret that is shown once.
 pub(super) fn json(status: StatusCode, body: impl Serialize) -> HttpResponse {
     HttpResponse::build(status)
         .insert_header((header::CACHE_CONTROL, "no-store"))

@@ -1,4 +1,4 @@
-//! Bodies and queries of the administration.
+//! Reads bodies and queries of the administration.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use utoipa::IntoParams;
 
 use crate::admin::{AdminError, Object, PageRequest};
 
-/// The largest registrations document, in bytes: some 100,000 users.
+/// Maximum size of a registrations document, in bytes: about 100,000 users.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Time from a request's head to the end of its body.
+/// Time limit from a request's head to the end of its body.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Which part of a list.
@@ -35,7 +35,7 @@ impl From<PageQuery> for PageRequest {
     }
 }
 
-/// The body's bytes.
+/// Reads the body.
 pub(super) async fn bytes(payload: Payload) -> Result<Bytes, AdminError> {
     let read = tokio::time::timeout(DEADLINE, collect(payload)).await;
     read.unwrap_or(Err(AdminError::TooSlow))
@@ -54,7 +54,7 @@ async fn collect(mut payload: Payload) -> Result<Bytes, AdminError> {
     Ok(body.freeze())
 }
 
-/// The body, a JSON object.
+/// Reads the body as a JSON object.
 pub(super) async fn object(payload: Payload) -> Result<Object, AdminError> {
     let bytes = bytes(payload).await?;
     let malformed = AdminError::Malformed;
@@ -65,7 +65,7 @@ pub(super) async fn object(payload: Payload) -> Result<Object, AdminError> {
     }
 }
 
-/// The query, read as `T`.
+/// Reads the query as `T`.
 pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, AdminError> {
     web::Query::<T>::from_query(query)
         .map(web::Query::into_inner)

@@ -28,7 +28,7 @@ use crate::admin::schema::{ClientView, UserView};
 use crate::admin::views::Page;
 use domain::{Client, User};
 
-/// The administration's description, made from the handlers.
+/// The OpenAPI description of the administration, generated from the handlers.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -83,7 +83,7 @@ impl Modify for AdminToken {
     }
 }
 
-/// The operations that clients and users have alike.
+/// Adds the common operations of clients and users.
 struct Objects;
 
 impl Modify for Objects {
@@ -93,7 +93,7 @@ impl Modify for Objects {
     }
 }
 
-/// What the handlers' attributes do not say: unique operation ids, and what each status means.
+/// Adds what the handlers' attributes omit: unique operation ids and the meaning of each status.
 struct Complete;
 
 impl Modify for Complete {
@@ -132,7 +132,7 @@ impl Modify for Complete {
     }
 }
 
-/// Whether an admin token of the role `read-only` is enough: the names of the handlers that take a `Reader`.
+/// True if the role `read-only` is enough: contains the names of the handlers with a `Reader`.
 fn is_for_readers(operation: &Operation) -> bool {
     let name = operation.operation_id.as_deref();
     let name = name.and_then(|id| id.rsplit('_').next());
@@ -174,7 +174,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
     );
 }
 
-/// The description is no secret: it is the same for every installation.
+/// The description needs no token, because it is the same for every installation.
 async fn openapi() -> Result<HttpResponse, AdminError> {
     let json = Description::openapi()
         .to_json()

@@ -1,4 +1,4 @@
-//! The routes that clients and users have alike, and their description.
+//! The common routes of clients and users, and their OpenAPI description.
 
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Path, Payload};
@@ -17,7 +17,7 @@ use crate::admin::objects::{Administered, Listed};
 use crate::admin::schema::{Given, View};
 use domain::{Client, User};
 
-/// Objects with a path of their own.
+/// Kinds of objects with their own path.
 pub(super) trait Served: Listed {
     /// Last segment of the path of all objects, and tag of the operations.
     const SEGMENT: &'static str;
@@ -98,7 +98,6 @@ async fn update<T: Served>(
     Ok(answer::json(StatusCode::OK, view))
 }
 
-/// Removes an object.
 pub(super) async fn delete<T: Administered>(
     administrator: Administrator,
     name: Path<String>,
@@ -107,7 +106,7 @@ pub(super) async fn delete<T: Administered>(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Adds the operations to the description of the administration.
+/// Adds the operations to the OpenAPI description of the administration.
 pub(super) fn describe<T: Served>(openapi: &mut OpenApi) {
     let all = format!("/admin/{}", T::SEGMENT);
     let one = format!("{all}/{{{}}}", T::NAME_KEY);

@@ -1,4 +1,4 @@
-//! Setting up an authenticator app: a picture to scan, the first code, and the recovery codes.
+//! Set-up of an authenticator app: QR code, first code, recovery codes.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
@@ -119,7 +119,7 @@ fn show(
     Ok(csrf.keep(response))
 }
 
-/// The page there says what to do.
+/// Redirects to the home page, which tells the user what to do.
 fn not_signed_in() -> HttpResponse {
     response::redirect(StatusCode::SEE_OTHER, paths::HOME)
 }

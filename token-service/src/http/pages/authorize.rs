@@ -1,4 +1,4 @@
-//! Where a request for a code begins: `GET /auth/authorize` (protocol.md §4.1), and its like in other flows.
+//! The start of a request for a code: `GET /auth/authorize` (protocol.md §4.1) and the start pages of other flows.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -14,7 +14,7 @@ use super::templates::{
 };
 use protocol::oauth::authorize::{RedirectError, Step};
 
-/// Shows the next step, or ends the request at the client's redirect URI.
+/// Shows the next step, or redirects to the client's redirect URI.
 pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure> {
     let (id, session) = journey.browser.session().await?.unzip();
     let confirmation = confirm::confirmation(&journey, id.as_ref());

@@ -1,4 +1,4 @@
-//! A person's browser, as pages and forms meet it.
+//! A request of a person's browser, for pages and forms.
 
 use std::future::{Ready, ready};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use domain::Session;
 use protocol::Context;
 use protocol::sign_in::{SessionId, session};
 
-/// One request of a browser, with what the service is like at its moment.
+/// One request of a browser, with the registry, keys and time of its start.
 pub(super) struct Browser {
     pub(super) http: HttpRequest,
     pub(super) service: Data<Service>,
@@ -45,27 +45,23 @@ impl Browser {
         }
     }
 
-    /// What the protocol decides with.
     pub(super) fn context(&self) -> Context<'_> {
         self.service.context(&self.moment)
     }
 
-    /// The texts in the person's language.
+    /// The texts in the browser's language.
     pub(super) fn texts(&self) -> &'static Texts {
         Texts::of(&self.http)
     }
 
-    /// The name of the service.
     pub(super) fn service_name(&self) -> &str {
         &self.service.config.protocol.name
     }
 
-    /// The issuer.
     pub(super) fn issuer(&self) -> &str {
         &self.service.config.protocol.issuer
     }
 
-    /// The client address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         origin::address(&self.http)
     }
@@ -75,7 +71,6 @@ impl Browser {
         self.cookies.session(&self.http)
     }
 
-    /// The live session of the browser.
     pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {
         let Some(id) = self.session_id() else {
             return Ok(None);
@@ -84,7 +79,7 @@ impl Browser {
         Ok(session.map(|session| (id, session)))
     }
 
-    /// Takes an entry for the audit log.
+    /// Adds an entry to the audit log.
     pub(super) fn record(&self, entry: Entry) {
         self.service.record(&origin::of(&self.http), entry);
     }

@@ -1,4 +1,4 @@
-//! The token against cross-site request forgery that a browser keeps.
+//! The CSRF token of a browser.
 
 use actix_web::HttpResponse;
 use domain::random::RandomError;
@@ -7,7 +7,8 @@ use super::browser::Browser;
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::CsrfToken;
 
-/// The token of one browser. It is made on the first page and stays, so that forms in other tabs go on working.
+/// The token of one browser. The first page creates the token, and the token stays, so that forms in other tabs
+/// continue to work.
 pub(super) struct BrowserToken {
     token: CsrfToken,
     cookies: Cookies,
@@ -15,7 +16,7 @@ pub(super) struct BrowserToken {
 }
 
 impl BrowserToken {
-    /// The token that the browser has, or a new one.
+    /// The browser's token, or a new token.
     pub(super) fn of(browser: &Browser) -> Result<Self, RandomError> {
         let cookies = browser.cookies;
         let (token, is_new) = match cookies.csrf(&browser.http) {
@@ -29,12 +30,12 @@ impl BrowserToken {
         })
     }
 
-    /// For the hidden field.
+    /// The value of the hidden field.
     pub(super) fn text(&self) -> String {
         self.token.as_str().to_owned()
     }
 
-    /// Gives the browser a new token with this response.
+    /// Sets a new token as a cookie in this response.
     pub(super) fn keep(&self, response: HttpResponse) -> HttpResponse {
         if self.is_new {
             with_cookie(response, &self.cookies.set_csrf(&self.token))

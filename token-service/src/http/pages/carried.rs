@@ -1,12 +1,12 @@
-//! The request that a form is a step of, as the page with an error needs it.
+//! The request of a form, for the error page.
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
-/// The path and query that a form carries on, for the page that says what is wrong with the form.
+/// The path and query from a form, for the page that reports an error of the form.
 #[derive(Clone)]
 struct Carried(String);
 
-/// The request that `http` is a step of, as path and query, unchecked.
+/// Path and query of the request to which the step `http` belongs, unchecked.
 pub(super) fn carried(http: &HttpRequest) -> String {
     match http.extensions().get::<Carried>() {
         Some(Carried(text)) => text.clone(),
@@ -14,7 +14,7 @@ pub(super) fn carried(http: &HttpRequest) -> String {
     }
 }
 
-/// Keeps the request that a form carries on.
+/// Stores the path and query from a form.
 pub(super) fn keep(http: &HttpRequest, request: &str) {
     http.extensions_mut().insert(Carried(request.to_owned()));
 }

@@ -1,7 +1,7 @@
-//! The question whether a public native client may go on with a live session (D-34, RFC 8252 §8.6).
+//! Asks whether a public native client may use a live session (D-34, RFC 8252 §8.6).
 //!
-//! The answer is kept in a cookie: a tag for each client that the person has confirmed in this session, which only this
-//! service can make. Signing in for a client confirms it as well.
+//! A cookie keeps the answer: one unforgeable tag for each client that the person confirmed in this session. Signing in
+//! for a client confirms the client too.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -15,10 +15,10 @@ use domain::digest::Digest;
 use protocol::oauth::authorize::Confirmation;
 use protocol::sign_in::SessionId;
 
-/// The most clients that one session remembers: the cookie stays below 1 KiB.
+/// Maximum number of confirmed clients per session, so that the cookie stays below 1 KiB.
 const MAX_CONFIRMED: usize = 20;
 
-/// What the cookie says about the client of `journey` and the session `id`.
+/// The state of the confirmation for the client of `journey` and the session `id`.
 pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> Confirmation {
     if !journey.is_native() {
         return Confirmation::NotNeeded;
@@ -50,7 +50,7 @@ fn tag(id: &SessionId, journey: &Journey) -> Digest {
     Digest::from_bytes(journey.browser.service.encryption_key.tag(&parts))
 }
 
-/// The response, with the client of `journey` confirmed for the session `id`.
+/// Adds the confirmation of the client of `journey` for the session `id` to the response.
 pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId) -> HttpResponse {
     if !journey.is_native() {
         return response;
@@ -59,7 +59,7 @@ pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId
     let newest = tag(id, journey).to_base64url();
     let earlier = browser.cookies.confirmed(&browser.http);
     let earlier = earlier.split('.').filter(|tag| {
-        // What is no tag is not carried on.
+        // Malformed tags are dropped.
         *tag != newest && Digest::from_base64url(tag).is_some()
     });
     let confirmed: Vec<&str> = std::iter::once(newest.as_str())
@@ -70,7 +70,7 @@ pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId
     with_cookie(response, &cookie)
 }
 
-/// `POST /auth/continue`: the person goes on to the client, which ends the request with a code.
+/// `POST /auth/continue`: the person confirms the client, which gets a code.
 pub(super) async fn go_on(step: StepForm) -> Result<HttpResponse, PageFailure> {
     let journey = &step.journey;
     let Some((id, signed_in)) = journey.signed_in().await? else {

@@ -1,10 +1,9 @@
-//! The cookies: the session, the token against cross-site request forgery, the clients that the person has confirmed,
-//! and what the browser is known by.
+//! The cookies: the session, the CSRF token, the confirmed clients and the known device.
 //!
-//! All but the last are gone when the browser closes; the session also ends on the server. On https they have the
-//! `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis §4.1.3.2). Browsers send the cookies
-//! of one port to all ports of the host, so an issuer with a port has it in the names: two issuers on one host do not
-//! share sessions.
+//! Except for the known device, the browser deletes the cookies when it closes; the session also ends on the server. On
+//! https the cookies have the `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis
+//! §4.1.3.2). Browsers send the cookies of one port to all ports of the host. So if the issuer has a port, the cookie
+//! names include the port, and two issuers on one host do not share sessions.
 
 use actix_web::cookie::{Cookie, SameSite, time};
 use actix_web::http::header::{self, HeaderValue};
@@ -15,12 +14,12 @@ use super::csrf::CsrfToken;
 use protocol::sign_in::SessionId;
 use protocol::sign_in::device::{self, DeviceCookie, Devices};
 
-/// Names and attributes, by the issuer.
+/// Names and attributes of the cookies for an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cookies {
-    /// The issuer is https. Plain http is for development, where browsers would drop `Secure` cookies.
+    /// True if the issuer is https. Plain http is for development, where browsers would drop `Secure` cookies.
     is_secure: bool,
-    /// The port, where the issuer names one.
+    /// The issuer's port, if given.
     port: Option<u16>,
 }
 
@@ -40,7 +39,7 @@ impl Cookies {
         }
     }
 
-    /// What the browser says of itself.
+    /// The known devices that the browser sent.
     pub(super) fn devices(self, http: &HttpRequest) -> Devices {
         value(http, &self.name(DEVICE)).map_or_else(Devices::default, Devices::parse)
     }
@@ -100,7 +99,7 @@ const CSRF: &str = "csrf";
 const CONFIRMED: &str = "confirmed";
 const DEVICE: &str = "device";
 
-/// The response with `cookie` added.
+/// Adds `cookie` to the response.
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {
     if let Ok(value) = HeaderValue::from_str(&cookie.to_string()) {
         response.headers_mut().append(header::SET_COOKIE, value);
@@ -108,8 +107,8 @@ pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> Ht
     response
 }
 
-/// The value of the first cookie `name`. Read by hand because the cookies of other applications on the same
-/// host are none of our business: one of them that does not parse must not hide ours.
+/// The value of the first cookie `name`. The library is not used because a malformed cookie of another application on
+/// the same host must not hide our cookies.
 fn value<'a>(http: &'a HttpRequest, name: &str) -> Option<&'a str> {
     http.headers()
         .get_all(header::COOKIE)

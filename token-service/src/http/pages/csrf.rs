@@ -1,9 +1,8 @@
-//! The token against cross-site request forgery: one per browser, in a cookie and in every form, and the two
-//! must be equal (double submit).
+//! The CSRF token: one per browser, in a cookie and in every form. Both must be equal (double submit).
 //!
-//! Not derived from the session, because the sign-in form needs it before there is one. Another site can
-//! neither read the cookie, nor set it on https (`__Host-`), nor have it sent along with a form post of its
-//! own (`SameSite=Lax`).
+//! The token is not derived from the session, because the sign-in form needs the token before a session exists. Another
+//! site can neither read the cookie, nor set the cookie on https (`__Host-`), nor make the browser send the cookie with
+//! a form post from that site (`SameSite=Lax`).
 
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
@@ -16,7 +15,7 @@ impl CsrfToken {
         random::text::<32>(random).map(Self)
     }
 
-    /// Reads a token; `None` when it has another form.
+    /// Reads a token; `None` if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Digest::from_base64url(text).map(|_| Self(text.to_owned()))
     }
@@ -25,7 +24,7 @@ impl CsrfToken {
         &self.0
     }
 
-    /// Whether a form carried this token, in constant time.
+    /// True if the form contains this token; compared in constant time.
     pub(super) fn is_carried_as(&self, sent: &str) -> bool {
         Digest::of(self.0.as_bytes()) == Digest::of(sent.as_bytes())
     }

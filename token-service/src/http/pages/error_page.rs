@@ -1,4 +1,4 @@
-//! The page that says why there is no other.
+//! The error page.
 
 use actix_web::http::{ConnectionType, StatusCode, header};
 use actix_web::{HttpMessage as _, HttpResponse};
@@ -13,7 +13,7 @@ use super::{carried, response};
 use crate::http::error;
 use crate::http::origin::RequestId;
 
-/// The page, or the redirect, that answers `failure`.
+/// The page or redirect for `failure`.
 pub(super) fn page(failure: &PageFailure, browser: &Browser) -> HttpResponse {
     let (http, status) = (&browser.http, failure.status());
     match failure {

@@ -1,4 +1,4 @@
-//! What goes wrong on a page, and the page that says so.
+//! Failures of pages and forms, and their error page.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,36 +16,37 @@ use protocol::sign_in::SignInError;
 use protocol::sign_in::password::PasswordError;
 use store::StoreError;
 
-/// Why a page or form has no ordinary answer.
+/// Reason why a page or form gets an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageFailure {
-    /// An authorization request without a safe destination (D-5).
+    /// The authorization request has no safe redirect URI (D-5).
     Request(UnsafeRequest),
-    /// The answer is an error at the client's redirect URI, given as a whole: 302 after a GET, 303 after a form.
+    /// Redirects to the client's redirect URI with an error, given as a complete URL: 302 after a GET, 303 after a
+    /// form.
     ErrorAtClient(StatusCode, String),
-    /// The sign-in ended while the request was on its way; at this address it begins anew.
+    /// The sign-in ended during the request. Contains the URL that starts the sign-in again.
     SignInEnded(String),
-    /// The flow is not on this host; the text says what is where.
+    /// This host does not serve the flow; the text names the right host.
     WrongHost(String),
-    /// No or a wrong CSRF token.
+    /// The CSRF token is missing or wrong.
     Forgery,
-    /// A form of another content type.
+    /// The form has another content type.
     ContentType,
-    /// A form beyond 64 KiB (D-18).
+    /// The form is larger than 64 KiB (D-18).
     TooLarge,
-    /// A form that did not arrive in time.
+    /// The form did not arrive in time.
     TooSlow,
     /// The connection broke while the form was read.
     Interrupted,
-    /// A form that cannot be read.
+    /// The form is malformed.
     Form(ParameterError),
-    /// A linked account was chosen that the user does not have.
+    /// The user does not have the chosen linked account.
     Account,
-    /// The page or form takes another method.
+    /// The path does not support the method.
     Method,
     /// The store is overloaded or failed, or too many passwords wait.
     Unavailable(String),
-    /// Our own fault.
+    /// An error inside the service.
     Internal(String),
 }
 
@@ -68,7 +69,7 @@ impl PageFailure {
         }
     }
 
-    /// What happened, in the words of the page.
+    /// The text about the problem.
     pub(super) const fn problem(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::Request(reason) => texts.unsafe_request(reason),
@@ -86,7 +87,7 @@ impl PageFailure {
         }
     }
 
-    /// What the person can do.
+    /// The text about what the person can do.
     pub(super) const fn advice(&self, texts: &'static Texts) -> &'static str {
         match self {
             Self::Forgery => texts.allow_cookies,
@@ -96,7 +97,7 @@ impl PageFailure {
         }
     }
 
-    /// For the application's developers, in English as the rest of the protocol.
+    /// Details for the application's developers, in English like the rest of the protocol.
     pub(super) fn details(&self) -> Option<Cow<'static, str>> {
         Some(match self {
             Self::Request(reason) => reason.remedy().into(),
@@ -121,7 +122,7 @@ impl ResponseError for PageFailure {
         self.status()
     }
 
-    /// The status alone: [`page`](super::error_page::page) makes the page, where the request is known.
+    /// Only the status; [`page`](super::error_page::page) makes the page, because the request is known there.
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Unavailable(reason) | Self::Internal(reason) => {

@@ -1,4 +1,4 @@
-//! Forms: their body, the CSRF token, the request that they are a step of.
+//! Reads forms: body, CSRF token and the request of the step.
 
 use actix_web::dev;
 use actix_web::web::{Data, Payload};
@@ -13,18 +13,18 @@ use crate::http::body;
 use crate::service::Service;
 use protocol::oauth::parameters::Parameters;
 
-/// The fields that every form of a sign-in has.
+/// Fields of every form of a sign-in.
 const CSRF: &str = "csrf";
 const REQUEST: &str = "request";
 
-/// A form of one of our own pages in this browser: it carried the CSRF token.
+/// A form with a valid CSRF token, so it comes from a page of this service in this browser.
 pub(super) struct Form {
     pub(super) browser: Browser,
     fields: Parameters<'static>,
 }
 
 impl Form {
-    /// A field; empty if the form has none of this name.
+    /// The value of a field; empty if the form does not have the field.
     pub(super) fn field(&self, name: &str) -> &str {
         self.fields.get(name).unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl FromRequest for Form {
     }
 }
 
-/// The server was put together wrong.
+/// The application was assembled incorrectly.
 fn unusable(error: actix_web::Error) -> PageFailure {
     PageFailure::Internal(error.to_string())
 }
@@ -76,7 +76,7 @@ pub(super) struct StepForm {
 }
 
 impl StepForm {
-    /// A field; empty if the form has none of this name.
+    /// The value of a field; empty if the form does not have the field.
     pub(super) fn field(&self, name: &str) -> &str {
         self.fields.get(name).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Who is signed in with this browser, and signing out.
+//! The page with the signed-in user, and signing out.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -43,7 +43,7 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
     Ok(csrf.keep(response::page(StatusCode::OK, &page, None)))
 }
 
-/// `POST /auth/sign-out`. The session is over on the server too: a copied cookie is worth nothing.
+/// `POST /auth/sign-out`. Ends the session on the server too, so a copied cookie becomes useless.
 pub(super) async fn sign_out(form: Form) -> Result<HttpResponse, PageFailure> {
     let browser = &form.browser;
     if let Some((_, session)) = browser.session().await? {

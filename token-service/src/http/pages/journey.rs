@@ -1,5 +1,5 @@
-//! What a person signs in for: a request for a code, of any flow. Every page and form carries it as path and query, and
-//! every step validates it again in full.
+//! A request for an authorization code, of any flow. Every page and form passes on its path and query, and every step
+//! validates the whole request again.
 
 use std::future::{Ready, ready};
 
@@ -23,14 +23,14 @@ use protocol::oauth::authorize::{
 };
 use protocol::sign_in::SessionId;
 
-/// A validated request, and the browser that carries it.
+/// A validated request and its browser.
 pub(super) struct Journey {
     pub(super) browser: Browser,
     flow: &'static dyn Flow,
     request: Box<dyn CodeRequest>,
 }
 
-/// The beginning: the request is in the URL.
+/// Reads the request from the URL, at the start of the journey.
 impl FromRequest for Journey {
     type Error = Error;
     type Future = Ready<Result<Self, Error>>;
@@ -46,13 +46,13 @@ impl FromRequest for Journey {
 }
 
 impl Journey {
-    /// Reads path and query as a form carries them.
+    /// Reads path and query from a form field.
     pub(super) fn carried(browser: Browser, text: &str) -> Result<Self, PageFailure> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         Self::begin(browser, path, query, StatusCode::SEE_OTHER)
     }
 
-    /// `status` is that of a redirect with an error.
+    /// `status` is the status of a redirect with an error.
     fn begin(
         browser: Browser,
         path: &str,
@@ -75,22 +75,20 @@ impl Journey {
         })
     }
 
-    /// The client.
     pub(super) fn client(&self) -> &Client {
         self.request.client()
     }
 
-    /// Where the answer goes.
     pub(super) fn redirect_uri(&self) -> &RedirectUri {
         self.request.redirect_uri()
     }
 
-    /// The address where the request goes on after a step; forms carry it.
+    /// URL of the next step, which forms contain.
     pub(super) fn continuation(&self) -> String {
         self.at(self.request.continuation())
     }
 
-    /// The address where the request asks for the credentials again, in spite of a live session.
+    /// URL that asks for the credentials again although a session is live.
     fn sign_in_again(&self) -> String {
         self.at(&self.request.sign_in_again())
     }
@@ -99,7 +97,7 @@ impl Journey {
         format!("{}?{query}", self.flow.begins_at())
     }
 
-    /// The address where the request asks for the credentials of somebody else; `None` where only one person will do.
+    /// URL that asks for the credentials of another user; `None` if the request accepts only one user.
     pub(super) fn other_user(&self) -> Option<String> {
         match self.expected_user() {
             Some(_) => None,
@@ -107,7 +105,7 @@ impl Journey {
         }
     }
 
-    /// The answer when the person's sign-in ended before a code was issued.
+    /// The failure for a sign-in that ended before the service issued a code.
     fn sign_in_ended(&self) -> PageFailure {
         match self.request.prompt() {
             Prompt::Never => {
@@ -118,27 +116,26 @@ impl Journey {
         }
     }
 
-    /// The address that tells the client that the person cancelled.
+    /// The redirect URI with the error for a cancelled sign-in.
     pub(super) fn cancel(&self) -> String {
         self.error_address(&RedirectError::Cancelled)
     }
 
-    /// The person, if the request names one: nobody else may sign in.
+    /// The only user who may sign in, if the request names a user.
     pub(super) fn expected_user(&self) -> Option<&ExpectedUser> {
         self.request.expected_user()
     }
 
-    /// Whether the answer goes to a public client on the person's device (D-34).
+    /// True if the response goes to a public client on the person's device (D-34).
     pub(super) fn is_native(&self) -> bool {
         self.client().secrets().is_empty() && self.redirect_uri().is_native()
     }
 
-    /// The username that the person may mean to sign in with.
+    /// Suggestion for the username field.
     pub(super) fn login_hint(&self) -> Option<&str> {
         self.request.login_hint()
     }
 
-    /// What the person has to do next.
     pub(super) fn next_step(&self, session: Option<Session>, confirmation: Confirmation) -> Step {
         let context = self.browser.context();
         let session = session.filter(|session| self.request.accepts(session, context.now));
@@ -146,8 +143,8 @@ impl Journey {
         next_step(prompt, session, confirmation, context.registry)
     }
 
-    /// The live sign-in of the browser, if it is one that may go on: it may have ended while a page was open, or be
-    /// another person's by now.
+    /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or
+    /// another user may have signed in.
     pub(super) async fn signed_in(&self) -> Result<Option<(SessionId, SignedIn)>, PageFailure> {
         let Some((id, session)) = self.browser.session().await? else {
             return Ok(None);
@@ -160,17 +157,17 @@ impl Journey {
         Ok(signed_in.map(|signed_in| (id, signed_in)))
     }
 
-    /// The address that tells the client why there is no code.
+    /// The redirect URI with `error`.
     pub(super) fn error_address(&self, error: &RedirectError) -> String {
         self.request.with_error(error, self.browser.issuer())
     }
 
-    /// Sends the browser back to the request, where the next step is decided anew.
+    /// Redirects the browser to the request, which decides the next step again.
     pub(super) fn go_on(&self) -> HttpResponse {
         response::redirect(StatusCode::SEE_OTHER, &self.continuation())
     }
 
-    /// Issues a code; the answer is the address that delivers it.
+    /// Issues a code and returns the redirect URI with the code.
     pub(super) async fn issue(
         &self,
         signed_in: &SignedIn,

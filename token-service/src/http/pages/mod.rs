@@ -1,8 +1,8 @@
-//! The authorization endpoint and the sign-in as pages and forms.
+//! The pages and forms of the authorization endpoint and the sign-in.
 //!
-//! `GET /auth/authorize`, or where another flow begins, shows whichever step is next. Every form carries the
-//! request's path and query, which are validated again in full, and a token against cross-site request forgery; after
-//! a step the browser is sent back there (303), where it is decided anew.
+//! `GET /auth/authorize`, or the start page of another flow, shows the next step. Every form contains the request's
+//! path and query, which each step validates again in full, and a CSRF token. After a step the service redirects the
+//! browser to the request (303), which decides the next step again.
 
 mod authenticator;
 mod authorize;
@@ -66,7 +66,7 @@ fn only_post(path: &str) -> Resource {
     web::resource(path).default_service(other_methods("POST"))
 }
 
-/// The route of a page for all methods but those that `allow` lists.
+/// The route of a page for all methods except those in `allow`.
 fn other_methods(allow: &'static str) -> Route {
     web::to(move |browser: Browser| async move {
         let mut response = error_page::page(&PageFailure::Method, &browser);
@@ -77,8 +77,8 @@ fn other_methods(allow: &'static str) -> Route {
     })
 }
 
-/// Puts the page that says what went wrong in the place of a response that failed: only here the request is known, and
-/// with it the person's language.
+/// Replaces a failed response by the error page. This happens here because the request, and so the browser's language,
+/// is known only here.
 pub(super) fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let failure = response.response().error().and_then(Error::as_error);
     let service = response.request().app_data::<Data<Service>>();

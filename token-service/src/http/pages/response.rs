@@ -1,4 +1,4 @@
-//! Responses with the headers that every page has (D-20, RFC 9700 §4.2.4, §4.16).
+//! Responses with the headers of all pages (D-20, RFC 9700 §4.2.4, §4.16).
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder};
@@ -6,8 +6,8 @@ use askama::Template;
 
 use domain::RedirectUri;
 
-/// A page. `redirect_uri` is where a form on it may lead in the end: browsers apply `form-action` to the
-/// redirects that follow a form post too.
+/// A page. `redirect_uri` is the final target of the page's forms, because browsers apply `form-action` also to
+/// redirects after a form post.
 pub(super) fn page(
     status: StatusCode,
     template: &impl Template,
@@ -27,7 +27,8 @@ pub(super) fn page(
         .body(body)
 }
 
-/// A redirect: 302 after a GET, 303 after a form, so that no credential is ever posted on (RFC 9700 §4.12).
+/// A redirect: 302 after a GET, 303 after a form, so that browsers never post credentials to the target (RFC 9700
+/// §4.12).
 pub(super) fn redirect(status: StatusCode, location: &str) -> HttpResponse {
     guarded(status)
         .insert_header((header::LOCATION, location))

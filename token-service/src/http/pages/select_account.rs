@@ -7,7 +7,7 @@ use super::failure::PageFailure;
 use super::form::StepForm;
 use super::response;
 
-/// `POST /auth/select-account`: the chosen account ends the request with a code.
+/// `POST /auth/select-account`: issues a code for the chosen account.
 pub(super) async fn select(step: StepForm) -> Result<HttpResponse, PageFailure> {
     let journey = &step.journey;
     let Some((_, signed_in)) = journey.signed_in().await? else {

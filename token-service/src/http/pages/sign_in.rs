@@ -1,4 +1,4 @@
-//! The forms that prove who the person is: password and one-time code.
+//! The forms of the sign-in: password and one-time code.
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{self, HeaderValue};
@@ -20,7 +20,7 @@ use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, Sessi
 /// `POST /auth/sign-in`.
 pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure> {
     let (journey, browser) = (&step.journey, &step.journey.browser);
-    // Where the request names the person, nobody else can sign in, whatever the form says.
+    // If the request names a user, no other user can sign in, whatever the form contains.
     let username = match journey.expected_user() {
         Some(expected) => expected.username.as_str(),
         None => step.field("username"),
@@ -79,7 +79,7 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
             browser.record(entry.detail(how));
             return Ok(go_on(journey, &id, device.as_ref()));
         }
-        // Signed in by now, or the time for it is over: where the request begins, the next step is decided.
+        // The user is already signed in, or the time limit is over. The start of the request decides the next step.
         SecondFactorOutcome::NotOwed => return Ok(journey.go_on()),
         SecondFactorOutcome::Wrong(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
@@ -103,7 +103,7 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
     })
 }
 
-/// The same form again, with what was wrong.
+/// Shows the same form again with the problem.
 fn again<'a, Page: Template>(
     journey: &'a Journey,
     problem: Problem,
@@ -125,7 +125,7 @@ fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
             stage: SessionStage::SignedIn,
             ..
         } => Entry::new(AuditAction::SignIn).by_user(username),
-        // Signed in when the second factor is right.
+        // The audit entry follows after the second factor.
         PasswordOutcome::Begun {
             stage: SessionStage::SecondFactorOwed,
             ..
@@ -135,7 +135,7 @@ fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
                 PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,
                 _ => AuditAction::SignInRefused,
             });
-            // What nobody registered may be a password in the wrong field.
+            // An unregistered username may be a password in the wrong field.
             match browser.context().registry.user(username) {
                 Some(user) => entry.by_user(user.username.as_str()),
                 None => entry.detail("unknown user"),
@@ -145,7 +145,7 @@ fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
     browser.record(entry);
 }
 
-/// Goes on with the request. Who signs in for a client has confirmed it.
+/// Continues with the request. Signing in for a client confirms the client.
 fn go_on(journey: &Journey, id: &SessionId, device: Option<&DeviceCookie>) -> HttpResponse {
     let cookies = journey.browser.cookies;
     let mut response = with_cookie(journey.go_on(), &cookies.set_session(id));

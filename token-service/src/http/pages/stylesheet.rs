@@ -1,4 +1,4 @@
-//! The stylesheet, under a name that changes with its content, so that browsers may keep it for good.
+//! The stylesheet. Its name changes with its content, so browsers may cache it without limit.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use domain::digest::Digest;
 
 const CONTENT: &str = include_str!("../../../static/style.css");
 
-/// The path, with the first 64 bits of the content's digest in it.
+/// The path, which contains the first 64 bits of the content's digest.
 pub(super) static PATH: LazyLock<String> = LazyLock::new(|| {
     let digest = Digest::of(CONTENT.as_bytes());
     let tag: String = digest

@@ -14,25 +14,22 @@ use super::stylesheet;
 use super::texts::{self, Texts};
 use domain::{LinkedAccount, RedirectUri};
 
-/// What the pages of one request have in common.
+/// The common data of all pages of one request.
 pub(super) struct JourneyView<'a> {
-    /// The language.
     pub texts: &'static Texts,
-    /// The name of the service.
     pub service: &'a str,
-    /// The client's name.
     pub client: &'a str,
-    /// Where the person will be sent, in words.
+    /// The target of the redirect, in words.
     pub destination: String,
     /// The request's path and query, for the hidden field.
     pub request: String,
     /// The CSRF token, for the hidden field.
     pub csrf: String,
-    /// The address that tells the client that the person cancelled.
+    /// The redirect URI with the error for a cancelled sign-in.
     pub cancel: String,
-    /// The address where somebody else may sign in.
+    /// URL of the sign-in for another user.
     pub other_user: Option<String>,
-    /// What the request names the person by.
+    /// The e-mail address by which the request names the user.
     pub expected_user: Option<&'a str>,
 }
 
@@ -52,7 +49,7 @@ impl<'a> JourneyView<'a> {
         }
     }
 
-    /// A text about this request, as HTML.
+    /// A text with the values of this request, as HTML.
     fn html(&self, text: &str) -> String {
         texts::html(
             text,
@@ -60,13 +57,13 @@ impl<'a> JourneyView<'a> {
         )
     }
 
-    /// The same without markup.
+    /// Like [`Self::html`], without markup.
     fn plain(&self, text: &str) -> String {
         texts::plain(text, &[("client", self.client)])
     }
 }
 
-/// A redirect URI as people understand it: the host of a web address, else where the app is.
+/// A redirect URI in words: the host of a web address, otherwise the place of the app.
 fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
     let Ok(url) = Url::parse(redirect_uri.as_str()) else {
         return redirect_uri.to_string();
@@ -81,18 +78,18 @@ fn in_words(redirect_uri: &RedirectUri, texts: &Texts) -> String {
     }
 }
 
-/// Why a form is shown again.
+/// Reason why a form is shown again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
     /// Username or password is wrong.
     PasswordRefused,
-    /// The password is wrong, of somebody who is known.
+    /// The password is wrong; the user is already known.
     PasswordWrong,
     /// The one-time code is wrong.
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
-    /// There were too many wrong ones: the next may be tried after this time.
+    /// There were too many wrong attempts. The person must wait this long.
     Wait(Duration),
 }
 
@@ -114,7 +111,7 @@ impl Problem {
         }
     }
 
-    /// Whether it is the password's field that has to be filled in anew.
+    /// True if the person must enter the password again.
     pub(super) const fn concerns_password(self) -> bool {
         matches!(self, Self::PasswordRefused | Self::PasswordWrong)
     }
@@ -147,7 +144,7 @@ pub(super) struct SecondFactorPage<'a> {
     pub problem: Option<Problem>,
 }
 
-/// Whether a public native client may go on with the only linked account (D-34).
+/// The question whether a public native client may use the only linked account (D-34).
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage<'a> {
@@ -179,7 +176,7 @@ impl ConfirmPage<'_> {
 pub(super) struct NoAccountPage<'a> {
     pub flow: JourneyView<'a>,
     pub username: &'a str,
-    /// The address that tells the client.
+    /// The redirect URI with the error.
     pub return_to: String,
 }
 
@@ -210,23 +207,21 @@ impl SelectAccountPage<'_> {
     }
 }
 
-/// Who is signed in with this browser.
+/// The signed-in user of this browser.
 #[derive(Template)]
 #[template(path = "home.html")]
 pub(super) struct HomePage<'a> {
     pub texts: &'static Texts,
-    /// The name of the service.
     pub service: &'a str,
     pub person: Option<Person<'a>>,
     pub csrf: String,
 }
 
-/// Who is signed in.
 pub(super) struct Person<'a> {
     pub username: &'a str,
-    /// Whether there is a second factor.
+    /// True if the user has a second factor.
     pub second_factor: bool,
-    /// Where the person has set it up: how many recovery codes are left.
+    /// Number of unused recovery codes, if the user set up the authenticator app.
     pub recovery_codes_left: Option<usize>,
 }
 
@@ -242,11 +237,10 @@ impl Person<'_> {
 #[template(path = "authenticator.html")]
 pub(super) struct AuthenticatorPage<'a> {
     pub texts: &'static Texts,
-    /// The name of the service.
     pub service: &'a str,
-    /// SVG.
+    /// QR code as SVG.
     pub picture: String,
-    /// What the picture says.
+    /// The `otpauth` URL of the QR code.
     pub url: &'a str,
     /// BASE32.
     pub secret: &'a str,
@@ -257,7 +251,8 @@ pub(super) struct AuthenticatorPage<'a> {
 }
 
 impl AuthenticatorPage<'_> {
-    /// The secret in groups of eight, as it is easier to copy: 32 letters make four whole groups in one or two lines.
+    /// The secret in groups of eight characters, for easier copying. Its 32 letters make four groups, which fit in one
+    /// or two lines.
     fn groups(&self) -> Vec<&str> {
         self.secret
             .as_bytes()
@@ -267,19 +262,19 @@ impl AuthenticatorPage<'_> {
     }
 }
 
-/// The recovery codes, shown once.
+/// The new recovery codes, which pages show only once.
 #[derive(Template)]
 #[template(path = "recovery_codes.html")]
 pub(super) struct RecoveryCodesPage<'a> {
     pub texts: &'static Texts,
-    /// The name of the service.
     pub service: &'a str,
     pub username: &'a str,
     pub codes: &'a [String],
 }
 
 impl RecoveryCodesPage<'_> {
-    /// A text file, in the address of the link that saves it: the codes travel no second time, and no script is needed.
+    /// A text file as a data URL in the download link, so that the codes are not sent a second time and no script is
+    /// needed.
     fn file(&self) -> String {
         let values = [("service", self.service), ("username", self.username)];
         let mut text = texts::plain(self.texts.recovery_codes_of, &values);
@@ -293,23 +288,21 @@ impl RecoveryCodesPage<'_> {
     }
 }
 
-/// What went wrong.
 #[derive(Template)]
 #[template(path = "error.html")]
 pub(super) struct ErrorPage<'a> {
     pub texts: &'static Texts,
-    /// The name of the service.
     pub service: &'a str,
     pub problem: &'static str,
     pub advice: &'static str,
     pub details: Option<Cow<'static, str>>,
-    /// What the people who run the service find the request by.
+    /// Id by which operators find the request in the log.
     pub request_id: Option<String>,
     /// RFC 3339.
     pub time: String,
-    /// The client's name, or its id as it was sent.
+    /// The client's name, or its Client ID as sent.
     pub client: Option<String>,
-    /// The address that tells the client that the person gave up.
+    /// The redirect URI with the error for a cancelled sign-in.
     pub back: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! What the pages say, in one place for each language. A language without one of the texts does not compile.
+//! The texts of the pages, one constant per language. A language with a missing text does not compile.
 //!
-//! `{...}` stands for a value; pages show it emphasised.
+//! `{...}` is a placeholder for a value, which pages emphasise.
 
 use std::time::Duration;
 
@@ -308,7 +308,8 @@ impl Texts {
         &ENGLISH
     }
 
-    /// A time to wait: seconds up to a minute, then whole minutes, rounded up so that the wait is over by then.
+    /// A waiting time in words: seconds up to one minute, then whole minutes, rounded up so that the wait is over by
+    /// then.
     pub(super) fn duration(&self, wait: Duration) -> String {
         let seconds = wait.as_secs().max(1);
         let (count, one, several) = if seconds <= 60 {
@@ -323,7 +324,7 @@ impl Texts {
         }
     }
 
-    /// What is wrong with a request that has no safe destination (D-5).
+    /// The problem of a request without a safe redirect URI (D-5).
     pub(super) const fn unsafe_request(&'static self, reason: &UnsafeRequest) -> &'static str {
         match reason {
             UnsafeRequest::Unreadable(_) => self.request_unreadable,
@@ -339,7 +340,7 @@ impl Texts {
         }
     }
 
-    /// The language that the browser prefers among ours; English when it names none of them.
+    /// The available language that the browser prefers; English if none matches.
     pub(super) fn of(http: &HttpRequest) -> &'static Self {
         let accepted = http
             .headers()
@@ -350,7 +351,7 @@ impl Texts {
     }
 }
 
-/// RFC 9110 §12.5.4; of equal weights the first counts.
+/// Reads `Accept-Language` (RFC 9110 §12.5.4). Of languages with equal weight, the first wins.
 fn preferred(accepted: &str) -> &'static Texts {
     let mut best: (f32, &'static Texts) = (0.0, &ENGLISH);
     for range in accepted.split(',') {
@@ -373,12 +374,12 @@ fn preferred(accepted: &str) -> &'static Texts {
     best.1
 }
 
-/// `text` with `values` in the places of their names, as they are.
+/// `text` with `values` inserted at their placeholders, unescaped.
 pub(super) fn plain(text: &str, values: &[(&str, &str)]) -> String {
     fill(text, values, |value, filled| filled.push_str(value))
 }
 
-/// `text` as HTML, with `values` emphasised and escaped.
+/// `text` as HTML, with `values` inserted, emphasised and escaped.
 pub(super) fn html(text: &str, values: &[(&str, &str)]) -> String {
     fill(text, values, |value, filled| {
         filled.push_str("<strong>");
@@ -396,7 +397,7 @@ pub(super) fn html(text: &str, values: &[(&str, &str)]) -> String {
     })
 }
 
-/// Reads the text once, so that a value that looks like a name stays a value.
+/// Replaces placeholders in one pass, so that a value that looks like a placeholder is not replaced.
 fn fill(text: &str, values: &[(&str, &str)], put: impl Fn(&str, &mut String)) -> String {
     let mut filled = String::new();
     let mut rest = text;

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{Certificate, ClientId};
 
-/// The longest `jti`, in characters.
+/// Maximum length of `jti`, in characters.
 const MAX_JTI_CHARACTERS: usize = 255;
 
 pub(super) fn parse(assertion: &str) -> Result<CompactJws<'_>, AssertionError> {
@@ -47,7 +47,7 @@ pub(super) fn check_certificate(
     }
 }
 
-/// The certificate that the header names; never "whichever fits" (protocol.md §2.3).
+/// The certificate that the header names; never any certificate that happens to fit (protocol.md §2.3).
 pub(super) fn find_certificate<'a>(
     header: &JoseHeader,
     certificates: &'a [Certificate],
@@ -82,7 +82,7 @@ pub(super) fn find_certificate<'a>(
     }
 }
 
-/// Tools such as `openssl x509 -fingerprint` print thumbprints in hexadecimal digits.
+/// Detects hexadecimal thumbprints, as printed by tools such as `openssl x509 -fingerprint`.
 fn unknown_thumbprint(x5t: &str) -> AssertionError {
     let digits = x5t.replace(':', "");
     match HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) {
@@ -162,7 +162,7 @@ pub(super) fn check_id(claims: &Map<String, Value>) -> Result<&str, AssertionErr
     Ok(jti)
 }
 
-/// One string, or a list of one string; compared byte for byte (D-10).
+/// `aud` is one string or a list of one string, compared byte for byte (D-10).
 pub(super) fn check_audience(
     claims: &Map<String, Value>,
     expected: &str,
@@ -204,7 +204,7 @@ pub(super) fn required_text(
     text(claims, claim)?.ok_or(AssertionError::Missing(claim))
 }
 
-/// A claim's value. Some libraries write a claim that is not set as `null`: it counts as absent.
+/// A claim's value. `null` counts as absent, because some libraries write unset claims as `null`.
 fn present(claims: &Map<String, Value>, claim: Claim) -> Option<&Value> {
     claims.get(claim.name()).filter(|value| !value.is_null())
 }

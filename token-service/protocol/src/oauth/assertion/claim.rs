@@ -15,7 +15,7 @@ pub enum Claim {
     IssuedAt,
     /// `nbf`: not before.
     NotBefore,
-    /// `jti`: the id that may be used once.
+    /// `jti`: id for single use.
     Id,
     /// `user_id` of the linked account.
     UserId,
@@ -40,7 +40,7 @@ impl Claim {
         }
     }
 
-    /// What its value must be.
+    /// The expected form of the value.
     #[must_use]
     pub const fn form(self) -> &'static str {
         match self {

@@ -1,5 +1,3 @@
-//! Why an assertion is refused, one variant per reason.
-
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -11,11 +9,11 @@ use super::claim::Claim;
 use crate::oauth::message::printable;
 use domain::clock::Timestamp;
 
-/// Why an assertion is refused. All are `invalid_grant`; the description is exact.
+/// Reason why an assertion is refused. The code is always `invalid_grant`; the description is exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssertionError {
-    /// Not three parts of base64url joined by dots, a part that is not a strict JSON object, or a header that cannot be
-    /// read.
+    /// The assertion is not three parts of base64url joined by dots, a part is not a strict JSON object, or the header
+    /// is malformed.
     Malformed(JwsError),
     /// `typ` is absent; some integrators send `type` instead (D-22).
     TypMissing,
@@ -25,13 +23,13 @@ pub enum AssertionError {
     Algorithm,
     /// Neither `x5t` nor `kid`.
     NoKeyNamed,
-    /// `x5t` names none of the client's certificates.
+    /// The client has no certificate with the thumbprint in `x5t`.
     UnknownThumbprint,
-    /// `x5t` is in hexadecimal digits; this is the value that it should have.
+    /// `x5t` is in hexadecimal digits. Contains the correct value.
     ThumbprintInHex(String),
-    /// `kid` is the alias of none of the client's certificates.
+    /// The client has no certificate with the alias in `kid`.
     UnknownAlias,
-    /// `x5t` and `kid` name two certificates.
+    /// `x5t` and `kid` name different certificates.
     KeysDiffer,
     /// The certificate is not valid now.
     CertificateNotValid,
@@ -39,13 +37,13 @@ pub enum AssertionError {
     Missing(Claim),
     /// A claim has the wrong type or form.
     WrongType(Claim),
-    /// `iss` is not the client.
+    /// `iss` is not the Client ID.
     Issuer(String),
-    /// `aud` is not the identity service.
+    /// `aud` is not the audience of the identity service.
     Audience {
-        /// `aud` as sent; `None` when it is neither a string nor a list of one string.
+        /// `aud` as sent; `None` if `aud` is neither a string nor a list of one string.
         received: Option<String>,
-        /// The identity service.
+        /// The audience of the identity service.
         expected: String,
     },
     /// `exp` has passed.
@@ -61,12 +59,12 @@ pub enum AssertionError {
         at: Timestamp,
         /// The time of the server.
         now: Timestamp,
-        /// How far ahead it may be.
+        /// Maximum time until `exp`.
         most: Duration,
     },
-    /// `iat` or `nbf`, which is named first, is further ahead than the tolerated skew of clocks.
+    /// The claim (`iat` or `nbf`) is later than the server's clock plus the tolerated clock skew.
     InFuture(Claim, Timestamp, Timestamp),
-    /// The signature is not the certificate's.
+    /// The certificate does not verify the signature.
     Signature,
     /// No enabled user has the username in `sub`, or the client may not name that user (D-19).
     Subject,
@@ -75,7 +73,7 @@ pub enum AssertionError {
 }
 
 impl AssertionError {
-    /// What the integrator should change.
+    /// Tells the integrator what to change.
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {

@@ -1,4 +1,4 @@
-//! User assertions: the signed statement of a non-interactive client about a user (protocol.md §2.3, D-10, RFC 7523).
+//! User assertions: a non-interactive client signs a statement about a user (protocol.md §2.3, D-10, RFC 7523).
 
 mod checks;
 mod claim;
@@ -17,16 +17,16 @@ use checks::{
 pub use claim::Claim;
 pub use error::AssertionError;
 
-/// A verified assertion. Only [`verify`] makes one; its `jti` is not claimed yet.
+/// A verified assertion. Only [`verify`] makes assertions. The `jti` is not claimed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assertion {
     /// Username of the user.
     pub subject: String,
-    /// The id that may be used once.
+    /// Id for single use.
     pub jti: String,
-    /// From then on its `jti` may be forgotten: `exp` and the skew of clocks. To a replica whose clock is behind, or to
-    /// this one after its clock was set back, the assertion is not expired before (RFC 7523 §3, "ensure that JWTs are
-    /// not replayed by maintaining the set of used \"jti\" values").
+    /// The store keeps the `jti` until this time: `exp` plus the clock skew. Before this time, a replica whose clock is
+    /// behind, or a clock that was set back, may still accept the assertion (RFC 7523 §3, "ensure that JWTs are not
+    /// replayed by maintaining the set of used \"jti\" values").
     pub remembered_until: Timestamp,
     /// `user_id`, if given.
     pub user_id: Option<String>,
@@ -45,14 +45,14 @@ impl Assertion {
     }
 }
 
-/// Verifies an assertion that the authenticated client `client_id` sent, against its `certificates`.
+/// Verifies an assertion from the authenticated client `client_id` against its `certificates`.
 ///
-/// Edges: refused at `exp` itself; accepted up to `assertion_max` ahead; `iat` and `nbf` may lie `clock_skew`
-/// ahead; the certificate is valid in its last second. Structure comes first, then key, claims and
-/// signature; the key is only ever one that was uploaded (RFC 8725 §3.10).
+/// Limits: `exp` itself is already too late; `exp` may be at most `assertion_max` ahead; `iat` and `nbf` may be
+/// `clock_skew` ahead; the certificate is valid in its last second. The checks run in this order: structure, key,
+/// claims, signature. The key is always an uploaded key (RFC 8725 §3.10).
 ///
 /// # Errors
-/// The first [`AssertionError`].
+/// The [`AssertionError`] of the first failed check.
 pub fn verify(
     assertion: &str,
     client_id: &ClientId,
@@ -87,17 +87,16 @@ pub fn verify(
     })
 }
 
-/// One check of [`verify`] with its outcome, for the person who wonders why.
+/// One check of [`verify`] with its outcome, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What is compared.
     pub name: &'static str,
-    /// What was found, or why it is refused.
+    /// What the check found, or the refusal.
     pub outcome: Result<String, AssertionError>,
 }
 
-/// Every check of [`verify`], by the same functions; one that fails does not hide the later ones. An assertion without
-/// structure has no further checks.
+/// Runs all checks of [`verify`] with the same functions. A failed check does not hide later checks, but a malformed
+/// assertion has no further checks.
 #[must_use]
 pub fn explain(
     assertion: &str,
@@ -128,7 +127,7 @@ pub fn explain(
         ),
         check("certificate", certificate.clone().map(named)),
     ];
-    // Without a certificate there is nothing to check these against: its absence is the cause.
+    // Without a certificate these checks have no input; the missing certificate is the cause.
     if let Ok(certificate) = certificate {
         checks.push(check(
             "certificate validity",

@@ -11,7 +11,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// A key pair and the certificate that was uploaded for it.
+/// A key pair and its uploaded certificate.
 fn registered(alias: &str) -> (&'static RS256KeyPair, Certificate) {
     static KEYS: OnceLock<[RS256KeyPair; 2]> = OnceLock::new();
     let keys = KEYS.get_or_init(|| [0; 2].map(|_| RS256KeyPair::generate(2048).unwrap()));
@@ -39,7 +39,7 @@ fn body() -> Value {
     })
 }
 
-/// `value` with one member replaced, or removed when the new value is null.
+/// `value` with one member replaced, or removed if the new value is null.
 fn with(mut value: Value, name: &str, member: Value) -> Value {
     let object = value.as_object_mut().unwrap();
     if member.is_null() {
@@ -56,7 +56,7 @@ fn sign_text(header: &str, body: &str) -> String {
         URL_SAFE_NO_PAD.encode(header),
         URL_SAFE_NO_PAD.encode(body)
     );
-    // The library signs claims of its own making only, so its key signs through ours.
+    // The library signs only claims that it builds itself, so the tests sign with its key through aws-lc-rs.
     let pkcs8 = registered("cert-1").0.to_der().unwrap();
     let key = aws_lc_rs::rsa::KeyPair::from_der(&pkcs8)
         .or_else(|_| aws_lc_rs::rsa::KeyPair::from_pkcs8(&pkcs8))
@@ -317,7 +317,7 @@ fn rfc7515_strict_forms() {
     }
 }
 
-/// Each refusal says what is wrong, so that nobody has to guess.
+/// Each refusal names the received and the expected value.
 #[test]
 fn descriptions_name_what_was_received_and_expected() {
     let described = |header: &Value, body: &Value| {
@@ -363,7 +363,7 @@ fn descriptions_name_what_was_received_and_expected() {
     );
 }
 
-/// Some libraries write claims that are not set.
+/// Some libraries write unset claims as null.
 #[test]
 fn explicit_nulls_of_optional_claims_count_as_absent() {
     let mut nulls = body();

@@ -34,7 +34,7 @@ pub(super) fn client(
     }
 }
 
-/// `redirect_uri` is required (protocol.md §4.1) and is, as text, one that the client registered (RFC 9700 §2.1).
+/// `redirect_uri` is required (protocol.md §4.1) and equals, as text, a redirect URI of the client (RFC 9700 §2.1).
 pub(super) fn redirect_uri(
     parameters: &Parameters<'_>,
     repeated: &Repeated<'_>,
@@ -70,8 +70,8 @@ pub(super) fn response_type(parameters: &Parameters<'_>) -> Result<(), RedirectE
     }
 }
 
-/// The PKCE challenge: required of Installed Applications (protocol.md §4.1), S256 alone, and the method is never
-/// assumed (RFC 7636 §4.3, D-8).
+/// The PKCE challenge: required for Installed Applications (protocol.md §4.1). Only S256 is allowed, and the method has
+/// no default (RFC 7636 §4.3, D-8).
 pub(super) fn code_challenge(
     parameters: &Parameters<'_>,
     client: &Client,
@@ -93,7 +93,7 @@ pub(super) fn code_challenge(
     }
 }
 
-/// `scope` is a subset of what the client registered; absent, it is all of that (D-9).
+/// `scope` is a subset of the client's registered scopes; if absent, all of them (D-9).
 pub(super) fn scope(parameters: &Parameters<'_>, client: &Client) -> Result<Scope, RedirectError> {
     let Some(sent) = parameters.get("scope") else {
         return Ok(client.scopes.clone());

@@ -1,4 +1,4 @@
-//! What a person signs in for, whichever flow asks.
+//! A request for an authorization code, of any flow.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,35 +10,33 @@ use domain::digest::Digest;
 use domain::random::{Random, RandomError};
 use domain::{Client, RedirectUri, Scope, Session, Username};
 
-/// A validated request for a code: all that the pages of a sign-in know of it.
+/// A validated request for a code, as the sign-in pages use it.
 pub trait CodeRequest: fmt::Debug {
-    /// The client that asks.
     fn client(&self) -> &Client;
 
-    /// Where the answer goes: a redirect URI that the client registered.
+    /// The redirect URI for the response, registered by the client.
     fn redirect_uri(&self) -> &RedirectUri;
 
-    /// The query that pages carry on: the same request without `prompt`, which has had its effect once a page
-    /// shows. Otherwise `prompt=login`, or `max_age=0`, which means the same, would ask again for ever.
+    /// The query that pages pass on: the same request without `prompt`, which takes effect only once. Without this,
+    /// `prompt=login` or `max_age=0`, which means the same, would ask for the credentials again and again.
     fn continuation(&self) -> &str;
 
-    /// The query of the same request that asks for the credentials again.
+    /// The query of the same request with `prompt=login`.
     fn sign_in_again(&self) -> String {
         format!("{}&prompt=login", self.continuation())
     }
 
-    /// What the client wants the person to be asked.
     fn prompt(&self) -> Prompt;
 
-    /// Whether the sign-in of `session` is one that the client takes.
+    /// True if the client accepts the sign-in of `session`.
     fn accepts(&self, session: &Session, now: Timestamp) -> bool;
 
-    /// The person, if the request names one: nobody else may sign in.
+    /// The only user who may sign in, if the request names a user.
     fn expected_user(&self) -> Option<&ExpectedUser> {
         None
     }
 
-    /// The username that the person may mean to sign in with.
+    /// Suggestion for the username field.
     fn login_hint(&self) -> Option<&str> {
         None
     }
@@ -48,48 +46,45 @@ pub trait CodeRequest: fmt::Debug {
         None
     }
 
-    /// The scope that the code stands for.
+    /// The scope of the code.
     fn scope(&self) -> Scope {
         Scope::default()
     }
 
-    /// Lifetime of the code.
     fn code_lifetime(&self, lifetimes: &Lifetimes) -> Duration;
 
-    /// A new code.
+    /// Generates a code.
     ///
     /// # Errors
-    /// No randomness.
+    /// [`RandomError`] if the random generator fails.
     fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError>;
 
-    /// The address that delivers `code`.
+    /// The redirect URI with `code`.
     fn with_code(&self, code: &str, issuer: &str) -> String;
 
-    /// The address that delivers `error`.
+    /// The redirect URI with `error`.
     fn with_error(&self, error: &RedirectError, issuer: &str) -> String;
 }
 
-/// An authorization code.
 pub struct Code {
     /// The code as the client receives it.
     pub text: String,
-    /// What the store knows the code by.
+    /// Key of the code in the store.
     pub digest: Digest,
 }
 
-/// Codes stay out of logs.
+/// Hides the code from logs.
 impl fmt::Debug for Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Code").finish_non_exhaustive()
     }
 }
 
-/// The person whom a request names by an e-mail address.
+/// The user whom a request names by e-mail address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedUser {
-    /// Who may sign in.
     pub username: Username,
-    /// The address as it was sent. Pages show it in the place of the username, which not everybody who knows the
-    /// address should learn.
+    /// The e-mail address as sent. Pages show the address instead of the username, because a person who knows the
+    /// address must not learn the username.
     pub email: String,
 }

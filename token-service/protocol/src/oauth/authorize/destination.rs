@@ -1,10 +1,10 @@
-//! Where an authorization response goes.
+//! The target of an authorization response.
 
 use super::redirect_error::RedirectError;
 use domain::RedirectUri;
 
-/// A known client's registered redirect URI, with the `state` to echo. It comes out of a validated request
-/// alone, so there is no way to redirect anywhere else (RFC 9700 §4.11).
+/// A registered redirect URI of a known client, with the `state` to return. Only a validated request creates a
+/// destination, so the service cannot redirect anywhere else (RFC 9700 §4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     redirect_uri: RedirectUri,
@@ -19,19 +19,18 @@ impl Destination {
         }
     }
 
-    /// The redirect URI.
     #[must_use]
     pub const fn redirect_uri(&self) -> &RedirectUri {
         &self.redirect_uri
     }
 
-    /// The address that delivers `code` (RFC 6749 §4.1.2; `iss`: RFC 9207 §2, D-13).
+    /// The redirect URI with `code` (RFC 6749 §4.1.2; `iss`: RFC 9207 §2, D-13).
     #[must_use]
     pub fn with_code(&self, code: &str, issuer: &str) -> String {
         self.with(&[("code", code)], issuer)
     }
 
-    /// The address that delivers `error` (RFC 6749 §4.1.2.1; `iss`: RFC 9207 §2, D-13).
+    /// The redirect URI with `error` (RFC 6749 §4.1.2.1; `iss`: RFC 9207 §2, D-13).
     #[must_use]
     pub fn with_error(&self, error: &RedirectError, issuer: &str) -> String {
         self.with(

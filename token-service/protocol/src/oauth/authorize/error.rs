@@ -1,15 +1,13 @@
-//! Why an authorization request is refused: one variant per reason.
-
 use super::destination::Destination;
 use super::redirect_error::RedirectError;
 use crate::oauth::parameters::ParameterError;
 
-/// Why an authorization request is refused, and where that may be said.
+/// Reason why an authorization request is refused, and where the service may report the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthorizeError {
-    /// There is nowhere to redirect to: a page tells the person (RFC 6749 §4.1.2.1, D-5).
+    /// The request has no safe redirect URI, so a page shows the error (RFC 6749 §4.1.2.1, D-5).
     Unsafe(UnsafeRequest),
-    /// The client is told by redirect.
+    /// The redirect URI receives the error.
     Redirect(Destination, RedirectError),
 }
 
@@ -19,7 +17,7 @@ impl From<UnsafeRequest> for AuthorizeError {
     }
 }
 
-/// A request without a known client and a redirect URI that this client registered.
+/// The request does not have both a known client and a redirect URI that this client registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnsafeRequest {
     /// The query is not `application/x-www-form-urlencoded` in UTF-8.
@@ -38,14 +36,14 @@ pub enum UnsafeRequest {
     RedirectUriRepeated,
     /// The client did not register this `redirect_uri`.
     RedirectUriUnregistered,
-    /// Longer than the pages of a sign-in can carry on.
+    /// The query is too long for the sign-in pages to pass on.
     TooLarge,
-    /// Refused by another flow, in its own words.
+    /// Another flow refused the request; contains its message.
     OfAnotherFlow(&'static str),
 }
 
 impl UnsafeRequest {
-    /// What the application's developers should change (D-5).
+    /// Tells the application's developers what to change (D-5).
     #[must_use]
     pub const fn remedy(&self) -> &'static str {
         match self {

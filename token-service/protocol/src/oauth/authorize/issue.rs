@@ -7,21 +7,21 @@ use domain::random::RandomError;
 use domain::{CodeRecord, LinkedAccount};
 use store::{Begin, StoreError};
 
-/// Why no code was issued.
+/// Reason why no code was issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// No randomness.
+    /// The random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
-    /// The code could not be kept.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The user has other credentials by now than those of the sign-in: it has ended (D-35).
+    /// The user's credentials have changed since the sign-in, which ended the session (D-35).
     #[error("the sign-in has ended: password or second factor have changed")]
     SignInEnded,
 }
 
-/// What a code for `account` stands for.
+/// The record of a code for `account`.
 pub(super) fn code_record(
     request: &dyn CodeRequest,
     signed_in: &SignedIn,
@@ -43,11 +43,11 @@ pub(super) fn code_record(
     }
 }
 
-/// Issues a code once its record is durable; the answer is the address that delivers the code. The store learns only the
+/// Issues a code after its record is durable, and returns the redirect URI with the code. The store gets only the
 /// digest.
 ///
 /// # Errors
-/// An [`IssueError`]; no code is given out then.
+/// An [`IssueError`]; then no code is issued.
 pub async fn issue_code(
     request: &dyn CodeRequest,
     context: &Context<'_>,

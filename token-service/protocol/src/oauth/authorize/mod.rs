@@ -1,8 +1,8 @@
 //! The authorization endpoint (protocol.md §4.1): from a query to a code on the redirect URI.
 //!
-//! [`AuthorizationRequest::validate`] turns a query into a request that may be acted upon, [`next_step`] says
-//! what the person has to do, and [`issue_code`] ends it. Pages carry the query, not a stored request: each
-//! step validates it again in full.
+//! [`AuthorizationRequest::validate`] validates the query, [`next_step`] decides what the person must do, and
+//! [`issue_code`] issues the code. Pages pass on the query, not a stored request: each step validates the whole query
+//! again.
 
 mod checks;
 mod code_request;
@@ -31,20 +31,19 @@ pub use issue::{IssueError, issue_code};
 pub use redirect_error::RedirectError;
 pub use step::{Confirmation, SignedIn, Step, next_step};
 
-/// `prompt` (OpenID Connect Core §3.1.2.1), as far as it changes anything here. `consent` and
-/// `select_account` are understood and change nothing: signing in is the consent (protocol.md §1), and the selector
-/// shows whenever there is a choice (protocol.md §4.1).
+/// `prompt` (OpenID Connect Core §3.1.2.1). `consent` and `select_account` are accepted without effect: signing in is
+/// the consent (protocol.md §1), and the account selector appears whenever there is a choice (protocol.md §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prompt {
-    /// Ask what has to be asked.
+    /// Ask only what is necessary.
     WhenNeeded,
-    /// Ask for the credentials even when a session is live.
+    /// Ask for the credentials even if a session is live.
     Login,
-    /// Ask nothing: answer with a code or an error.
+    /// Ask nothing: return a code or an error.
     Never,
 }
 
-/// An authorization request of a known client that gets its answer at a registered redirect URI.
+/// A validated authorization request: the client is known and registered the redirect URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationRequest {
     client: Arc<Client>,
@@ -61,7 +60,7 @@ impl AuthorizationRequest {
     /// Reads and checks the query of an authorization request (without `?`).
     ///
     /// # Errors
-    /// [`AuthorizeError::Unsafe`] when there is no known client and registered redirect URI to answer to,
+    /// [`AuthorizeError::Unsafe`] if the client is unknown or did not register the redirect URI,
     /// [`AuthorizeError::Redirect`] otherwise (RFC 6749 §4.1.2.1).
     pub fn validate(query: &[u8], registry: &Registry) -> Result<Self, AuthorizeError> {
         let (parameters, repeated) =
@@ -111,7 +110,7 @@ impl CodeRequest for AuthorizationRequest {
         self.prompt
     }
 
-    /// `max_age` (OpenID Connect Core §3.1.2.1) bounds how long ago the sign-in was.
+    /// `max_age` (OpenID Connect Core §3.1.2.1) limits the age of the sign-in.
     fn accepts(&self, session: &Session, now: Timestamp) -> bool {
         self.max_age.is_none_or(|max_age| {
             max_age > 0 && now.since(session.authenticated_at).as_secs() <= max_age
@@ -151,11 +150,12 @@ impl CodeRequest for AuthorizationRequest {
     }
 }
 
-/// The longest query that pages carry on, in bytes. Forms encode it once more, and every gateway takes that in a form
-/// (D-18) and in a request line. A request that is longer is refused before the person types a password.
+/// Maximum length of the query that pages pass on, in bytes. Forms encode the query again, and every gateway accepts
+/// that length in a form (D-18) and in a request line. The service refuses a longer request before the person types a
+/// password.
 pub const MAX_CARRIED_BYTES: usize = 12 * 1024;
 
-/// The parameters that pages carry on, encoded anew: nothing but these, and nothing that is not ASCII.
+/// Encodes the parameters that pages pass on: no others, and only ASCII.
 fn canonical_query(parameters: &Parameters<'_>) -> String {
     let carried = [
         "response_type",

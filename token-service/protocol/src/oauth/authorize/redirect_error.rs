@@ -1,17 +1,17 @@
-//! Errors that the client is told of at its redirect URI (RFC 6749 §4.1.2.1).
+//! Errors that the service sends to the client's redirect URI (RFC 6749 §4.1.2.1).
 
 use std::borrow::Cow;
 
 use crate::oauth::message::repeated;
 
-/// Why the client gets an error at its redirect URI.
+/// Reason for an error at the client's redirect URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedirectError {
-    /// A parameter other than `client_id` and `redirect_uri` more than once (D-17).
+    /// A parameter other than `client_id` and `redirect_uri` is repeated (D-17).
     ParameterRepeated(String),
     /// No `response_type`.
     ResponseTypeMissing,
-    /// Another `response_type` than `code`.
+    /// `response_type` is not `code`.
     ResponseTypeUnsupported,
     /// An Installed Application sent no `code_challenge` (protocol.md §4.1).
     ChallengeRequired,
@@ -19,25 +19,25 @@ pub enum RedirectError {
     ChallengeMalformed,
     /// `code_challenge` without `code_challenge_method`, which would mean `plain` (RFC 7636 §4.3).
     ChallengeMethodMissing,
-    /// Another `code_challenge_method` than `S256` (RFC 7636 §4.4.1).
+    /// `code_challenge_method` is not `S256` (RFC 7636 §4.4.1).
     ChallengeMethodUnsupported,
     /// `code_challenge_method` without `code_challenge`.
     ChallengeMissingForMethod,
     /// `scope` is malformed or exceeds the registration (D-9).
     ScopeNotPermitted,
-    /// `prompt` has an unknown value, or `none` with others.
+    /// `prompt` has an unknown value, or `none` together with other values.
     PromptUnsupported,
-    /// `max_age` is no number of seconds.
+    /// `max_age` is not a number of seconds.
     MaxAgeMalformed,
-    /// `prompt=none` without a complete sign-in (OpenID Connect Core §3.1.2.6).
+    /// `prompt=none` was requested, but the user must sign in (OpenID Connect Core §3.1.2.6).
     LoginRequired,
-    /// `prompt=none` with several linked accounts (OpenID Connect Core §3.1.2.6).
+    /// `prompt=none` was requested, but the user must choose a linked account (OpenID Connect Core §3.1.2.6).
     AccountSelectionRequired,
-    /// `prompt=none`, and the person has to say that the client may go on (D-34, OpenID Connect Core §3.1.2.6).
+    /// `prompt=none` was requested, but the user must confirm the client (D-34, OpenID Connect Core §3.1.2.6).
     InteractionRequired,
     /// The user has no linked account (D-7).
     NoLinkedAccount,
-    /// The person pressed cancel.
+    /// The user cancelled.
     Cancelled,
 }
 
@@ -64,8 +64,8 @@ impl RedirectError {
         }
     }
 
-    /// What the integrator should change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Of the request it
-    /// repeats names of parameters alone.
+    /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Repeats only
+    /// names of parameters from the request.
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {

@@ -1,4 +1,4 @@
-//! What the person has to do before a code can be issued.
+//! The steps of the person before the service issues a code.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Prompt;
 use super::redirect_error::RedirectError;
 use domain::{LinkedAccount, Registry, Session, SessionStage, User};
 
-/// A completed sign-in of a user who is still enabled: what it takes to be issued a code.
+/// A completed sign-in of an enabled user, which issuing a code requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
     user: Arc<User>,
@@ -14,7 +14,7 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// The sign-in of a live session; `None` while a factor is owed, or when the user is gone or disabled.
+    /// The sign-in of a live session. `None` if the second factor is missing, or the user was deleted or disabled.
     #[must_use]
     pub fn of(session: Session, registry: &Registry) -> Option<Self> {
         match session.stage {
@@ -26,19 +26,16 @@ impl SignedIn {
         }
     }
 
-    /// The user.
     #[must_use]
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    /// The session.
     #[must_use]
     pub const fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The user's linked account with this user ID on this site.
     #[must_use]
     pub fn account(&self, user_id: &str, site: &str) -> Option<&LinkedAccount> {
         self.user
@@ -48,38 +45,35 @@ impl SignedIn {
     }
 }
 
-/// Whether the person has to say that the client may go on, although a session is live (D-34, RFC 8252 §8.6). Any app on the
-/// person's device can claim the redirect URI of a public native client, so a live session alone must not give it a code.
+/// Whether the person must confirm the client although a session is live (D-34, RFC 8252 §8.6). Any app on the person's
+/// device can claim the redirect URI of a public native client, so a live session alone must not give the app a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmation {
-    /// The redirect URI leads to nobody but the client.
+    /// Only the client receives requests to the redirect URI.
     NotNeeded,
-    /// The person has said so to this client in this session, or signed in for it.
+    /// The person confirmed this client in this session, or signed in for this request.
     Given,
-    /// The person has to be asked.
+    /// The page must ask the person.
     Needed,
 }
 
 /// The next step of an authorization request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Sign in.
     SignIn,
-    /// Give the second factor.
     SecondFactor,
-    /// Choose one of several linked accounts.
     SelectAccount(SignedIn),
-    /// Say that the client may go on with this account, the only one.
+    /// Confirm the client for this account, the only linked account.
     Confirm(SignedIn, LinkedAccount),
-    /// Sign in as somebody else, or give up: the user has no linked account (D-7).
+    /// Sign in as another user or cancel: the user has no linked account (D-7).
     NoAccount(SignedIn),
-    /// Nothing: the code can be issued for this account.
+    /// No step is left: issue the code for this account.
     Issue(SignedIn, LinkedAccount),
-    /// Nothing helps.
+    /// The request cannot succeed.
     Refuse(RedirectError),
 }
 
-/// Decides the next step from the live session of the browser, if there is one.
+/// Decides the next step from the browser's live session, if any.
 #[must_use]
 pub fn next_step(
     prompt: Prompt,

@@ -15,7 +15,7 @@ use domain::{GrantId, IntegrationType, PresentedCode, RefreshStep, TokenId};
 /// Exchanges a code for tokens.
 ///
 /// # Errors
-/// A [`TokenError`]; a code that does not fit stays with its rightful client (D-2).
+/// A [`TokenError`]; a code that does not match the request stays valid for its client (D-2).
 pub async fn exchange(
     context: &Context<'_>,
     presented: &PresentedClient,
@@ -25,7 +25,7 @@ pub async fn exchange(
     let verifier = form.get(Parameter::CodeVerifier);
     match client.integration {
         IntegrationType::Installed { .. } => {}
-        // D-25: the verifier takes the place of the secret.
+        // D-25: the verifier replaces the secret.
         IntegrationType::WebServer { .. } if presented.is_authenticated() || verifier.is_some() => {
         }
         IntegrationType::WebServer { .. } => return Err(TokenError::SecretRequired),

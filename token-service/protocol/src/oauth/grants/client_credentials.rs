@@ -1,4 +1,4 @@
-//! Client credentials: a user-bound client acts as its one bound user (protocol.md §4.2, §5.7, RFC 6749 §4.4).
+//! Client credentials: a user-bound client acts as its bound user (protocol.md §4.2, §5.7, RFC 6749 §4.4).
 //!
 //! Parameters: `user_id`, `user_site`, `scope`.
 
@@ -12,7 +12,7 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
 use domain::IntegrationType;
 
-/// The authentication method of these tokens (D-11).
+/// `amr` of these tokens (D-11).
 const AMR: &str = "CLIENT_CREDENTIALS";
 
 /// Issues an access token for the bound user. Nothing is stored.

@@ -1,4 +1,4 @@
-//! JWT bearer: a non-interactive client acts for the user that its assertion names (protocol.md §4.2, RFC 7523).
+//! JWT bearer: a non-interactive client acts for the user in its assertion (protocol.md §4.2, RFC 7523).
 //!
 //! Parameters: `assertion`, `user_id`, `user_site`, `scope`.
 
@@ -16,12 +16,12 @@ use crate::oauth::token_response::TokenResponse;
 use domain::{IntegrationType, Registry, User};
 use store::Claim;
 
-/// The authentication method of these tokens (D-11).
+/// `amr` of these tokens (D-11).
 const AMR: &str = "USER_ASSERTION";
 
 /// Exchanges a user assertion for an access token.
 ///
-/// The `jti` is claimed last and durably: a request that is refused for another reason has not used it up.
+/// Claims the `jti` last, durably, so a request that is refused for another reason does not use up the `jti`.
 ///
 /// # Errors
 /// A [`TokenError`].
@@ -75,7 +75,7 @@ pub async fn exchange(
     }
 }
 
-/// The user that `sub` names; with `organization` set, only one of that organization (D-19).
+/// The user in `sub`. If `organization` is set, the user must belong to that organization (D-19).
 #[must_use]
 pub fn find_subject<'a>(
     registry: &'a Registry,

@@ -1,4 +1,4 @@
-//! The grants (protocol.md §4.2), one file each: parameters in, token response or refusal out.
+//! The grants (protocol.md §4.2), one file each. Each takes parameters and returns a token response or an error.
 
 pub mod authorization_code;
 pub mod client_credentials;
@@ -33,7 +33,6 @@ pub enum GrantType {
 }
 
 impl GrantType {
-    /// Every grant type, for lists.
     pub const ALL: [Self; 4] = [
         Self::AuthorizationCode,
         Self::RefreshToken,
@@ -41,7 +40,7 @@ impl GrantType {
         Self::ClientCredentials,
     ];
 
-    /// The `grant_type` value.
+    /// The value of `grant_type`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +51,7 @@ impl GrantType {
         }
     }
 
-    /// The grant type with this value, compared exactly.
+    /// The grant type with this value of `grant_type`, compared exactly.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -61,14 +60,14 @@ impl GrantType {
     }
 }
 
-/// The `scope` parameter (D-9), well-formed.
+/// Reads the `scope` parameter (D-9).
 fn requested_scope(form: &Parameters<'_>) -> Result<Option<Scope>, TokenError> {
     form.get(Parameter::Scope)
         .map(|text| Scope::parse(text).ok_or(TokenError::MalformedScope))
         .transpose()
 }
 
-/// What a client gets without a user's authorization of its own: what it asks for, if registered (D-9).
+/// The scope for a grant without an authorization by the user: the requested scope, if registered (D-9).
 fn registered_scope(client: &Client, form: &Parameters<'_>) -> Result<Scope, TokenError> {
     match requested_scope(form)? {
         None => Ok(client.scopes.clone()),
@@ -77,7 +76,7 @@ fn registered_scope(client: &Client, form: &Parameters<'_>) -> Result<Scope, Tok
     }
 }
 
-/// A step of a grant that tokens are issued for.
+/// A step of a grant for which the service issues tokens.
 #[derive(Debug)]
 pub(crate) struct IssuedStep {
     pub(crate) grant: Grant,
@@ -85,7 +84,7 @@ pub(crate) struct IssuedStep {
     pub(crate) issuance: Issuance,
 }
 
-/// Makes a grant of the code with this digest (RFC 6749 §4.1.3). `first` is its first step.
+/// Exchanges the code with this digest for a grant (RFC 6749 §4.1.3). `first` is the grant's first step.
 pub(crate) async fn redeem(
     context: &Context<'_>,
     code: Digest,
@@ -126,7 +125,7 @@ pub(crate) async fn rotate(
     }
 }
 
-/// A grant speaks for its user only while the user is enabled and the account is linked; otherwise it ends.
+/// A grant is valid only while its user is enabled and its account is linked. Otherwise the service revokes the grant.
 async fn issued(
     context: &Context<'_>,
     grant: Grant,
@@ -146,7 +145,7 @@ async fn issued(
     Err(TokenError::SubjectGone)
 }
 
-/// Access and refresh token of one step of a grant.
+/// The response with access and refresh token for one step of a grant.
 fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenResponse, TokenError> {
     let IssuedStep {
         grant,
@@ -162,7 +161,7 @@ fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenRespon
     ))
 }
 
-/// An access token alone, under a grant id of its own (protocol.md §4.2 rule 3).
+/// The response with only an access token, which has its own grant id (protocol.md §4.2 rule 3).
 fn answer_without_refresh(
     context: &Context<'_>,
     client: &Arc<Client>,

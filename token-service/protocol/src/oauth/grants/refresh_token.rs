@@ -17,7 +17,7 @@ use domain::{Client, GrantId, IntegrationType, RefreshRotation, TokenId};
 /// Exchanges a refresh token for a new pair of tokens.
 ///
 /// # Errors
-/// A [`TokenError`]; a token that was used before its grace ended its grant.
+/// A [`TokenError`]. Reuse of a token after its grace period has revoked the grant.
 pub async fn refresh(
     context: &Context<'_>,
     presented: &PresentedClient,
@@ -48,7 +48,7 @@ pub async fn refresh(
     answer_step(context, &issued)
 }
 
-/// Whether the client's integration type refreshes tokens (protocol.md §4.2).
+/// True if the client's integration type uses refresh tokens (protocol.md §4.2).
 #[must_use]
 pub const fn may_refresh(client: &Client) -> bool {
     matches!(
@@ -57,7 +57,7 @@ pub const fn may_refresh(client: &Client) -> bool {
     )
 }
 
-/// The state of a token, its expiry too, is in the store under these ids; the claims only have to be ours.
+/// Reads the ids of a token. The store has its state and expiry, so the claims only have to come from this service.
 fn read(claims: &Map<String, Value>, context: &Context<'_>) -> Option<(GrantId, TokenId)> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let issuer = context.settings.issuer.as_str();

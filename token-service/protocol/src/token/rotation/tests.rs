@@ -23,7 +23,7 @@ fn key(kid: &str, algorithm: Algorithm, created_at: u64, signs_from: u64) -> Sea
     }
 }
 
-/// Carries steps out as the store would, with the names `k0`, `k1`, ... for new keys.
+/// Carries out steps like the store, with the names `k0`, `k1`, ... for new keys.
 fn carry_out(keys: &mut Vec<SealedSigningKey>, steps: Vec<Step>, now: Timestamp) {
     for step in steps {
         match step {

@@ -26,7 +26,7 @@ fn a_minimal_request() {
     assert_eq!(request.code_challenge, None);
 }
 
-/// No known client, no registered redirect URI, no redirect.
+/// Without a known client and a registered redirect URI there is no redirect.
 #[test]
 fn without_a_safe_destination_there_is_no_redirect() {
     let uri = "redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb";
@@ -163,7 +163,7 @@ fn with_a_safe_destination_the_client_is_told() {
     }
 }
 
-/// `state` comes back as it was sent, `iss` always comes with it.
+/// The response has `state` as sent, and always `iss`.
 #[test]
 fn answers_echo_the_state_and_name_the_issuer() {
     let state = "a b+c&d=e\u{e9}\u{1f980}\"'\\%;#/?";
@@ -247,7 +247,7 @@ fn what_pages_carry_on_is_the_same_request_without_prompt() {
     );
 }
 
-/// A form could not carry it on after the person has typed a password.
+/// A form could not pass on such a request after the person has typed a password.
 #[test]
 fn a_request_that_pages_cannot_carry_is_refused_at_once() {
     let request = |state: &str| validate(&format!("{WEB}&response_type=code&state={state}"));

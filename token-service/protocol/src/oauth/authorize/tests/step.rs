@@ -69,7 +69,7 @@ fn a_live_session_alone_gives_no_code_to_a_native_client() {
             step(Prompt::Never, confirmation, "one"),
             Step::Refuse(RedirectError::InteractionRequired)
         );
-        // Choosing an account is an act of the person.
+        // Choosing an account counts as confirmation.
         assert!(matches!(
             step(Prompt::WhenNeeded, confirmation, "three"),
             Step::SelectAccount(_)
