@@ -8,21 +8,17 @@ use anyhow::{Context, Result, bail};
 /// Paths of the programs that make up a pair. `make` builds and installs them.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
-    /// The root of the repository.
     pub repository: PathBuf,
-    /// The token service.
     pub token_service: PathBuf,
-    /// The filter.
     pub filter: PathBuf,
-    /// Envoy.
     pub envoy: PathBuf,
 }
 
 impl Artifacts {
-    /// Finds the token service beside the running program, the filter in the same target directory (of the profile `demo` for
-    /// a program of that profile, otherwise of `release`), and Envoy in `.cache`. The repository is the one around the current
-    /// directory, or else around the program. `CARGO_MANIFEST_DIR` would name the old place of a checkout that was moved
-    /// together with its target directory.
+    /// Finds the token service beside the running program, the filter in the same target directory (of the profile
+    /// `demo` for a program of that profile, otherwise of `release`), and Envoy in `.cache`. The repository is the one
+    /// around the current directory, or else around the program. `CARGO_MANIFEST_DIR` is not used, because it names the
+    /// old path if a checkout was moved together with its target directory.
     ///
     /// # Errors
     /// If a program is missing; the message names the command that makes it.
@@ -67,14 +63,14 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    /// token-guard: beside the token service, or where `TOKEN_GUARD_BIN` says.
+    /// token-guard: beside the token service, or at the path in `TOKEN_GUARD_BIN`.
     #[must_use]
     pub fn token_guard(&self) -> PathBuf {
         let beside = || self.token_service.with_file_name("token-guard");
         env::var_os("TOKEN_GUARD_BIN").map_or_else(beside, PathBuf::from)
     }
 
-    /// The directory for the output of runs. Cargo never cleans it, `make test` does.
+    /// The directory for the output of runs. `make test` empties it; Cargo does not.
     pub(crate) fn scratch(&self) -> Result<PathBuf> {
         let scratch = self
             .filter
@@ -87,7 +83,7 @@ impl Artifacts {
     }
 }
 
-/// The repository that `path` lies in.
+/// The repository that contains `path`.
 fn around(path: &Path) -> Option<PathBuf> {
     let is_repository = |folder: &&Path| {
         ["envoy/envoy.yaml", "demo/config.toml"]

@@ -1,4 +1,4 @@
-//! What a browser does with the service's pages, as far as programs of the harness need it.
+//! The actions of a browser on the service's pages that programs of the harness need.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub fn csrf(page: &str) -> Option<&str> {
     attribute(page, "name=\"csrf\" value=\"")
 }
 
-/// Where the form of a page leads.
+/// The `action` of the form of a page.
 #[must_use]
 pub fn action(page: &str) -> Option<&str> {
     attribute(page, "action=\"")

@@ -1,4 +1,5 @@
-//! What comments and pages refer to exists: sections and rules of `docs/protocol.md`, decisions, files, headings.
+//! Checks that all references in comments and pages exist: sections and rules of `docs/protocol.md`, decisions, files,
+//! headings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Folders of builds and installations.
+/// Folders that builds and installations create.
 const SKIPPED: [&str; 6] = [".cache", ".git", "corpus", "data", "node_modules", "target"];
 
-/// Endings of files whose text people write.
+/// Endings of files that people write.
 const ENDINGS: [&str; 10] = [
     "rs", "md", "toml", "yaml", "yml", "js", "mjs", "py", "sh", "html",
 ];
@@ -97,7 +98,7 @@ fn leading_number(text: &str) -> String {
     number.trim_end_matches('.').to_owned()
 }
 
-/// What follows each `protocol.md` in `line`: `§4.2`, `§4.2 rule 1`, also several of them (`§4.4, §4.6 and §5.2`).
+/// The citations after each `protocol.md` in `line`: `§4.2`, `§4.2 rule 1`, or several (`§4.4, §4.6 and §5.2`).
 fn citations(line: &str) -> Vec<String> {
     let mut cited = Vec::new();
     for text in line.split("protocol.md ").skip(1) {
@@ -185,7 +186,7 @@ fn cited_sections_rules_and_decisions_exist() {
 
 #[test]
 fn nothing_cites_what_is_not_in_the_repository() {
-    // Put together here, because this file is searched too.
+    // Joined here, because the test searches this file too.
     let absent = [
         ("spec", " §"),
         ("design", " §"),

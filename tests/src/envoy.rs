@@ -11,7 +11,7 @@ use crate::pair::Setup;
 use crate::ports::Ports;
 use crate::process::Process;
 
-/// Starts Envoy in `directory` with `envoy/envoy.yaml`, moved to the ports of `setup`. `setup.gateway` lists further
+/// Starts Envoy in `directory` with `envoy/envoy.yaml` and the ports of `setup`. `setup.gateway` lists further
 /// replacements; the replaced text must occur in the file.
 pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> Result<Process> {
     let ports = Ports {
@@ -47,9 +47,9 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
         .args(["--concurrency", &setup.workers.to_string()])
         .args(["--log-level", "warning"])
         .args(["--component-log-level", "wasm:info"])
-        // The access log is read while Envoy runs.
+        // Tests read the access log while Envoy runs.
         .args(["--file-flush-interval-msec", "100"])
-        // Hot restart shares memory under an id that two Envoys must not share.
+        // Hot restart uses shared memory with an id; two Envoys must not use the same id.
         .arg("--disable-hot-restart")
         .current_dir(&artifacts.repository);
     Process::start("envoy", &command, &directory.join("envoy.log"))

@@ -1,4 +1,4 @@
-//! Many requests at once, to 127.0.0.1 only: for the tests and for `make attack`.
+//! Sends many requests at once, to 127.0.0.1 only, for the tests and for `make attack`.
 
 use std::io::{Cursor, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use http::Request;
 use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 
-/// Streams of one HTTP/2 connection, as many as Envoy allows.
+/// Streams of one HTTP/2 connection: the most that Envoy allows.
 const STREAMS: usize = 100;
 
-/// How long the flood listens to a held connection.
+/// Longest time that the flood reads from a held connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Raises this process's limit of open files as far as allowed.
@@ -48,7 +48,7 @@ pub type Part = Cursor<Vec<u8>>;
 /// Opens an HTTP/2 connection from `source`, an address of this machine, to `port`. A task of the runtime drives it.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// If the connection cannot be opened.
 pub async fn connect_http2(source: Ipv4Addr, port: u16) -> Result<SendRequest<Part>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((source, 0)))?;

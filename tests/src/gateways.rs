@@ -1,5 +1,4 @@
-//! token-guard, and the gateways that ask it, with the configurations of `gateways/` as they stand: only ports and times
-//! are others.
+//! token-guard, and the gateways that ask it, with the files of `gateways/`. Only ports and timeouts are changed.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,7 +13,7 @@ use crate::pair::status_of;
 use crate::ports::free_port;
 use crate::process::{Process, pace};
 
-/// A gateway, and how it is guarded.
+/// A gateway, and its way to ask the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// nginx, by `auth_request`.
@@ -34,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All gateways.
     pub const ALL: [Self; 7] = [
         Self::Nginx,
         Self::DebianNginx,
@@ -45,7 +44,7 @@ impl Kind {
         Self::EnvoyFilter,
     ];
 
-    /// For people.
+    /// Name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The folder of its configuration, and the files in it.
+    /// The folder of the gateway's configuration, and the files in it.
     const fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Nginx | Self::DebianNginx => ("gateways/nginx", &["nginx.conf"]),
@@ -120,7 +119,7 @@ impl Kind {
     }
 }
 
-/// Where a gateway finds the others.
+/// Addresses that a gateway needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Neighbours<'a> {
     /// Port of token-guard.
@@ -142,11 +141,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway with its configuration, in which each of `changes` takes the place of a text, and waits until it
-    /// listens.
+    /// Starts a gateway and waits until it listens. `changes` are replacements in its configuration: text, new text.
     ///
     /// # Errors
-    /// When it is not installed, or does not start; with its log.
+    /// If the gateway is not installed, or does not start; with its log.
     pub fn start(
         kind: Kind,
         neighbours: &Neighbours<'_>,
@@ -187,20 +185,20 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
+    /// Port of the gateway.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it has written.
+    /// The output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
     }
 }
 
-/// The configuration with other ports: where each file says that a reader changes them.
+/// The configuration with other ports. Each file marks the places that readers must change.
 fn moved(text: &str, port: u16, neighbours: &Neighbours<'_>) -> Result<String> {
     let ports = [
         ("8080", port),
@@ -225,7 +223,7 @@ fn moved(text: &str, port: u16, neighbours: &Neighbours<'_>) -> Result<String> {
     Ok(moved)
 }
 
-/// The configuration of plain Envoy with this plugin configuration, and with everybody on this machine.
+/// The configuration of plain Envoy with this plugin configuration, and with all clusters on this machine.
 fn with_plugin(text: &str, artifacts: &Artifacts, neighbours: &Neighbours<'_>) -> Result<String> {
     let (before, rest) = text.split_once("value: |").context("no plugin")?;
     let end = rest
@@ -268,10 +266,11 @@ pub struct TokenGuard {
 }
 
 impl TokenGuard {
-    /// Starts it with this configuration, and with clusters as (name, port on this machine), and waits until it listens.
+    /// Starts token-guard with this configuration and waits until it listens. `clusters` are pairs of name and port on
+    /// this machine.
     ///
     /// # Errors
-    /// When it does not start; with its log.
+    /// If token-guard does not start; with its log.
     pub fn start(
         configuration: &str,
         clusters: &[(&str, u16)],
@@ -306,20 +305,20 @@ impl TokenGuard {
         })
     }
 
-    /// Waits until it knows keys and revocations.
+    /// Waits until token-guard knows keys and revocations.
     ///
     /// # Errors
-    /// When it does not.
+    /// If token-guard does not become ready.
     pub fn until_ready(&mut self) -> Result<()> {
         let readyz = format!("http://127.0.0.1:{}/readyz", self.internal);
         self.process
             .until("ready", || status_of(&readyz) == Some(200))
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended by itself.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn until_ended(&mut self) -> Result<()> {
         while self.process.is_running()? {
             pace();
@@ -327,27 +326,27 @@ impl TokenGuard {
         Ok(())
     }
 
-    /// Where gateways ask.
+    /// Port that gateways ask.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where health and metrics are, without a trailing slash.
+    /// Address of health and metrics, without a trailing slash.
     #[must_use]
     pub fn internal_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.internal)
     }
 
-    /// Its process id.
+    /// The process id.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
 
-    /// What it has written.
+    /// The output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()

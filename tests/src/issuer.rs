@@ -1,4 +1,4 @@
-//! An issuer of tokens that no token service would issue: expired ones, or for another audience.
+//! An issuer of tokens that a token service would not issue, such as expired tokens or tokens for another audience.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,12 +19,12 @@ impl Issuer {
     /// An issuer with a new key.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// If the system returns no randomness.
     pub fn new() -> Result<Self> {
         Ok(Self(Ed25519KeyPair::generate()?))
     }
 
-    /// Its entry in the configuration of the guard.
+    /// The issuer's entry in the configuration of the guard.
     #[must_use]
     pub fn configuration(&self, audience: &str) -> Value {
         let public_key = URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref());
@@ -33,10 +33,10 @@ impl Issuer {
         json!({"issuer": Self::NAME, "audiences": [audience], "jwks": {"keys": [key]}})
     }
 
-    /// A good token for `audience`, valid for an hour, but for the claims that `changes` replace.
+    /// A valid token for `audience` with a lifetime of an hour. `changes` replace claims.
     ///
     /// # Errors
-    /// When the clock stands before 1970.
+    /// If the system clock is before 1970.
     #[expect(
         clippy::disallowed_methods,
         reason = "gateways compare the tokens with the real time"

@@ -1,7 +1,7 @@
-//! No two modules of a crate depend on each other, not even through a third.
+//! Checks that modules of a crate do not depend on each other in a cycle.
 //!
-//! Cargo enforces the direction between crates; this test does it within each of them, at every level: the modules of one
-//! parent form no cycle. A module may use what its parent holds, and a parent its children.
+//! Cargo forbids cycles between crates. This test forbids them within each crate, at every level: the modules of one
+//! parent form no cycle. A module may use items of its parent, and a parent may use its children.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ const CRATES: [&str; 10] = [
     "token-service/store",
 ];
 
-/// What one module names.
+/// The names in one module.
 #[derive(Default)]
 struct Named {
     /// Paths from the root of the crate.
     paths: BTreeSet<Module>,
-    /// Names that the module passes on, and where they come from.
+    /// Names that the module re-exports, and their source.
     passed_on: BTreeMap<String, Module>,
 }
 
@@ -92,7 +92,7 @@ impl Crate {
         }
     }
 
-    /// The module that a path leads to, through whatever passes the name on.
+    /// The module that defines the item of a path. Follows re-exports.
     fn resolve(&self, path: &[String]) -> Module {
         let mut module = Vec::new();
         let mut left = path.to_vec();
@@ -115,7 +115,7 @@ impl Crate {
         module
     }
 
-    /// For the children of each parent, which of them uses which.
+    /// For each parent: which of its children use which others.
     fn siblings(&self) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {
         let mut uses: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
         for (module, named) in &self.modules {
@@ -222,7 +222,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_item_mod(&mut self, _: &'ast ItemMod) {}
 }
 
-/// A cycle among `uses`, if there is one.
+/// A cycle in `uses`; `None` if there is none.
 fn cycle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     fn follow(
         uses: &BTreeMap<String, BTreeSet<String>>,

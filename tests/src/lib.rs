@@ -1,6 +1,6 @@
 //! Runs the pair: the real token service and the real Envoy with the filter, on any ports.
 //!
-//! `make up` and the end-to-end tests share this code, so what the tests prove is what people run.
+//! `make up` and the end-to-end tests share this code, so the tests check what people run.
 
 mod artifacts;
 #[cfg(feature = "load")]

@@ -12,10 +12,9 @@ use crate::envoy;
 use crate::ports::Ports;
 use crate::process::Process;
 
-/// What to start.
+/// Parts and settings of a pair.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Where the parts listen.
     pub ports: Ports,
     /// The token service's configuration file; `None` for its development defaults. `ports` replace its addresses.
     pub config: Option<PathBuf>,
@@ -33,7 +32,7 @@ pub struct Setup {
     pub feed: Option<u16>,
     /// Worker threads of Envoy.
     pub workers: u16,
-    /// The directory in which the token service runs: relative paths of the configuration start here.
+    /// Working directory of the token service. Relative paths of the configuration start here.
     pub directory: PathBuf,
 }
 
@@ -87,7 +86,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Starts a pair with the demo's configuration on free ports and the state in the folder `state`. `gateway` is
+    /// Starts a pair with the demo's configuration on free ports. The state is in the folder `state`. `gateway` is
     /// [`Setup::gateway`].
     ///
     /// # Errors
@@ -123,7 +122,7 @@ impl Pair {
     /// Starts the token service again, on the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not become ready; with its log.
+    /// If the token service does not become ready; with its log.
     pub fn start_token_service(&mut self) -> Result<()> {
         let ports = self.setup.ports;
         let config = self.setup.config.as_deref();
@@ -144,7 +143,7 @@ impl Pair {
     /// Starts the second token service and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not become ready; with its log.
+    /// If the token service does not become ready; with its log.
     pub fn start_replica(&mut self) -> Result<()> {
         let ports = self.setup.ports;
         let process = self.start_service(
@@ -162,13 +161,13 @@ impl Pair {
     /// Ends the second token service as a crash would (SIGKILL).
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the token service does not run.
     pub fn kill_replica(&mut self) -> Result<()> {
         let replica = self.replica.take();
         replica.context("the replica does not run")?.kill()
     }
 
-    /// Stops the second token service in an orderly way and waits for its end.
+    /// Stops the second token service with SIGTERM and waits for its end.
     pub fn stop_replica(&mut self) {
         self.replica = None;
     }
@@ -232,12 +231,12 @@ impl Pair {
         environment.push((key.to_owned(), value.to_owned()));
     }
 
-    /// From its next start on, nobody reads what the token service writes.
+    /// From the next start on, nobody reads the output of the token service.
     pub const fn leave_output_unread(&mut self) {
         self.output_unread = true;
     }
 
-    /// Stops the token service in an orderly way and waits for its end.
+    /// Stops the token service with SIGTERM and waits for its end.
     pub fn stop_token_service(&mut self) {
         self.token_service = None;
     }
@@ -245,7 +244,7 @@ impl Pair {
     /// The token service's process id, while it runs.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn token_service_pid(&self) -> Result<u32> {
         self.token_service
             .as_ref()
@@ -256,7 +255,7 @@ impl Pair {
     /// Envoy's process id.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn envoy_pid(&self) -> Result<u32> {
         self.envoy.as_ref().context("Envoy does not run")?.pid()
     }
@@ -264,7 +263,7 @@ impl Pair {
     /// Ends the token service as a crash would (SIGKILL).
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the token service does not run.
     pub fn kill_token_service(&mut self) -> Result<()> {
         self.token_service
             .take()
@@ -275,7 +274,7 @@ impl Pair {
     /// Restarts Envoy and waits until the filter guards the api. The token service need not run.
     ///
     /// # Errors
-    /// When it does not start; with its log.
+    /// If Envoy does not start; with its log.
     pub fn restart_envoy(&mut self) -> Result<()> {
         self.envoy = None;
         self.envoy = Some(envoy::start(
@@ -305,10 +304,10 @@ impl Pair {
         self.envoy.as_mut().context("Envoy does not run")
     }
 
-    /// Whether both programs run.
+    /// True if both programs run.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn is_running(&mut self) -> Result<bool> {
         let token_service = match &mut self.token_service {
             Some(process) => process.is_running()?,
@@ -351,7 +350,6 @@ impl Pair {
         format!("http://127.0.0.1:{}", self.setup.ports.internal)
     }
 
-    /// Where the parts listen.
     #[must_use]
     pub fn ports(&self) -> Ports {
         self.setup.ports
@@ -379,7 +377,7 @@ impl Pair {
         )
     }
 
-    /// The directory of the logs and of Envoy's configuration.
+    /// Directory with the logs and Envoy's configuration.
     #[must_use]
     pub fn log_directory(&self) -> &Path {
         self.logs.path()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the parts of a pair listen, all on 127.0.0.1.
+/// The ports of a pair, all on 127.0.0.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
     /// {api_url}: the resource server behind the filter.
@@ -29,7 +29,7 @@ pub struct Ports {
     pub internal: u16,
     /// The public listener of a second token service with the same state.
     pub public_replica: u16,
-    /// Its internal listener.
+    /// The internal listener of that second token service.
     pub internal_replica: u16,
     /// The early-access token service's public listener.
     pub public_ea: u16,
@@ -56,7 +56,7 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// The default ports, each moved by its environment variable.
+    /// The default ports. An environment variable replaces each.
     ///
     /// # Errors
     /// When a variable is not a port number.
@@ -88,7 +88,7 @@ impl Ports {
     /// would share a port silently, and each would get some of the connections.
     ///
     /// # Errors
-    /// Each problem in a line, with the address and the environment variable that moves it.
+    /// One line for each problem, with the address and the environment variable that changes the port.
     pub(crate) fn check_free(&self, early_access: bool) -> Result<()> {
         let mut named = vec![
             ("LOBBY_PORT", self.lobby),
@@ -150,8 +150,8 @@ impl Ports {
     }
 }
 
-/// A port that is free now. No other caller gets it, in this process or in another one that runs these tests: each process
-/// locks a file for each of its ports until the process ends.
+/// A port that is free now. No other caller gets the same port, in this process or in another process that runs these
+/// tests: each process locks a file for each of its ports until the process ends.
 ///
 /// Candidates lie below the range from which systems take the ports of outgoing connections (32768 and up),
 /// so that no connection takes a port between this check and its use.
@@ -163,7 +163,7 @@ pub fn free_port() -> Result<u16> {
     const COUNT: u16 = 10_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
 
-    // Two processes start far from each other.
+    // Two processes start the search far from each other.
     let start = (std::process::id() % 97) as u16 * 103;
     (0..COUNT)
         .map(|_| {

@@ -19,7 +19,7 @@ impl Postgres {
     /// # Errors
     /// When PostgreSQL is not installed or does not start.
     pub fn start(repository: &Path) -> Result<Self> {
-        // The script ends when its input does, however this process ends.
+        // The script ends when its standard input ends, however this process ends.
         let mut script = Command::new(repository.join("tests/tools/postgres.sh"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -36,7 +36,7 @@ impl Postgres {
         Ok(Self { script, url })
     }
 
-    /// The address of its database, as `store.url` takes it.
+    /// The address of the database, in the format of `store.url`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long a process may take to become ready: a debug build on a busy machine with two cores.
+/// Longest time until a process is ready: a debug build on a busy machine with two cores.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the command `"$@"` until standard input ends. Standard input ends however the harness ends: by a return, a panic or
@@ -29,15 +29,15 @@ pub struct Process {
     name: &'static str,
     guardian: Child,
     log: PathBuf,
-    /// The end of a pipe that holds the output, if nobody shall read it.
+    /// The reading end of the output pipe, if nobody must read the output.
     _unread: Option<PipeReader>,
 }
 
 impl Process {
-    /// Starts `command`, whose output is appended to `log`.
+    /// Starts `command` and appends its output to `log`.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the process cannot be started.
     pub fn start(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
         let output = File::options()
             .create(true)
@@ -53,10 +53,10 @@ impl Process {
         )
     }
 
-    /// Starts `command`, whose output goes into a pipe that nobody reads; `log` stays as it is.
+    /// Starts `command` with its output in a pipe that nobody reads. `log` stays unchanged.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the process cannot be started.
     pub fn start_unread(name: &'static str, command: &Command, log: &Path) -> Result<Self> {
         let (unread, output) = std::io::pipe()?;
         let outputs = [output.try_clone()?.into(), output.into()];
@@ -78,7 +78,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(errors)
-            // Ctrl-C reaches the harness alone, which then stops its processes in order.
+            // Only the harness gets Ctrl-C. It then stops its processes in order.
             .process_group(0);
         for (key, value) in command.get_envs() {
             match value {
@@ -119,10 +119,10 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the process still runs.
+    /// True if the process still runs.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.guardian.try_wait()?.is_none())
     }
@@ -130,7 +130,7 @@ impl Process {
     /// The id of the process itself: the guardian's first child.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the operating system returns an error.
     pub fn pid(&self) -> Result<u32> {
         let guardian = self.guardian.id();
         let children = format!("/proc/{guardian}/task/{guardian}/children");
@@ -139,10 +139,10 @@ impl Process {
         first.parse().context("the guardian has no child")
     }
 
-    /// Ends the process without a chance to clean up, as a crash would.
+    /// Ends the process with SIGKILL, as a crash would.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the operating system returns an error.
     pub fn kill(mut self) -> Result<()> {
         if let Some(stdin) = &mut self.guardian.stdin {
             writeln!(stdin, "KILL")?;

@@ -1,4 +1,4 @@
-//! The tour of `README.md` and `docs/tour.md`, word for word. Only the addresses are replaced by those of a pair.
+//! Runs the tour of `README.md` and `docs/tour.md` word for word, with the addresses of a pair.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::artifacts::Artifacts;
 
-/// Addresses of the pair that the tour visits. Sections without an address are left out.
+/// Addresses of the pair that the tour uses. Sections without an address are left out.
 #[derive(Debug, Clone)]
 pub struct Tour {
     /// {api_url}.
@@ -21,14 +21,14 @@ pub struct Tour {
     pub lobby_ea: Option<String>,
     /// The address of the hosts of the legacy flow.
     pub legacy: Option<String>,
-    /// Whether the pair runs in the containers of `docker-compose.yml`: a block marked `sh` then takes the place of the
-    /// block before it.
+    /// True if the pair runs in the containers of `docker-compose.yml`. A block marked `sh` then replaces the block
+    /// before it.
     pub in_containers: bool,
     /// A folder that comes first in `PATH`.
     pub programs: Option<PathBuf>,
 }
 
-/// A command block of the tour, and what the page shows of its output.
+/// A command block of the tour, and the output that the page shows.
 #[derive(Debug, Default)]
 struct Step {
     section: String,
@@ -41,7 +41,7 @@ struct Step {
 const SEPARATOR: &str = "=== end of a step ===";
 
 impl Tour {
-    /// Runs all steps, in one shell. Returns their number.
+    /// Runs all steps in one shell. Returns the number of steps.
     ///
     /// # Errors
     /// When a command fails, or does not print what the page shows.
@@ -108,7 +108,8 @@ impl Tour {
         let encoded = |url: &str| url.replace(':', "%3A").replace('/', "%2F");
         let lobby = "http://127.0.0.1:8081";
         let or_nowhere = |url: &Option<String>| url.clone().unwrap_or_default();
-        // In one pass: an address of this pair may be the printed address of another service.
+        // All replacements run in one pass, because an address of this pair may be the printed address of another
+        // service.
         let places = [
             ("http://127.0.0.1:8080", self.api.clone()),
             (lobby, self.lobby.clone()),
@@ -146,7 +147,7 @@ fn of_readme(readme: &str) -> Result<&str> {
     Ok(tour)
 }
 
-/// The steps of a page, each with the section (`## ...`) that it stands in.
+/// The steps of a page, each with its section (`## ...`).
 fn steps(page: &str) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::new();
     let mut section = "";

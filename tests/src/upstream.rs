@@ -1,4 +1,4 @@
-//! A resource server that remembers what reached it, byte for byte.
+//! A resource server that records each request byte for byte.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
-/// A request, as it arrived.
+/// A request as it arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// The method.
     pub method: String,
-    /// The target: path and query.
+    /// Path and query.
     pub target: String,
     /// Names as sent, and values.
     pub headers: Vec<(String, String)>,
@@ -21,7 +20,7 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// The values of a header, in whatever case, and in the spellings that servers take for the same: `x_user_id` and
+    /// The values of a header, in any case and in all spellings that servers treat as equal: `x_user_id` and
     /// `x.user.id` for `x-user-id`.
     #[must_use]
     pub fn values(&self, name: &str) -> Vec<&str> {
@@ -43,15 +42,15 @@ impl Arrived {
 pub struct Upstream {
     port: u16,
     remembers: bool,
-    /// By the value of `x-test`.
+    /// The last request for each value of `x-test`.
     arrived: Arc<Mutex<HashMap<String, Arrived>>>,
 }
 
 impl Upstream {
-    /// Starts it on a port of its own. One that remembers keeps the last request for each value of `x-test`.
+    /// Starts the server on a free port. With `remembers` it keeps the last request for each value of `x-test`.
     ///
     /// # Errors
-    /// When there is no port.
+    /// If no port is free.
     pub fn start(remembers: bool) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let upstream = Self {
@@ -63,7 +62,7 @@ impl Upstream {
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let arrived = remembers.then(|| Arc::clone(&arrived));
-                // A connection that breaks off is the gateway's to make up for.
+                // If a connection breaks, the gateway must handle that.
                 std::thread::spawn(move || serve(connection, arrived.as_deref()));
             }
         });
@@ -76,7 +75,7 @@ impl Upstream {
         self.port
     }
 
-    /// The request with this `x-test` that arrived, if one did.
+    /// The last request with this `x-test`; `None` if no such request arrived.
     #[must_use]
     pub fn arrived(&self, test: &str) -> Option<Arrived> {
         debug_assert!(self.remembers, "it was started to remember nothing");

@@ -1,4 +1,4 @@
-//! The alert rules: when they fire, and what they tell operators.
+//! The alert rules: when they fire, and their texts for operators.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -16,10 +16,10 @@ pub(crate) fn call(token: &str) -> Reply {
     )
 }
 
-/// Waits until `condition` holds: what reaches the gateway reaches it with its next poll.
+/// Waits until `condition` holds, because the gateway learns of changes only with its next poll.
 #[track_caller]
 pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
-    /// Much more than it takes, on a busy machine too.
+    /// Far longer than needed, even on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(120);
     let start = Instant::now();
     while !condition() {
@@ -128,7 +128,7 @@ fn with_changed_part(token: &str, part: usize) -> String {
     parts.join(".")
 }
 
-/// In every spelling, also without a token.
+/// The filter removes identity headers in every spelling, also without a token.
 #[test]
 fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
     let bearer = format!("Bearer {}", token());
@@ -192,7 +192,7 @@ fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
     }
 }
 
-/// A waiting token is verified once: the counters in Envoy's own metrics say so.
+/// The filter verifies the token of a waiting request once, as Envoy's metrics show.
 #[test]
 fn the_filter_counts_in_envoys_metrics() {
     let token = token();
@@ -223,7 +223,7 @@ fn the_filter_counts_in_envoys_metrics() {
     until("the counts arrive", || {
         value("token_filter_cache_hits") >= 4 && value("token_filter_allowed") >= 5
     });
-    // The gateway's stats tags make labels of reason and version.
+    // The gateway's stats tags turn reason and version into labels.
     let denied = r#"token_filter_denied{reason="no_token"}"#;
     let before = value(denied);
     assert_eq!(get(&format!("{}/api/projects", api()), &[]).status, 401);
@@ -231,7 +231,7 @@ fn the_filter_counts_in_envoys_metrics() {
     let version = env!("CARGO_PKG_VERSION");
     let build = format!(r#"token_filter_build_info{{version="{version}"}}"#);
     assert!(value(&build) >= 1, "one for each worker's VM");
-    // Envoy starts before the services do, and asks the last of them again.
+    // Envoy starts before the services, so its first fetches may fail.
     until("the keys of every issuer arrive", || {
         value("token_filter_keys_missing") == 0
     });

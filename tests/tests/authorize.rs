@@ -75,7 +75,7 @@ fn protocol_s4_1_a_live_session_signs_in_at_once_when_there_is_one_account() {
     assert!(parameter(&answer(&again, WEB.redirect_uri), "code").is_some());
 }
 
-/// The selector always shows, also with a live session, and each account leads to tokens of its own.
+/// The selector always shows, also with a live session, and the tokens are for the chosen account.
 #[test]
 fn protocol_s4_1_several_accounts_are_chosen_from() {
     let browser = Browser::new(&lobby());
@@ -124,7 +124,7 @@ fn link(page: &crate::support::Reply, text: &str) -> String {
     link.attr("href").unwrap().to_owned()
 }
 
-/// D-7: a page tells the user, who may sign in as another user; the client gets the error when the user goes back.
+/// D-7: a page informs the user, who may sign in as another user. If the user goes back, the client gets the error.
 #[test]
 fn protocol_s1_a_user_without_account_is_told_and_then_the_client() {
     let browser = Browser::new(&lobby());
@@ -171,7 +171,7 @@ fn rfc8252_s8_6_a_public_native_client_is_confirmed_once_per_session() {
     silent.push(("prompt", "none"));
     let refused = answer(&browser.authorize(&silent), INSTALLED.redirect_uri);
     assert_eq!(parameter(&refused, "error"), Some("interaction_required"));
-    // Only the person's own click counts.
+    // Only the person's click gives a code.
     let mut forged = Form::of(&page);
     forged.hidden.retain(|(name, _)| name != "csrf");
     assert_eq!(browser.submit(&forged, &[]).status, 403);
@@ -188,7 +188,7 @@ fn rfc8252_s8_6_a_public_native_client_is_confirmed_once_per_session() {
     );
     let refused = answer(&browser.authorize(&silent), INSTALLED.redirect_uri);
     assert_eq!(parameter(&refused, "error"), Some("interaction_required"));
-    // The next session asks anew; signing in for the client is an answer too.
+    // The next session asks again. Signing in for the client answers the question too.
     let mut login = web_request();
     login.push(("prompt", "login"));
     ada(&browser, &browser.authorize(&login));
@@ -206,7 +206,7 @@ fn rfc8252_s8_6_a_public_native_client_is_confirmed_once_per_session() {
     assert!(parameter(&direct, "code").is_some());
 }
 
-/// Refused before the person types a password for nothing.
+/// The service refuses the request before the person types a password.
 #[test]
 fn a_request_that_is_too_large_to_carry_on_is_refused_at_once() {
     let browser = Browser::new(&lobby());
@@ -226,7 +226,7 @@ fn a_request_that_is_too_large_to_carry_on_is_refused_at_once() {
     assert!(page.body.contains("Send a shorter state"), "{}", page.body);
 }
 
-/// Error pages speak the person's language, and say what to quote and where to go.
+/// Error pages are in the person's language, with the id to quote and a link to continue.
 #[test]
 fn error_pages_can_be_quoted_and_lead_back() {
     let url = |query: &str| format!("{}/auth/authorize?{query}", lobby());
@@ -255,7 +255,7 @@ fn error_pages_can_be_quoted_and_lead_back() {
     assert!(back.starts_with(WEB.redirect_uri), "{back}");
 }
 
-/// Two issuers on one host have sessions of their own: browsers send cookies to every port.
+/// Two issuers on one host have separate sessions, although browsers send cookies to every port.
 #[test]
 fn lobby_and_early_access_do_not_share_sessions() {
     let browser = Browser::new(&lobby());
@@ -324,7 +324,7 @@ fn rfc6238_s5_2_a_second_factor_is_owed_and_each_code_works_once() {
     assert_eq!(second.status, 200);
     let form = Form::of(&second);
     assert_eq!(form.fields, ["code"]);
-    // The password alone opens nothing.
+    // The password alone is not enough.
     assert_eq!(
         Form::of(&browser.authorize(&web_request())).fields,
         ["code"]
@@ -540,7 +540,7 @@ fn rfc9700_s4_16_pages_are_guarded() {
     assert!(!page.body.contains("<script"));
 }
 
-/// A form from elsewhere is refused, whatever it says.
+/// The service refuses every form from another site.
 #[test]
 fn rfc6749_s10_13_forms_need_the_token_of_their_browser() {
     let (mine, theirs) = (Browser::new(&lobby()), Browser::new(&lobby()));
@@ -562,7 +562,7 @@ fn rfc6749_s10_13_forms_need_the_token_of_their_browser() {
     assert_eq!(mine.submit(&form, &credentials).status, 303);
 }
 
-/// The query that a form carries on is validated again in full: changing it does not help.
+/// The service validates the query in a form again in full, so changing it gains nothing.
 #[test]
 fn rfc9700_s4_11_forms_cannot_redirect_elsewhere() {
     let browser = Browser::new(&lobby());
@@ -647,7 +647,7 @@ fn the_endpoint_takes_no_other_method() {
     );
 }
 
-/// PKCE for a web server application is optional, and binds when it is used (D-25).
+/// PKCE is optional for a web server application, and binding if used (D-25).
 #[test]
 fn protocol_s4_2_a_web_application_with_pkce_needs_no_secret() {
     let pkce = Pkce::of(&"v".repeat(43));

@@ -1,4 +1,5 @@
-//! The Helm chart: what Helm makes of it, and what Kubernetes, the gateways, the token service and the guard say of that.
+//! The Helm chart: renders it with Helm, and validates the result with Kubernetes' schemas, the gateways, the token
+//! service and the guard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ use crate::support::agent;
 /// The kinds of resources that run pods.
 const WORKLOADS: [&str; 2] = ["Deployment", "StatefulSet"];
 
-/// What the chart becomes with each file of values in its folder ci/, with wrong values, and at an upgrade.
+/// The rendered chart with each file of values in its folder `ci/`, with wrong values, and at an upgrade.
 static RENDERED: LazyLock<Value> = LazyLock::new(|| {
     let repository = Artifacts::find().unwrap().repository;
     let wrong = json!({
@@ -159,7 +160,7 @@ fn kubernetes_and_the_gateways_accept_what_helm_renders() {
     for file in MANIFESTS {
         resources.extend(documents(&repository.join(file)));
     }
-    // What must be found, so that finding nothing else means something.
+    // These must be found, otherwise the check proves nothing.
     let extension = of_kind(&resources, "TrafficExtension")[0].clone();
     for (place, member, value) in [
         ("/spec/wasm", "failStrategy", "FAIL_SLOWLY"),
@@ -214,7 +215,7 @@ fn wrong_values_are_refused_with_every_problem() {
             "wrong-store",
             "'/tokenService/store/kind': value must be one of 'redb', 'postgres'",
         ),
-        // A new encryption key would not open the store.
+        // A new encryption key could not unseal the store.
         ("upgrade", "The Secret token-service-keys is missing"),
     ] {
         assert!(error(case).contains(said), "{}", error(case));
@@ -278,7 +279,7 @@ fn workloads(documents: &[Value]) -> Vec<&Value> {
     kinds.flat_map(|kind| of_kind(documents, kind)).collect()
 }
 
-/// Pod Security Standard "restricted", and a file system that nobody writes.
+/// Pod Security Standard "restricted", and a read-only file system.
 #[test]
 fn pods_have_no_privileges() {
     let mut seen = 0;
@@ -408,7 +409,7 @@ fn the_chart_and_the_manifests_agree() {
     assert_eq!(compared, 6);
 }
 
-/// What each gateway is told, by the guard's own reader and real Envoy.
+/// Checks each gateway's configuration with the guard's reader and real Envoy.
 #[test]
 fn the_guard_reads_the_configuration_that_the_chart_makes() {
     let mut read = 0;
@@ -452,7 +453,7 @@ fn the_guard_reads_the_configuration_that_the_chart_makes() {
     assert_eq!(read, 4);
 }
 
-/// What token-guard is told, and what the gateways are told about it.
+/// Checks the configuration of token-guard, and the gateways' configuration for token-guard.
 #[test]
 fn token_guard_and_the_gateway_agree() {
     for (case, headers) in [
@@ -557,7 +558,7 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
     let tested = fs::read_to_string(repository.join("gateways/traefik/dynamic.yaml")).unwrap();
     let tested: Value = serde_saphyr::from_str(&tested).unwrap();
     let tested = &tested["http"]["middlewares"];
-    // Names of headers have no case.
+    // Header names are case-insensitive.
     let lower = |value: &Value| -> Value {
         serde_json::from_str(&value.to_string().to_lowercase()).unwrap()
     };
@@ -581,7 +582,7 @@ fn agrees_with_traefik(documents: &[Value], headers: &Value) {
     assert_eq!(asked["authResponseHeaders"], *headers);
 }
 
-/// The alert rules and the dashboard find what the PodMonitors read.
+/// The alert rules and the dashboard select the metrics that the PodMonitors collect.
 #[test]
 fn prometheus_and_grafana_find_what_the_chart_installs() {
     let documents = list(&RENDERED["token-guard-traefik"]["documents"]);
@@ -658,7 +659,7 @@ fn the_chart_names_the_images_of_a_release() {
     }
 }
 
-/// Secrets that the values name but do not hold.
+/// Secrets that the values name but the chart does not create.
 fn secrets() -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
     let key = "A".repeat(43);
     BTreeMap::from([
@@ -717,8 +718,8 @@ fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<String, Vec<u8
     encoded.chain(plain).collect()
 }
 
-/// Lays out the volumes of a workload below `root`, as the kubelet would; a command that has the environment of its
-/// container, with the paths below `root`.
+/// Creates the volumes of a workload below `root`, as the kubelet would. Returns a command with the environment of its
+/// container and with paths below `root`.
 fn container(root: &Path, workload: &Value, documents: &[Value], program: &Path) -> Command {
     let pod = pod(workload);
     let container = &pod["containers"][0];
@@ -794,7 +795,7 @@ fn the_token_service_accepts_the_configuration_that_the_chart_makes() {
         let output = command.arg("check").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{case}: {said}");
-        // The NetworkPolicy does what this warning asks for.
+        // The NetworkPolicy already does what this warning recommends.
         let mut warnings = said.lines().filter(|line| line.starts_with("warning: "));
         assert!(
             warnings.all(|warning| warning.starts_with("warning: internal_listen ")),
@@ -805,7 +806,7 @@ fn the_token_service_accepts_the_configuration_that_the_chart_makes() {
     assert!(checked >= 3, "{checked}");
 }
 
-/// With the keys that the chart made, and nothing to write to but the volume of the store.
+/// Runs with the keys from the chart. Only the volume of the store is writable.
 #[test]
 fn a_token_service_of_the_chart_serves() {
     let program = Artifacts::find().unwrap().token_service;

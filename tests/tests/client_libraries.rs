@@ -13,7 +13,7 @@ use ureq::http::Request;
 use crate::api::call;
 use crate::support::{Browser, INSTALLED, USER_BOUND, WEB, agent, lobby, pair};
 
-/// Opens an authorization URL as Ada; the address at which her browser ends.
+/// Opens an authorization URL as Ada. Returns the last address of her browser.
 fn visit(url: &str) -> String {
     let browser = Browser::new(&lobby());
     let page = browser.open(url);
@@ -71,7 +71,7 @@ fn authlib_drives_every_grant() {
     let mut python = Command::new(repository.join(".cache/venv/bin/python"));
     python
         .arg(repository.join("tests/clients/authlib_client.py"))
-        // Authlib insists on https unless it is told that this is a test.
+        // Authlib requires https unless this variable marks a test.
         .env("AUTHLIB_INSECURE_TRANSPORT", "1");
     drive(python);
 }

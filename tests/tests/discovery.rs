@@ -1,4 +1,4 @@
-//! What clients find out by themselves (RFC 8414, RFC 7517), and the health of the service.
+//! Metadata and keys for clients (RFC 8414, RFC 7517), and the health of the service.
 
 use serde_json::json;
 
@@ -179,7 +179,7 @@ fn rfc9110_s13_1_2_unchanged_keys_and_metadata_are_not_sent_again() {
     }
 }
 
-/// A wrong path or method is answered with the right one.
+/// The answer to a wrong path or method names the right one.
 #[test]
 fn who_asks_in_the_wrong_way_is_told_the_right_one() {
     for (method, path, allow, description) in [

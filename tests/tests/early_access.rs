@@ -1,4 +1,5 @@
-//! The early-access authorization server (protocol.md §1): an issuer, a store and keys of its own, one resource server.
+//! The early-access authorization server (protocol.md §1): its own issuer, store and keys, and the same resource
+//! server.
 
 use crate::api::call;
 use crate::support::{Browser, USER_BOUND, WEB, get, lobby, lobby_ea};

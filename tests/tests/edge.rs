@@ -1,5 +1,5 @@
-//! The gateway's own part: its errors, pages of other origins, clients that stop in the middle, forged addresses, and
-//! what its admin interface shows.
+//! What the gateway itself does: its errors, pages of other origins, unfinished requests, forged addresses, and its
+//! admin interface.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -15,12 +15,12 @@ use crate::support::{
     OwnPair, Reply, USER_BOUND, WEB, agent, api, form_body, get, lobby, pair, post, send,
 };
 
-/// More than the 1,024 connections that Envoy opens to a cluster unless told otherwise.
+/// More than 1,024, Envoy's default limit of connections to a cluster.
 const MANY: usize = 1100;
 
 const APP: &str = "https://spa.example.com";
 
-/// Sends bytes and reads the reply up to the end of the connection.
+/// Sends bytes and reads the reply until the connection ends.
 #[track_caller]
 fn raw(port: u16, request: &str) -> Reply {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -64,7 +64,7 @@ fn listeners() -> [(&'static str, u16); 4] {
     ]
 }
 
-/// The error of the gateway itself, with the id of the request.
+/// Asserts the gateway's own error, with the request id.
 #[track_caller]
 fn assert_gateway_error(listener: &str, reply: &Reply, status: u16, error: &str) {
     assert_eq!(reply.status, status, "{listener}: {reply:?}");
@@ -95,7 +95,7 @@ fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_req
             431,
         );
     }
-    // What does not arrive in time, at all listeners at the same time.
+    // Unfinished requests, at all listeners at the same time.
     std::thread::scope(|scope| {
         for (listener, port) in listeners() {
             scope.spawn(move || {
@@ -134,14 +134,15 @@ fn errors_without_a_service_say_when_to_try_again() {
     }
 }
 
-/// An Envoy that runs a changed configuration, without the other parts of a pair.
+/// An Envoy with a changed configuration, without the other parts of a pair.
 struct Gateway {
     _process: Process,
     _folder: tempfile::TempDir,
 }
 
 impl Gateway {
-    /// Starts it with the repository's `file`, changed by `changes`, of which each must be found.
+    /// Starts Envoy with the repository's `file` and the replacements `changes`. Each replaced text must occur in the
+    /// file.
     #[track_caller]
     fn start(file: &str, admin: u16, changes: &[(&str, String)]) -> Self {
         let artifacts = Artifacts::find().unwrap();
@@ -251,7 +252,7 @@ fn plain_envoy_answers_for_a_resource_server_that_does_not() {
         400,
         "invalid_request",
     );
-    // Refusals of the filter stay its own.
+    // The gateway does not replace refusals of the filter.
     let refused = get(&format!("http://127.0.0.1:{api}/"), &[("origin", APP)]);
     let description = refused.assert_error(401, "invalid_request");
     assert!(description.contains("Authorization"), "{description}");
@@ -339,12 +340,12 @@ fn pages_of_other_origins_get_nothing_to_read() {
         let reply = get(&url, &[("origin", origin), ("authorization", &good)]);
         assert_eq!(reply.status, 200);
         assert_eq!(cors_headers(&reply), [""; 0], "{origin}");
-        // Caches keep apart what differs by origin.
+        // Caches store responses per origin.
         assert!(reply.header("vary").unwrap().contains("origin"));
     }
 }
 
-/// What a client that does nothing wrong gets of the authorization server at `lobby`.
+/// Results of a legitimate client at the authorization server `lobby`.
 #[track_caller]
 fn assert_served(lobby: &str) {
     for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
@@ -361,7 +362,7 @@ fn assert_served(lobby: &str) {
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
-/// A number that the gateway of `pair` counts.
+/// A counter of the gateway of `pair`.
 fn counted(pair: &OwnPair, name: &str) -> usize {
     let admin = pair.pair.ports().envoy_admin;
     let stats = get(
@@ -372,12 +373,12 @@ fn counted(pair: &OwnPair, name: &str) -> usize {
     count.parse().unwrap()
 }
 
-/// Requests whose end the lobby of `pair` waits for.
+/// Number of unfinished requests at the lobby of `pair`.
 fn under_way(pair: &OwnPair) -> usize {
     counted(pair, "http.lobby.downstream_rq_active")
 }
 
-/// Unfinished forms, of HTTP/1.1 and HTTP/2, are in nobody's way: the service does not see them.
+/// Unfinished forms over HTTP/1.1 and HTTP/2 delay no other request, because the service does not get them.
 #[test]
 fn unfinished_forms_at_the_gateway_stop_nobody() {
     flood::allow_open_files(4 * MANY as u64).unwrap();
@@ -399,7 +400,7 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
         assert_served(&lobby);
         let reply = get(&projects, &[("authorization", &bearer)]);
         assert_eq!(reply.status, 200, "{}", reply.body);
-        // And they end.
+        // The gateway ends them.
         if http2 {
             assert_eq!(held.last_status().unwrap(), 408);
         } else {
@@ -420,7 +421,8 @@ fn token_of(lobby: &str) -> String {
     USER_BOUND.token(lobby, &fields).text("access_token")
 }
 
-/// Without a gateway that holds them back: the service gives up the oldest of too many, and all after a while.
+/// Without a gateway that buffers forms, the service drops the oldest of too many unfinished forms, and all of them
+/// after a time.
 #[test]
 fn unfinished_forms_at_the_service_stop_nobody() {
     flood::allow_open_files(2 * MANY as u64).unwrap();
@@ -441,8 +443,8 @@ fn unfinished_forms_at_the_service_stop_nobody() {
     assert_served(&service);
 }
 
-/// Whatever a client says about where it comes from: the service hears what the gateway saw. Here the service trusts
-/// the client's own address too, as it would where clients and gateway share a network.
+/// Whatever address a client claims, the service gets the address that the gateway saw. Here the service trusts the
+/// client's address too, as if clients and gateway shared a network.
 #[test]
 fn rfc7239_s8_1_forged_addresses_are_not_believed() {
     let mut pair = OwnPair::start(&[]);
@@ -463,7 +465,7 @@ fn rfc7239_s8_1_forged_addresses_are_not_believed() {
 
     refuse(ports.lobby, "x-other", "nothing");
     until("the log has it", || addresses(&pair).len() == 1);
-    // Envoy writes its machine's own address for a client on loopback.
+    // Envoy reports the machine's own address for a client on loopback.
     let honest = addresses(&pair).remove(0);
     let trusted = format!("127.0.0.1,{honest}");
     pair.pair

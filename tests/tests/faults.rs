@@ -1,6 +1,6 @@
-//! Kills the token service at random moments under load, again and again. Each client records what the service
-//! acknowledged: nothing of that may be lost, and nothing may be accepted twice. A request without a response may or
-//! may not have taken effect; a client that repeats the request loses nothing.
+//! Kills the token service repeatedly at random moments under load. Each client records what the service acknowledged:
+//! the service must lose none of it, and accept nothing twice. A request without a response may or may not have taken
+//! effect; a client that repeats the request loses nothing.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ use tests::{Artifacts, Postgres};
 use crate::api::until;
 use crate::support::{Assertion, Browser, Load, NON_INTERACTIVE, OwnPair, Reply, WEB, answer};
 
-/// How often the service is killed: `make faults` sets more.
+/// Number of kills. `make faults` sets more.
 fn kills() -> usize {
     std::env::var("FAULT_KILLS").map_or(25, |kills| kills.parse().unwrap())
 }
 
-/// Answers between a start and the next kill at most.
+/// Most responses between a start and the next kill.
 const ANSWERS: u64 = 40;
 
-/// What the clients of one run share.
+/// State that the clients of one run share.
 #[derive(Clone)]
 struct Run {
     lobby: String,
@@ -30,7 +30,7 @@ struct Run {
 }
 
 impl Run {
-    /// An answer of the service itself, or `None` when it died first.
+    /// The service's response; `None` if the service died first.
     fn ask(&self, request: impl FnOnce(&str) -> Reply) -> Option<Reply> {
         drop(self.down.read().unwrap());
         let reply = request(&self.lobby);
@@ -42,7 +42,7 @@ impl Run {
         Some(reply)
     }
 
-    /// Repeats a request until it has an answer.
+    /// Repeats a request until a response arrives.
     fn insist(&self, request: impl Fn(&str) -> Reply) -> Reply {
         loop {
             if let Some(reply) = self.ask(&request) {
@@ -51,7 +51,8 @@ impl Run {
         }
     }
 
-    /// The tokens of a new grant of the person who is signed in at `browser`, who need not sign in again.
+    /// The tokens of a new grant for the person who is signed in at `browser`. The person must not have to sign in
+    /// again.
     fn grant(&self, browser: &Browser) -> Reply {
         let parameters = [
             ("response_type", "code"),
@@ -63,7 +64,7 @@ impl Run {
             let parameters = answer(&page, WEB.redirect_uri);
             let code = parameters.iter().find(|(name, _)| name == "code");
             let (_, code) = code.unwrap();
-            // A code that may have been used is worth nothing: from the start, then.
+            // The code may have been used, so start again.
             if let Some(reply) = self.ask(|lobby| WEB.exchange(lobby, code, None)) {
                 assert_eq!(reply.status, 200, "lost: {}", reply.body);
                 return reply;
@@ -71,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Somebody who signs in, while nothing fails yet.
+    /// Signs a person in before the first kill.
     fn person(&self) -> Browser {
         let browser = Browser::new(&self.lobby);
         browser.code_for(&WEB, None);
@@ -112,7 +113,8 @@ impl Run {
         })
     }
 
-    /// A client that revokes what it has, which is dead from then on, and gets more. The person stays signed in.
+    /// A client that revokes its tokens and gets new ones. Revoked tokens must stay revoked, and the person stays
+    /// signed in.
     fn revoking(&self) -> Load {
         let run = self.clone();
         let browser = Arc::new(self.person());
@@ -127,8 +129,8 @@ impl Run {
 }
 
 fn killed_again_and_again(changes: &[(&str, &str)]) {
-    // The one who repeats a request after a kill is not a thief, and a code waits for its client, however slow this
-    // machine starts services.
+    // A repeated request after a kill must not count as theft, and a code must not expire, however slowly this machine
+    // starts services.
     let patient = [
         ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
         ("TOKEN_SERVICE__LIFETIMES__AUTHORIZATION_CODE", "5m"),

@@ -1,4 +1,4 @@
-//! The revocation feed in a real Envoy with several workers: one reads it for all.
+//! The revocation feed in a real Envoy with several workers: one worker reads the feed for all.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::support::{FeedService, MOST_HEADERS, OwnPair, USER_BOUND};
 
 const WORKERS: u16 = 3;
 
-/// Connections that meet every worker: the kernel deals them out.
+/// Enough connections to reach every worker: the kernel distributes them.
 const CONNECTIONS: usize = 40;
 
 fn token(pair: &OwnPair) -> String {
@@ -43,7 +43,7 @@ fn statuses(pair: &OwnPair, token: &str, headers: &str) -> Vec<String> {
     let ask = |_| {
         let mut connection = TcpStream::connect(&address).unwrap();
         connection.write_all(request.as_bytes()).unwrap();
-        // Not to the end: Envoy keeps a connection that it closes for a second more.
+        // Does not read to the end, because Envoy keeps a closing connection open for another second.
         let mut line = String::new();
         let _ = BufReader::new(connection).read_line(&mut line);
         line.split(' ').nth(1).unwrap_or_default().to_owned()
@@ -57,8 +57,8 @@ fn all_answer(pair: &OwnPair, token: &str, status: &str) -> bool {
         .all(|answered| answered == status)
 }
 
-/// The token service holds one request of the gateway, however many workers there are, and all of them refuse what it
-/// answers.
+/// The token service holds one request of the gateway, however many workers there are. All workers refuse the tokens
+/// that its response revokes.
 #[test]
 fn one_request_is_held_for_all_workers() {
     let feed = FeedService::start();
@@ -88,8 +88,8 @@ fn one_request_is_held_for_all_workers() {
     assert_eq!(feed.held().1, 1, "{:?}", feed.requests());
 }
 
-/// The VM of every worker crashes in turn, also the VM that reads the feed for all. The other VMs go on, and the new
-/// ones too.
+/// The VM of every worker crashes in turn, also the VM that reads the feed for all. The other VMs and the new VMs
+/// continue.
 #[test]
 fn the_feed_survives_the_death_of_the_vm_that_reads_it() {
     let feed = FeedService::start();

@@ -1,4 +1,4 @@
-//! The filter's life: keys that are late, services that are down, configurations that are wrong.
+//! The filter with late keys, stopped services and wrong configurations.
 
 use std::process::Command;
 
@@ -49,7 +49,7 @@ fn issued_tokens_work_while_the_token_service_is_down() {
     lobby.assert_error(503, "temporarily_unavailable");
 }
 
-/// Without keys the filter lets no request in, and calls no token bad.
+/// Without keys the filter accepts no request, and calls no token invalid.
 #[test]
 fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     let mut pair = OwnPair::start(&[]);
@@ -70,7 +70,7 @@ fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     until("keys arrive", || api_status(&pair, &good) == 200);
 }
 
-/// A configuration that is wrong is named with every problem, and Envoy does not start without the filter.
+/// The filter reports every problem of a wrong configuration, and Envoy does not start without the filter.
 #[test]
 fn a_bad_configuration_keeps_envoy_from_serving() {
     let artifacts = tests::Artifacts::find().unwrap();
@@ -101,12 +101,12 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     }
 }
 
-/// What the access log says of a request to this path; `None` until it is written.
+/// The entry of the access log for a request to this path; `None` until it is written.
 fn logged(path: &str) -> Option<Value> {
     let log = pair().logs();
     let entries = log.lines().filter_map(|line| line.parse::<Value>().ok());
     let mut of_path = entries.filter(|entry| entry["path"] == path);
-    // What the gateway refuses before the filter sees it has no token.
+    // Requests that the gateway refuses before the filter have no token.
     of_path.find_map(|mut entry| {
         entry["token"] = entry["token"].as_str()?.parse().ok()?;
         Some(entry)
@@ -175,8 +175,8 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
     assert!(!pair().logs().contains("of-the-query"));
 }
 
-/// A crash of the filter's VM costs the requests that meet it and nothing else: never is one let in unseen, and the VM
-/// is started anew.
+/// A crash of the filter's VM fails only the requests of that moment. No request passes unchecked, and Envoy starts the
+/// VM again.
 #[test]
 fn a_crashed_filter_fails_closed_and_comes_back() {
     let pair = OwnPair::with_crashing_filter();
@@ -202,7 +202,7 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
             assert!(!reply.body.contains("x-user-id"), "{}", reply.body);
         }
         until("the filter is back", || {
-            // What comes meanwhile is refused by the filter, or by the gateway in its place.
+            // Meanwhile the filter, or the gateway in its place, refuses requests.
             for status in [api_status(&pair, &forged), get(&url, &[]).status] {
                 assert!(status == 401 || (500..600).contains(&status), "{status}");
             }
@@ -213,8 +213,8 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
     }
 }
 
-/// RFC 9728: clients that know only the API find the servers that they can get tokens from. The legacy host has no
-/// metadata (RFC 8414), so it is not one of them.
+/// RFC 9728: clients that know only the API find the authorization servers. The list does not contain the legacy host,
+/// because it has no metadata (RFC 8414).
 #[test]
 fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
     let resource =
@@ -242,7 +242,7 @@ fn rfc9728_s3_the_metadata_of_the_api_is_there_for_get_and_head() {
     assert!(challenge.contains(pointer), "{challenge}");
 }
 
-/// Envoy itself checks the signatures that it can check, in a fraction of the time.
+/// Envoy verifies the signatures that it supports, in a fraction of the time.
 #[test]
 fn envoy_checks_the_signatures_that_it_can() {
     for algorithm in ["ES256", "RS256"] {

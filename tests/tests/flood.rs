@@ -1,5 +1,5 @@
-//! A thousand requests that wait for the same thing, and are answered together. Envoy ends each stream inside the call that
-//! answers it, so a filter that answered all of them at once would overflow the stack of its VM.
+//! A thousand requests that wait for the same fetch, and get their answers together. Envoy ends each stream inside the
+//! call that answers it, so a filter that answered all of them at once would overflow the stack of its VM.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use ureq::http::Request;
 use crate::api::until;
 use crate::support::{OwnPair, USER_BOUND, get};
 
-/// Requests at the same time: less than the filter holds at most.
+/// Number of concurrent requests: less than the filter's limit of held requests.
 const REQUESTS: usize = 1000;
 
-/// Streams that the gateway takes on one connection (`max_concurrent_streams`).
+/// Streams that the gateway accepts on one connection (`max_concurrent_streams`).
 const STREAMS: usize = 100;
 
 fn api_url(pair: &OwnPair) -> String {
@@ -38,7 +38,7 @@ fn token(pair: &OwnPair) -> String {
     reply.text("access_token")
 }
 
-/// A metric of Envoy; `None` when there is none of this name.
+/// A metric of Envoy; `None` if no metric has this name.
 fn stat(pair: &OwnPair, name: &str) -> Option<u64> {
     let admin = format!("http://127.0.0.1:{}", pair.pair.ports().envoy_admin);
     let stats = get(&format!("{admin}/stats?filter={name}"), &[]).body;
@@ -48,13 +48,13 @@ fn stat(pair: &OwnPair, name: &str) -> Option<u64> {
     line.map(|value| value.parse().unwrap())
 }
 
-/// VMs that this Envoy has made so far: one more means that one was lost.
+/// Number of VMs that this Envoy has created so far. An increase means that a VM was lost.
 fn vms_made(pair: &OwnPair) -> u64 {
     stat(pair, "wasm.envoy.wasm.runtime.v8.created").unwrap()
 }
 
-/// Sends the requests over a few connections, all of them before the first answer is looked at. The statuses of the
-/// answers, and whether each says when to try again, as the filter's own refusals with 503 do.
+/// Sends the requests over a few connections, all before the first response is read. Returns the statuses, each with
+/// true if the response has `Retry-After`, as the filter's own refusals with 503 have.
 fn send_at_once(pair: &OwnPair, token: &str) -> Vec<(u16, bool)> {
     let address = ("127.0.0.1", pair.pair.ports().api);
     let (url, authorization) = (api_url(pair), format!("Bearer {token}"));
@@ -87,7 +87,7 @@ fn send_at_once(pair: &OwnPair, token: &str) -> Vec<(u16, bool)> {
         .unwrap()
 }
 
-/// Floods the gateway: every answer is the expected one, and the VM that gave them lives on.
+/// Floods the gateway: every response is the expected one, and the VM does not crash.
 #[track_caller]
 fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
     let before = vms_made(pair);
@@ -109,7 +109,7 @@ fn assert_survives(pair: &OwnPair, token: &str, expected: (u16, bool)) {
     });
 }
 
-/// Nobody needs credentials for this: the kid of a token is in its header, and read before its signature.
+/// This attack needs no credentials, because the filter reads a token's `kid` before it verifies the signature.
 #[test]
 fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
     let pair = OwnPair::start(&[]);
@@ -118,7 +118,7 @@ fn a_thousand_tokens_with_an_unknown_key_end_no_vm() {
     let header = json!({"typ": "at+jwt", "alg": "EdDSA", "kid": "nobody-has-this-one"});
     let (_, rest) = good.split_once('.').unwrap();
     let unknown = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()));
-    // Its fetch is the last one for two seconds, in which the others gather.
+    // The fetch for this token is the last one for two seconds, in which the other requests accumulate.
     assert_eq!(api_status(&pair, &unknown), 401);
     assert_survives(&pair, &unknown, (401, false));
     assert_eq!(api_status(&pair, &good), 200);

@@ -1,4 +1,4 @@
-//! The scripts in `tests/k6/`, run by real k6: each goes through, and none passes when something is wrong.
+//! The scripts in `tests/k6/`, run by real k6: each script succeeds, and each fails if something is wrong.
 
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -12,13 +12,13 @@ const CROSSED: i32 = 99;
 /// The exit code of k6 when the script marked the run as failed.
 const MARKED_AS_FAILED: i32 = 110;
 
-/// The pair under load. Its own, so that no other test waits behind the load.
+/// A separate pair for the load, so that the load delays no other test.
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start(&[]));
     &PAIR
 }
 
-/// Runs a script with these environment variables; how it ended, and its summary.
+/// Runs a script with these environment variables. Returns its exit code and its summary.
 fn run(script: &str, environment: &[(&str, &str)]) -> (Output, Value) {
     let pair = &pair().pair;
     let repository = &pair.artifacts().repository;
@@ -28,7 +28,7 @@ fn run(script: &str, environment: &[(&str, &str)]) -> (Output, Value) {
     assert!(k6.exists(), "k6 is missing: run `make tools`");
     let output = Command::new(k6)
         .args(["run", "--quiet", "--no-color", "--no-usage-report"])
-        // Its own listener, which is of no use here, has a fixed port.
+        // Disables k6's own listener, because it has a fixed port.
         .args(["--address", "", "--summary-export"])
         .arg(&summary)
         .arg(repository.join("tests/k6").join(script))
@@ -36,7 +36,7 @@ fn run(script: &str, environment: &[(&str, &str)]) -> (Output, Value) {
         .env("API_URL", pair.api_url())
         .env("LEGACY_URL", pair.legacy_url())
         .env("NO_PROXY", "127.0.0.1")
-        // How fast a debug build on a busy machine is says nothing.
+        // The speed of a debug build on a busy machine is not meaningful.
         .env("P95", "off")
         .envs(environment.iter().copied())
         .output()
@@ -51,7 +51,7 @@ fn text(output: &Output) -> String {
     format!("{}\n{}", text(&output.stdout), text(&output.stderr))
 }
 
-/// How many requests of this name the summary counts.
+/// Number of requests with this name in the summary.
 fn count(summary: &Value, name: &str) -> u64 {
     let metric = &summary["metrics"][format!("http_reqs{{name:{name}}}")];
     let count = metric["count"].as_u64();
@@ -124,7 +124,7 @@ fn a_refused_client_fails_the_run() {
     }
 }
 
-/// k6 itself logs the error, counts the iteration as done and ends with 0.
+/// k6 itself logs the error, counts the iteration as complete and exits with 0.
 #[test]
 fn an_error_in_a_script_fails_the_run() {
     // No private key.
@@ -146,7 +146,7 @@ fn an_error_in_a_script_fails_the_run() {
     );
 }
 
-/// A limit on what never happens holds: k6 shows 0 seconds.
+/// A limit on a request that never happened is kept: k6 shows 0 seconds.
 #[test]
 fn a_limit_that_is_not_kept_fails_the_run() {
     let limited = [("DURATION", "2s"), ("RATE", "0.05"), ("P95_SIGN_IN", "0")];

@@ -43,7 +43,7 @@ fn logon(host: &str, changes: &[(&str, &str)]) -> Reply {
     get(host, &format!("/Logon?{}", form_body(&query)))
 }
 
-/// Signs in as Ada on the instance and brings the code.
+/// Signs in as Ada on the instance and returns the code.
 pub(crate) fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
     let browser = Browser::on_host(&pair().legacy_url(), US1);
     let mut query = vec![
@@ -63,7 +63,7 @@ pub(crate) fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
     code.clone()
 }
 
-/// A request at the instance's authorization server; the client as it authenticates itself.
+/// A request to the instance's authorization server, with the client's authentication.
 fn token(host: &str, client: &Client, query: &str, fields: &[(&str, &str)]) -> Reply {
     let url = format!("{}/as/token.oauth2{query}", pair().legacy_url());
     let mut request = Request::post(url)
@@ -152,11 +152,11 @@ fn protocol_s4_5_and_4_6_logon_and_exchange() {
             (&claims["sub"], &claims["client_id"]),
             (&json!("1879048401"), &json!(client.id))
         );
-        // protocol.md §4.3 holds for it too: the filter verifies it like any other.
+        // protocol.md §4.3 applies to this token too: the filter verifies it like any other token.
         let reply = call(&access);
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(reply.json()["x-auth-subject"], "1879048401");
-        // Single use; a second use ends what the first gave.
+        // The code works once. A second use revokes the tokens of the first use.
         exchange(&client, &code).assert_error(400, "invalid_grant");
         refresh(&client, &refresh_token).assert_error(400, "invalid_grant");
         until("the gateway knows", || call(&access).status == 401);
@@ -188,7 +188,7 @@ fn protocol_s4_7_refresh_rotates_with_a_grace() {
     let (_, first) = assert_tokens(&exchange(&OPEN, &code_for(&OPEN, &[])));
     let (access, second) = assert_tokens(&refresh(&OPEN, &first));
     assert_ne!(first, second);
-    // A lost answer is given again.
+    // The service repeats a lost response.
     assert_eq!(
         assert_tokens(&refresh(&OPEN, &first)),
         (access.clone(), second.clone())
@@ -291,7 +291,7 @@ fn protocol_s7_2_unsafe_logons_are_answered_with_400() {
     logon("us3.legacy.example", &[]).assert_error(404, "not_found");
 }
 
-/// A request to the wrong one of an instance's two hosts gets the name of the right host.
+/// A request to the wrong host of an instance gets the name of the right host.
 #[test]
 fn a_wrong_host_names_the_right_one() {
     let description = get(SSO, "/OAuthStatus").assert_error(404, "not_found");
@@ -317,7 +317,7 @@ fn a_wrong_host_names_the_right_one() {
     );
 }
 
-/// Two instances may share an authorization server: the code says whose it is, and so does the refresh token.
+/// Two instances may share an authorization server: code and refresh token identify the instance.
 #[test]
 fn instances_that_share_an_authorization_server_both_work() {
     let shared = OwnPair::start(&[
@@ -369,7 +369,7 @@ fn instances_that_share_an_authorization_server_both_work() {
         .assert_error(400, "invalid_grant");
 }
 
-/// protocol.md §4.5 finds single-sign-on users by e-mail; who knows an address does not learn the username by it.
+/// protocol.md §4.5 finds single-sign-on users by e-mail. The page does not reveal the username for an address.
 #[test]
 fn the_page_of_an_e_mail_address_shows_that_address_alone() {
     let pair = OwnPair::start(&[]);
@@ -427,7 +427,7 @@ fn protocol_s7_2_errors_at_the_redirect_uri() {
     );
 }
 
-/// protocol.md §4.5: e-mail pre-selects a single-sign-on user, who only proves who they are.
+/// protocol.md §4.5: `email` selects a single-sign-on user, who only enters the password.
 #[test]
 fn protocol_s4_5_an_email_names_the_person() {
     let browser = Browser::on_host(&pair().legacy_url(), US1);
@@ -443,7 +443,7 @@ fn protocol_s4_5_an_email_names_the_person() {
         "{}",
         page.body
     );
-    // Nobody else can sign in here.
+    // No other user can sign in here.
     let form = Form::of(&page);
     let other = browser.submit(
         &form,
@@ -457,7 +457,7 @@ fn protocol_s4_5_an_email_names_the_person() {
     assert_eq!(crate::support::answer(&done, CALLBACK)[0].0, "code");
 }
 
-/// What one side issues is unknown to the other.
+/// Codes and tokens of one flow are unknown to the other flow.
 #[test]
 fn legacy_and_current_flows_know_nothing_of_each_other() {
     let legacy_code = code_for(&OPEN, &[]);
@@ -496,7 +496,7 @@ fn legacy_and_current_flows_know_nothing_of_each_other() {
     assert_tokens(&refresh(&OPEN, &refresh_token));
 }
 
-/// protocol.md §2.5: what cannot fit 481 characters is refused before it is ever issued, with the arithmetic.
+/// protocol.md §2.5: names that do not fit into 481 characters are refused at registration, with the calculation.
 #[test]
 fn protocol_s2_5_names_that_do_not_fit_are_refused_at_start() {
     let mut own = OwnPair::start(&[]);

@@ -1,5 +1,5 @@
-//! End to end: every request goes through real Envoy to the real token service on a real file. One binary, so that
-//! one pair serves all tests that only talk to it.
+//! End-to-end tests: requests go through real Envoy to the real token service on a real file. All tests are in one
+//! binary, so that they can share one pair.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `make up`: what runs beside it, and from where.
+//! `make up`: several pairs side by side, and copied checkouts.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use tests::{Artifacts, Ports, Process};
 
 use crate::support::{USER_BOUND, pair};
 
-/// A copy of this checkout with what was built in it. The programs are links: the copy is as good as a real one to them.
+/// A copy of this checkout with its built programs. The programs are links, which behave like copies.
 struct Copy {
     folder: TempDir,
 }
@@ -61,7 +61,7 @@ impl Copy {
         command
     }
 
-    /// Starts it and waits until it says that it runs.
+    /// Starts `up` and waits until it prints that the pair runs.
     fn start(&self, ports: Ports, directory: &Path) -> Process {
         let log = self.path(&format!("up-{}.log", ports.lobby));
         let command = self.up(ports, directory);
@@ -72,7 +72,7 @@ impl Copy {
     }
 }
 
-/// The environment variables that move the ports.
+/// The environment variables for the ports.
 fn variables(ports: Ports) -> [(&'static str, u16); 9] {
     [
         ("LOBBY_PORT", ports.lobby),
@@ -97,12 +97,12 @@ fn issues_tokens(lobby: u16) -> bool {
     reply.status == 200
 }
 
-/// A checkout that was copied with its `target` runs from its own folder, and two pairs in it keep apart.
+/// A checkout that was copied with its `target` runs from its own folder, and two pairs in it do not share state.
 #[test]
 fn two_pairs_run_in_one_copied_checkout() {
     let copy = Copy::make();
     let (one, other) = (Ports::free().unwrap(), Ports::free().unwrap());
-    // From somewhere else, and from a folder of the checkout.
+    // From another folder, and from a folder of the checkout.
     let somewhere = TempDir::new().unwrap();
     let first = copy.start(one, somewhere.path());
     let second = copy.start(other, &copy.path("demo"));
@@ -123,7 +123,7 @@ fn two_pairs_run_in_one_copied_checkout() {
     drop((first, second));
 }
 
-/// Envoys would share a port: each of them would get half of the other one's requests.
+/// Two Envoys would share a port, and each would get some requests for the other.
 #[test]
 fn a_port_that_is_taken_is_named_and_nothing_starts() {
     let copy = Copy::make();
@@ -168,7 +168,7 @@ fn a_port_that_is_taken_is_named_and_nothing_starts() {
     assert!(refusal(twice).starts_with(&message));
 }
 
-/// Without a network, one sentence in the place of everything that pip, npm, cargo, rustup or apt write.
+/// Without a network, one sentence replaces the output of pip, npm, cargo, rustup or apt.
 #[test]
 fn what_cannot_be_installed_is_said_in_one_sentence() {
     let script = Artifacts::find()

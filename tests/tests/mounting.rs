@@ -1,4 +1,4 @@
-//! The ways to mount the filter that `envoy/` describes: real Envoy and the filter's own reader accept each.
+//! The guides of `envoy/` for mounting the filter: real Envoy and the filter's own reader accept each configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn yaml_files(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// `envoy --mode validate` starts the filter and hands it its configuration.
+/// `envoy --mode validate` starts the filter and passes it the configuration.
 #[track_caller]
 pub(crate) fn validate(bootstrap: &str) {
     let folder = tempfile::TempDir::new().unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn validate(bootstrap: &str) {
         .unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}\n{bootstrap}");
-    // What is deprecated today is gone with the next Envoy.
+    // The next Envoy may remove what is deprecated now.
     assert!(!log.contains("deprecated"), "{log}");
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn names(clusters: &[Value]) -> BTreeSet<String> {
         .collect()
 }
 
-/// A gateway with the filter and these clusters, as Envoy Gateway and Istio make one.
+/// A gateway with the filter and these clusters, as Envoy Gateway and Istio create it.
 pub(crate) fn gateway(configuration: &str, clusters: &[Value]) -> String {
     let filter = Artifacts::find().unwrap().filter;
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
@@ -150,7 +150,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             assert!(needed.is_subset(&names(clusters)), "{}", path.display());
         }
         let mut text = fs::read_to_string(&path).unwrap();
-        // A worker whose VM crashed would answer 503 until Envoy restarts.
+        // Otherwise a worker whose VM crashed would answer 503 until Envoy restarts.
         assert!(
             text.contains("failure_policy: FAIL_RELOAD"),
             "{}",
@@ -168,7 +168,7 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
     assert_eq!(validated, 2, "the pair's own, and plain Envoy's");
 }
 
-/// Whoever mounts the filter learns what a crash of its VM means there.
+/// Each guide says what a crash of the filter's VM means in its gateway.
 #[test]
 fn every_guide_says_how_the_gateway_comes_back_after_a_crash() {
     let guides = Artifacts::find().unwrap().repository.join("envoy");
@@ -240,7 +240,7 @@ fn lists(policy: &Value, names: [&str; 4]) -> [Vec<String>; 4] {
     })
 }
 
-/// Each guide lets the same pages in, before the token filter sees their preflights.
+/// Each guide allows the same origins, before the token filter gets their preflights.
 #[test]
 fn every_guide_lets_single_page_apps_in() {
     let repository = Artifacts::find().unwrap().repository;

@@ -1,4 +1,4 @@
-//! Nonsense at every endpoint: a clear 4xx with the error body, and the service goes on.
+//! Nonsense at every endpoint gets a clear 4xx with the error body, and the service continues.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ fn nonsense_gets_a_clear_refusal_and_the_service_goes_on() {
     crate::api::call(&crate::api::token());
 }
 
-/// D-18: the gateway cuts bodies of 10 MB off with 413. It closes the connection (RFC 9110 section 15.5.14), so the
+/// D-18: the gateway refuses bodies of 10 MB with 413. It closes the connection (RFC 9110 section 15.5.14), so the
 /// client must read while it sends.
 #[test]
 fn d_18_large_bodies_are_refused() {
@@ -98,7 +98,7 @@ fn d_18_large_bodies_are_refused() {
                  content-length: 10485760\r\n\r\n"
             );
             let body = vec![b'a'; 10_485_760];
-            // Cut off on the way.
+            // The gateway has closed the connection.
             let _cut = sending.write_all(&[head.as_bytes(), &body].concat());
         });
         let (mut reply, mut part) = (Vec::new(), [0; 4096]);
@@ -153,7 +153,7 @@ fn unknown_paths_and_methods_have_the_error_body() {
     get(&query, &[]).assert_error(400, "invalid_request");
 }
 
-/// What went over the wire in this run is in no log.
+/// No log contains a secret of the requests of this run.
 #[test]
 fn rfc9700_s4_3_no_log_has_a_secret() {
     let code = crate::support::Browser::new(&lobby()).code_for(&WEB, None);

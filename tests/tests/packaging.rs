@@ -1,4 +1,4 @@
-//! What is installed on machines without containers.
+//! The systemd units for machines without containers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tests::Artifacts;
 
-/// The most that `systemd-analyze security` may find exposed, in tenths of its scale from 0 to 10. What is left is the
+/// Highest exposure that `systemd-analyze security` may report, in tenths of its scale from 0 to 10. The rest is the
 /// network.
 const EXPOSURE: &str = "12";
 
@@ -46,7 +46,7 @@ fn systemd_takes_the_units_and_finds_little_exposed() {
     for packaged in Packaged::all() {
         let folder = tempfile::TempDir::new().unwrap();
         let installed = folder.path().join(format!("{}.service", packaged.name));
-        // systemd looks whether the program is there.
+        // systemd checks that the program exists.
         let place = format!("/usr/bin/{}", packaged.name);
         let program = packaged.program.display().to_string();
         fs::write(&installed, packaged.unit().replace(&place, &program)).unwrap();
@@ -65,7 +65,7 @@ fn systemd_takes_the_units_and_finds_little_exposed() {
     }
 }
 
-/// Both programs are as confined as each other: what one may not do, the other need not do.
+/// Both units have the same restrictions, because neither program needs what the other must not do.
 #[test]
 fn the_units_confine_alike() {
     let [service, guard] = Packaged::all().map(|packaged| {

@@ -61,7 +61,7 @@ fn the_curl_lines_of_the_protocol_work() {
             false => "200",
         };
         assert_eq!(status, expected, "{line}\n{body}");
-        // The page goes on with the tokens of the Web Server Application.
+        // The page continues with the tokens of the Web Server Application.
         let goes_on = !line.contains(INSTALLED.id);
         if let Ok(body) = serde_json::from_str::<Value>(body)
             && goes_on

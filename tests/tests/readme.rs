@@ -25,15 +25,15 @@ fn the_tour_works_as_printed() {
     assert!(steps >= 10, "{steps} steps");
 }
 
-/// Runs on this machine what the tour runs in a container.
+/// Runs the tour's commands for a container on this machine.
 const STAND_IN: &str = r#"#!/usr/bin/env bash
 [ "${*:1:5}" = 'compose exec -T token-service token-service' ] || exit 64
 shift 5
 exec 'PROGRAM' "${@/#\/etc\/token-service/DEMO}"
 "#;
 
-/// The commands for containers, with a stand-in for docker: it runs the same program, and finds the demo where
-/// docker-compose.yml mounts it.
+/// Runs the commands for containers with a stand-in for docker. The stand-in runs the same program, and maps the demo's
+/// folder as docker-compose.yml mounts it.
 #[test]
 fn the_tour_works_in_containers_as_printed() {
     let artifacts = pair().artifacts();

@@ -19,13 +19,13 @@ fn indented(text: &str, indent: usize) -> String {
     lines.collect()
 }
 
-/// `envoy.yaml`, in which the recipes have their places.
+/// `envoy.yaml`, into which the tests insert the recipes.
 fn gateway() -> String {
     let repository = Artifacts::find().unwrap().repository;
     fs::read_to_string(repository.join("envoy/envoy.yaml")).unwrap()
 }
 
-/// The last line of the token filter's configuration, behind which the next HTTP filter stands.
+/// The last line of the token filter's configuration. The next HTTP filter follows it.
 const LAST_OF_FILTER: &str = "\"access_log_state\": true\n                            }\n";
 
 fn call(pair: &OwnPair, path: &str, headers: &[(&str, &str)]) -> Reply {
@@ -88,7 +88,7 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
         ("authorization", greedy.as_str()),
         ("x-client-id", "non-interactive-demo"),
     ];
-    // Neither a name of another client, nor a second token of the same one, brings new requests.
+    // Neither the name of another client nor a second token of the same client allows more requests.
     until("the client is over its limit under another name", || {
         call(&pair, "/api/spoofed", &spoofed).status == 429
     });
@@ -115,7 +115,7 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
     assert!(flags.clone().count() > 0 && flags.into_iter().all(|flag| flag == "RL"));
 }
 
-/// What would be refused passes, with its token, and is counted and logged.
+/// Requests that the filter would refuse pass with their token; the filter counts and logs them.
 #[test]
 fn a_filter_that_reports_only_refuses_nobody() {
     let keys: Value = serde_json::from_str(&recipe("report-only.json")).unwrap();

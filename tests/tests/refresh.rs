@@ -27,7 +27,7 @@ fn protocol_s4_2_rule_1_a_refresh_gives_a_complete_new_answer() {
     }
 }
 
-/// A lost answer must not sign the user out: the same request gets the same answer.
+/// A lost response must not sign the user out: the same request gets the same response.
 #[test]
 fn d_3_a_repeated_refresh_gets_the_same_answer() {
     let first = refresh_token(&WEB, &lobby());
@@ -48,7 +48,7 @@ fn rfc9700_s4_14_2_reuse_after_the_grace_ends_the_grant_and_no_other() {
     let stolen = refresh_token(&WEB, &lobby);
     let other_device = refresh_token(&WEB, &lobby);
     let next = WEB.refresh(&lobby, &stolen).text("refresh_token");
-    // The grace includes its last second: the reuse must fall into a later one.
+    // The grace includes its last second, so the reuse must happen in a later second.
     let used_at = crate::support::now();
     until("the grace is over", || crate::support::now() > used_at + 1);
     WEB.refresh(&lobby, &stolen)

@@ -1,4 +1,4 @@
-//! Two token services on one PostgreSQL database, behind a gateway that asks them in turn.
+//! Two token services on one PostgreSQL database, behind a gateway that alternates between them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl Replicated {
         }
     }
 
-    /// The two token services, past the gateway.
+    /// The addresses of the two token services, without the gateway.
     fn services(&self) -> [String; 2] {
         let ports = self.pair.pair.ports();
         [ports.public, ports.public_replica].map(|port| format!("http://127.0.0.1:{port}"))
@@ -48,7 +48,7 @@ const FORM: [(&str, &str); 3] = [
     ("user_site", "https://us1.example.com"),
 ];
 
-/// Whatever one of them answered, the other one goes on from.
+/// Each token service continues from the responses of the other.
 #[test]
 fn every_flow_hops_between_replicas() {
     let set = Replicated::start();
@@ -57,7 +57,7 @@ fn every_flow_hops_between_replicas() {
         let [one, other] = set.services();
         [[one.clone(), other.clone()], [other, one]]
     } {
-        // The pages go through the gateway: one request to this replica, the next to that one.
+        // The pages go through the gateway, which sends requests to both replicas in turn.
         let pkce = Pkce::of(&"p".repeat(64));
         let code = Browser::new(&lobby).code_for(&INSTALLED, Some(&pkce));
         let tokens = INSTALLED.exchange(&one, &code, Some(&pkce));
@@ -130,7 +130,7 @@ fn a_change_at_one_replica_is_noticed_by_the_other() {
     });
 }
 
-/// RFC 9700 §4.14.2, D-35: what was begun at one replica ends when the password changes at the other.
+/// RFC 9700 §4.14.2, D-35: codes and sign-ins that one replica began end when the password changes at the other.
 #[test]
 fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
     let set = Replicated::start();
@@ -148,7 +148,7 @@ fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
             .assert_error(400, "invalid_grant");
         WEB.refresh(service, &tokens.text("refresh_token"))
             .assert_error(400, "invalid_grant");
-        // No replica knows the old password, not even for a second.
+        // No replica accepts the old password, not even for a second.
         let browser = Browser::new(service);
         let page = browser.authorize(&REQUEST);
         let form = Form::of(&page);
@@ -167,7 +167,7 @@ const REQUEST: [(&str, &str); 3] = [
     ("redirect_uri", WEB.redirect_uri),
 ];
 
-/// Whoever issues on by the registrations before: no token survives that its client is disabled.
+/// Even if a replica still issues tokens by older registrations, no token survives the disabling of its client.
 #[test]
 fn no_token_of_a_disabled_client_survives_at_any_replica() {
     let set = Replicated::start();
@@ -199,7 +199,8 @@ fn no_token_of_a_disabled_client_survives_at_any_replica() {
     assert_eq!(accepted.count(), 0, "of {} tokens", tokens.len());
 }
 
-/// Without the database the service does not know whether a client is disabled: after a bounded time it issues nothing.
+/// Without the database the service does not know whether a client is disabled: so it stops issuing tokens after a
+/// bounded time.
 #[test]
 fn nothing_is_issued_by_registrations_that_cannot_be_confirmed() {
     let set = Replicated::start();
@@ -222,7 +223,7 @@ fn nothing_is_issued_by_registrations_that_cannot_be_confirmed() {
 #[test]
 fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     const CLIENTS: usize = 4;
-    /// More than the gateway opens for so many clients.
+    /// Upper bound of the gateway's connections for these clients.
     const CONNECTIONS: usize = 2 * CLIENTS;
     let mut set = Replicated::start();
     let lobby = set.pair.pair.lobby_url();
@@ -249,7 +250,7 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
             })
         })
         .collect();
-    // Of each client: what it was doing before is over then.
+    // Waits for a new response of each client, so that earlier requests have ended.
     let more = |count: usize| {
         let so_far = || {
             answered

@@ -1,4 +1,4 @@
-//! What survives a restart: every refresh token, every used jti, every used code; also after a crash.
+//! Refresh tokens, used `jti` values and used codes survive a restart, and also a crash.
 
 use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, Reply, WEB};
 
@@ -57,8 +57,8 @@ fn nothing_is_lost_in_a_crash() {
     });
 }
 
-/// What operators did after the demo's registrations were applied is there after a restart with the same file, and the
-/// audit log names the file only for what the file changed.
+/// A restart with the same registrations file keeps operators' changes, and the audit log names the file only for
+/// changes by the file.
 #[test]
 fn a_restart_does_not_undo_what_commands_did() {
     let mut pair = OwnPair::start(&[]);

@@ -1,4 +1,4 @@
-//! Revocation and introspection (RFC 7009, RFC 7662), and what the gateway makes of it.
+//! Revocation and introspection (RFC 7009, RFC 7662), and their effect at the gateway.
 
 use serde_json::json;
 
@@ -126,7 +126,7 @@ fn held(pair: &OwnPair, query: String) -> std::thread::JoinHandle<Reply> {
     held
 }
 
-/// What gateways read, in both versions.
+/// The feed, in both versions.
 #[test]
 fn the_feed_over_http() {
     let mut pair = OwnPair::start(&[]);
@@ -176,7 +176,7 @@ fn the_feed_over_http() {
     ] {
         feed(&pair, query).assert_error(400, "invalid_request");
     }
-    // Once more is no second entry.
+    // A repeated revocation adds no second entry.
     assert_eq!(revoke_at(&pair, &first).status, 200);
     let query = format!("?version=2&feed={id}&since=1");
     assert_eq!(feed(&pair, &query).json(), page(1, 1, json!([])));
@@ -202,7 +202,7 @@ fn the_feed_over_http() {
     assert_eq!(reply.json()["holds"], false, "who stops holds nobody");
 }
 
-/// One client cannot fill the feed; what writes nothing is not counted.
+/// One client cannot fill the feed. Revocations that write nothing do not count.
 #[test]
 fn a_client_that_revokes_too_much_is_told_to_wait() {
     let pair = OwnPair::start(&[
@@ -263,7 +263,7 @@ fn legacy_clients_introspect_and_revoke_with_their_secret_alone() {
     assert_eq!(introspect(&WEB, &access)["active"], true);
 }
 
-/// RFC 7009 §2.1: a client ends its own tokens.
+/// RFC 7009 §2.1: a client revokes its own tokens.
 #[test]
 fn rfc7009_s2_1_legacy_clients_revoke_their_own_tokens() {
     for client in [legacy::OPEN, legacy::SECRET] {

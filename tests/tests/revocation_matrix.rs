@@ -56,7 +56,7 @@ const fn client(id: &'static str) -> Client {
     }
 }
 
-/// The clients of one kind each; the other ones are for bystanders.
+/// One client of each kind for the user, and others for bystanders.
 const WEB: [Client; 2] = [client("web-1"), client("web-2")];
 const BATCH: [Client; 2] = [client("batch-1"), client("batch-2")];
 const BOUND: [Client; 2] = [client("bound-1"), client("bound-2")];
@@ -198,7 +198,7 @@ impl Trial {
         };
         let fields = [("token", text)];
         let reply = token.client.post(&lobby, "/auth/introspect", &fields);
-        // A client that was disabled or removed learns nothing.
+        // A disabled or removed client cannot introspect.
         if reply.status == 401 {
             return json!({"active": false});
         }
@@ -355,7 +355,7 @@ fn disabling_a_user_whose_name_is_a_user_id() {
 #[test]
 fn removing_a_user() {
     let trial = Trial::start();
-    // A user to whom a client is bound stays.
+    // A user to whom a client is bound cannot be removed.
     trial.operate(&["client", "remove", BOUND[0].id], "");
     trial.operate(&["user", "remove", USERS[0]], "");
     trial.assert_ends(of_the_subject);
@@ -404,7 +404,7 @@ fn unlinking_an_account() {
     trial.assert_ends(|token| of_the_subject(token) && claims(&token.access)["user_id"] != "5000");
 }
 
-/// It ends what people authorized, and not what a client got by its own credentials.
+/// A new password revokes the user's authorizations, but not tokens that a client got with its own credentials.
 #[test]
 fn a_new_password() {
     let trial = Trial::start();
@@ -445,7 +445,7 @@ fn revoking_a_token_as_its_client() {
     for token in trial.tokens.iter().filter(|token| ends(token)) {
         revoke(token, &token.access);
         trial.assert_ended(token);
-        // The access token went alone.
+        // Only the access token was revoked.
         let refreshed = trial.refresh(token);
         if let Some(reply) = &refreshed {
             assert_eq!(reply.status, 200, "{token:?}: {}", reply.body);
@@ -484,7 +484,7 @@ fn cutting_off_what_was_issued_until_now() {
     assert!(refusal.contains("is none of"), "{refusal}");
     for token in trial.tokens.iter().filter(of_the_issuer) {
         trial.assert_ended(token);
-        // Innocent clients need one refresh; tokens of the same second are among those that ended.
+        // Other clients need one refresh. The cut-off includes tokens of the same second.
         let Some(refresh) = &token.refresh else {
             continue;
         };

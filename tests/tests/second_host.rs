@@ -1,4 +1,4 @@
-//! The filter in an independent proxy-wasm host that offers the standard ABI alone: no foreign functions, no metadata.
+//! The filter in an independent proxy-wasm host that has only the standard ABI: no foreign functions, no metadata.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
@@ -55,7 +55,7 @@ impl Issuer {
         self.token_since(algorithm, jti, NOW)
     }
 
-    /// A token of one hour.
+    /// A token that is valid for an hour.
     fn token_since(&self, algorithm: &str, jti: &str, iat: u64) -> String {
         let header = json!({"typ": "at+jwt", "alg": algorithm, "kid": algorithm});
         let claims = json!({
@@ -113,7 +113,7 @@ fn host() -> WasmHost {
     host
 }
 
-/// A filter that knows the keys and that nothing is revoked.
+/// A filter that has read the keys and an empty feed.
 fn ready_host(issuer: &Issuer) -> WasmHost {
     ready_host_with(&issuer.jwks())
 }
@@ -138,7 +138,7 @@ fn send(host: &mut WasmHost, token: &str) -> (u32, Fate) {
     ])
 }
 
-/// Sends a request that is decided at once.
+/// Sends a request that must not wait.
 fn decide(host: &mut WasmHost, token: &str) -> Fate {
     let (context, fate) = send(host, token);
     host.end(context);
@@ -237,7 +237,7 @@ fn a_request_before_the_keys_waits_for_them() {
     host.end(context);
 }
 
-/// A rotation refuses no request: a response that was on its way before the request came says nothing about a new key.
+/// A rotation of keys refuses no request: a fetch that started before the request arrived may lack the new key.
 /// Whatever clients send, the filter fetches at most once in two seconds.
 #[test]
 fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
@@ -267,10 +267,11 @@ fn an_unknown_key_is_looked_for_by_a_fetch_that_starts_after_the_request() {
     assert_eq!(host.fate(late), passed());
 }
 
-/// Requests that one callback may answer: Envoy nests the answers, and V8's stack holds some 315.
+/// Most requests that one callback may answer. Envoy nests the answers, and V8's stack overflows after about 315.
 const BATCH: usize = 32;
 
-/// Runs what lets waiting requests go on: it, and each tick after it, decides about a few, until none is left.
+/// Calls `release`, after which waiting requests continue. That callback and each later tick decide about at most
+/// [`BATCH`] requests.
 fn assert_in_batches(host: &mut WasmHost, waiting: &[u32], release: impl FnOnce(&mut WasmHost)) {
     let mut decided = host.decided().len();
     let first = decided;
@@ -298,7 +299,7 @@ fn assert_in_batches(host: &mut WasmHost, waiting: &[u32], release: impl FnOnce(
     );
 }
 
-/// Requests that wait, in the order in which they came.
+/// Waiting requests, in the order of their arrival.
 fn send_many(host: &mut WasmHost, token: &str) -> Vec<u32> {
     let requests = (0..200).map(|_| {
         let (context, fate) = send(host, token);
@@ -384,7 +385,7 @@ fn a_request_that_ends_while_it_waits_for_its_turn_is_not_answered() {
     assert_eq!(host.decided()[BATCH..], others);
 }
 
-/// The VMs of all workers share one gauge: it must show the worst VM. Here two roots stand for two VMs.
+/// The VMs of all workers share one gauge, which must show the worst VM. Here two roots represent two VMs.
 #[test]
 fn the_worst_of_all_workers_shows_in_gauges() {
     let issuer = Issuer::new();
@@ -403,7 +404,7 @@ fn the_worst_of_all_workers_shows_in_gauges() {
         "one of the two has none"
     );
     assert_eq!(host.metric("token_filter.revocations_missing"), 1);
-    // Its keys come, and never anew.
+    // The root reads its keys once, and never again.
     let keys = host.take_call_of(OTHER_ROOT, KEYS.0).unwrap();
     host.answer_call(&keys, &issuer.jwks());
     both(&mut host, 1);
@@ -415,7 +416,7 @@ fn the_worst_of_all_workers_shows_in_gauges() {
         }
     }
     assert_eq!(host.metric("token_filter.keys_age_seconds"), 401);
-    // What a root has contributed goes with it.
+    // The values of a deleted root leave the gauge.
     let (_, fate) = host.request_under(
         OTHER_ROOT,
         &[
@@ -436,7 +437,7 @@ fn the_worst_of_all_workers_shows_in_gauges() {
     assert_eq!(host.metric("token_filter.revocations_missing"), 0);
 }
 
-/// In report-only mode a refused request goes on, but its token does not go where no token may go.
+/// In report-only mode a refused request continues, but without its token where `forward_authorization` is `false`.
 #[test]
 fn a_filter_that_only_reports_withholds_the_token_too() {
     let issuer = Issuer::new();
@@ -453,7 +454,7 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
             panic!("it passes");
         };
         assert_eq!(headers.get("authorization").map(String::as_str), expected);
-        // A request that has waited before it would have been refused.
+        // A request that waits before the filter would refuse it.
         let (context, fate) = send(&mut host, &issuer.token("EdDSA", "one"));
         assert_eq!(fate, Fate::Held);
         host.tick_after(5);
@@ -462,7 +463,7 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
         };
         assert_eq!(headers.contains_key("authorization"), forwards);
     }
-    // Where it cannot be withheld, nothing passes.
+    // If the host cannot remove the token, the request does not pass.
     let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
     reporting["report_only"] = json!(true);
     let mut host = WasmHost::load_refusing(NOW, "proxy_remove_header_map_value");
@@ -476,12 +477,12 @@ fn a_filter_that_only_reports_withholds_the_token_too() {
     assert!(matches!(fate, Fate::Answered(503, _)), "{fate:?}");
     host.tick_after(1);
     assert_eq!(host.metric("token_filter.denied.reason.host"), 1);
-    // The decision was to let it pass; what counts is what was done.
+    // The guard allowed the request, but the metric counts what the filter did.
     assert_eq!(host.metric("token_filter.reported"), 0);
     assert_eq!(host.metric("token_filter.denied.reason.malformed"), 0);
 }
 
-/// A host without timers: requests cause the fetches, wait for them, and see time pass.
+/// A host without timers: requests start the fetches, wait for them, and detect that time has passed.
 #[test]
 fn a_host_without_timers_fetches_when_requests_come() {
     let issuer = Issuer::new();
@@ -540,7 +541,7 @@ fn inline(issuer: &Issuer) -> String {
     configuration.to_string()
 }
 
-/// What a host fails to add makes a refusal, which counts as one.
+/// If the host fails to add a header, the filter refuses the request and counts a denial.
 #[test]
 fn a_header_that_cannot_be_added_is_a_denial() {
     let issuer = Issuer::new();
@@ -553,7 +554,7 @@ fn a_header_that_cannot_be_added_is_a_denial() {
     assert_eq!(host.metric("token_filter.allowed"), 0);
 }
 
-/// The host's log tells which request was refused, also of a request that had to wait.
+/// The host's log names each refused request, also a request that had to wait.
 #[test]
 fn a_denial_is_logged_with_method_path_and_request_id() {
     let issuer = Issuer::new();
@@ -593,8 +594,8 @@ fn a_denial_is_logged_with_method_path_and_request_id() {
     }
 }
 
-/// Gateways start before the services that they ask: that is no error, until it persists. And each reason is logged
-/// once, however often clients make the filter ask again.
+/// Gateways may start before the token service. A failing fetch is then a warning at first, and an error if it
+/// persists. The filter logs each reason once, however often clients cause a new fetch.
 #[test]
 fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     let issuer = Issuer::new();
@@ -635,7 +636,7 @@ fn a_failing_fetch_is_logged_once_and_as_an_error_only_when_it_persists() {
     assert_eq!(lines(&host).len(), 4);
 }
 
-/// The filter itself has no P-384, and this host verifies nothing.
+/// The filter itself does not implement P-384, and this host verifies no signatures.
 #[test]
 fn an_algorithm_that_nobody_here_verifies_is_refused_at_the_start() {
     let mut host = WasmHost::load(NOW);
@@ -694,16 +695,16 @@ fn two_configurations_in_one_vm_keep_apart() {
     }
     assert_eq!(answers, [200, 403, 401, 200]);
 
-    // The other one goes, before its last request does.
+    // The host deletes the other root before its last request.
     let (context, _) = host.request_under(OTHER_ROOT, &at("/public"));
     host.end(OTHER_ROOT);
     host.end(context);
     assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
-    // No request comes under a root that is not there: the SDK ends the VM rather than create its context.
+    // Hosts send no request under a missing root: the SDK would end the VM.
     assert!(host.create_context(7, OTHER_ROOT).is_err());
 }
 
-/// Requests of a root that has no good configuration are refused, should a host send some.
+/// If a host sends requests to a root without a valid configuration, the filter refuses them.
 #[test]
 fn without_a_configuration_nothing_passes() {
     let mut host = WasmHost::load(NOW);
@@ -731,7 +732,8 @@ fn the_module_exports_what_the_filter_uses() {
     assert_eq!(WasmHost::exports(), expected.map(str::to_owned).into());
 }
 
-/// Functions that no host may fail to do: the filter calls each at its start, where the SDK's panic refuses the plugin.
+/// Host functions that must not fail. The filter calls each at its start, when a panic of the SDK makes the gateway
+/// refuse the plugin.
 const NEEDED: [&str; 7] = [
     "proxy_define_metric",
     "proxy_get_buffer_bytes",
@@ -742,7 +744,7 @@ const NEEDED: [&str; 7] = [
     "proxy_set_effective_context",
 ];
 
-/// Report-only lets everything pass but headers that only the filter may set.
+/// Report-only mode lets every request pass, but removes headers that only the filter may set.
 #[test]
 fn a_host_that_fails_gets_no_spoofed_header_past_a_filter_that_only_reports() {
     let mut reporting: Value = serde_json::from_str(&configuration()).unwrap();
@@ -831,7 +833,7 @@ fn workers(count: usize, issuer: &Issuer) -> Vec<WasmHost> {
         host.answer_call(&keys, &issuer.jwks());
         let feed = host.take_call(FEED, FROM_START);
         host.answer_call(&feed, &page(0, &[], false));
-        // Nobody knows yet who reads on for all.
+        // No worker has taken over the feed yet.
         assert_eq!(host.calls(), Vec::<String>::new());
         host
     };
@@ -846,8 +848,8 @@ fn tick_all(hosts: &mut [WasmHost], seconds: u64) {
 
 const HELD: &str = "/revocations?version=2&feed=A&since=0&wait=20";
 
-/// One worker's request is held; what it is answered reaches all workers with their next tick, which is soon. When that
-/// worker dies, another one asks.
+/// One worker has a held request. All workers read its response at their next tick. If that worker dies, another worker
+/// sends the request.
 #[test]
 fn one_worker_reads_the_feed_for_all() {
     let issuer = Issuer::new();
@@ -876,7 +878,7 @@ fn one_worker_reads_the_feed_for_all() {
     }
     assert_eq!(leaders(&hosts), [leader]);
 
-    // A new VM takes the dead one's place and knows nothing.
+    // A new VM without state replaces the dead VM.
     hosts.remove(leader);
     tick_all(&mut hosts, 6);
     let [successor] = leaders(&hosts)[..] else {
@@ -891,7 +893,7 @@ fn one_worker_reads_the_feed_for_all() {
     }
 }
 
-/// A request that comes before the feed is read waits while pages arrive, and no longer than it takes to the last one.
+/// A request that arrives before the feed is read waits while pages arrive, until the last page.
 #[test]
 fn a_request_before_the_feed_waits_for_its_last_page() {
     let issuer = Issuer::new();
@@ -916,7 +918,7 @@ fn a_request_before_the_feed_waits_for_its_last_page() {
     assert_eq!(host.fate(context), passed());
     assert_refused(&host.fate(revoked), "The access token has been revoked");
 
-    // Pages without end hold nobody for good.
+    // An endless feed does not hold requests for ever.
     let mut host = self::host();
     let keys = host.take_call(KEYS.0, KEYS.1);
     host.answer_call(&keys, &issuer.jwks());
@@ -977,7 +979,7 @@ fn steps_of_the_clock_stop_nothing() {
             let refused = decide(&mut host, &issuer.token("EdDSA", "one"));
             assert_refused(&refused, "The access token has been revoked");
             assert_eq!(decide(&mut host, &issuer.token("EdDSA", "two")), passed());
-            // Nothing is answered any more: the age rises, whatever the clock says.
+            // No more responses arrive, so the age rises, whatever the clock shows.
             host.set_clock(wrong);
             for _ in 0..40 {
                 host.tick_after(1);

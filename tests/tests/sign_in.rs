@@ -1,4 +1,4 @@
-//! Signing in: guesses are slowed down, clients may ask for a recent sign-in, pages speak the person's language.
+//! Sign-in: delays for guesses, `max_age` and `prompt`, and the language of pages.
 
 use crate::api::until;
 use crate::support::{Browser, Form, OwnPair, Reply, WEB, form_body, get, lobby};
@@ -22,7 +22,7 @@ fn guess(lobby: &str, password: &str) -> Reply {
     )
 }
 
-/// That the counts survive a restart is among what every store is tested for.
+/// The tests of the stores check that the counts survive a restart.
 #[test]
 fn rfc6749_s10_10_guesses_are_slowed_down() {
     let pair = OwnPair::start(&[]);
@@ -40,7 +40,7 @@ fn rfc6749_s10_10_guesses_are_slowed_down() {
     assert_eq!(Form::of(&slowed).fields, ["username", "password"]);
 }
 
-/// A browser at an address, which tries passwords of one person.
+/// A browser at an address that tries passwords for one person.
 struct Guesser {
     browser: Browser,
     form: Form,
@@ -95,13 +95,14 @@ fn wrong_passwords_from_one_address_keep_nobody_out_elsewhere() {
     );
 }
 
-/// A browser in which the person has signed in before neither shares the pace of others nor waits behind them.
+/// A browser in which the person has signed in before does not share the delays of others and does not wait behind
+/// them.
 #[test]
 fn a_known_device_signs_in_while_others_guess_in_parallel() {
     const PARALLEL: usize = 256;
     let pair = OwnPair::start(&[]);
     let service = service(&pair);
-    // Behind one address with the attacker.
+    // At the same address as the attacker.
     let device = Guesser::at(&service, "198.51.100.1");
     assert_eq!(device.guess(RIGHT), 303);
     let guesses = std::sync::atomic::AtomicUsize::new(0);
@@ -122,7 +123,7 @@ fn a_known_device_signs_in_while_others_guess_in_parallel() {
         }
     });
     assert_eq!(device.guess(RIGHT), 303);
-    // Guesses that an overloaded service did not look at do not count.
+    // Guesses that an overloaded service did not check do not count.
     let stranger = Guesser::at(&service, "198.51.100.1");
     until("a browser that nobody knows has to wait", || {
         stranger.guess("wrong") == 429

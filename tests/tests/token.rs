@@ -204,7 +204,7 @@ fn protocol_s4_2_rule_2_accounts_in_assertion_or_body_but_not_both() {
         ("user_site", "https://us1.example.com"),
     ];
     jwt_bearer(&grace().sign(), &foreign).assert_error(400, "invalid_grant");
-    // The one account of a user may be named too, if it is the right one.
+    // A request may also name a user's only account.
     assert_eq!(
         hat(&jwt_bearer(
             &Assertion::of("ada@example.com").sign(),
@@ -285,7 +285,7 @@ fn protocol_s2_3_assertions_are_checked_in_full() {
         jwt_bearer(garbage, &[]).assert_error(400, "invalid_grant");
     }
     jwt_bearer("", &[]).assert_error(400, "invalid_request");
-    // The client's own certificates alone count.
+    // Only the client's own certificates count.
     USER_BOUND
         .token(
             &lobby(),
@@ -561,7 +561,7 @@ fn rfc6749_s3_3_a_token_may_have_less_scope() {
         claims(body["access_token"].as_str().unwrap())["scope"],
         "projects"
     );
-    // A refresh never grows it.
+    // A refresh never extends the scope.
     let refresh_token = body["refresh_token"].as_str().unwrap();
     WEB.token(
         &lobby(),
@@ -596,7 +596,7 @@ fn rfc6749_s2_3_1_form_encoded_basic_credentials_are_read() {
     assert_eq!(reply.status, 200);
 }
 
-/// D-31: what has no value was not sent.
+/// D-31: a parameter without a value counts as omitted.
 #[test]
 fn rfc6749_s3_2_parameters_without_a_value_count_as_omitted() {
     let pkce = Pkce::of(&"e".repeat(43));
@@ -628,7 +628,7 @@ fn rfc6749_s3_2_parameters_without_a_value_count_as_omitted() {
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
-/// D-9 at the exchange of a code: less than was authorized may be asked for, never more.
+/// D-9 at the exchange of a code: a client may request fewer scopes than authorized, never more.
 #[test]
 fn rfc6749_s3_3_scope_is_checked_at_the_exchange_too() {
     let code = code(&WEB, None);

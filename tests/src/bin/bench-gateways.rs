@@ -1,8 +1,9 @@
-//! `make bench-gateways`: what the guard costs each gateway, in requests a second and in latency.
+//! `make bench-gateways` measures what the guard costs each gateway, in requests a second and in latency.
 //!
-//! Each gateway runs twice, with its configuration as it stands and with the guard taken out of it. A few connections ask
-//! the two in turn, in short rounds, so that drift of the machine meets both. All programs share the machine's cores with
-//! the client, so the results are ratios for comparing gateways, not what a gateway can do on a machine of its own.
+//! Each gateway runs twice: with its configuration, and with the guard removed from it. A few connections send requests
+//! to both in short alternating rounds, so that changes in the machine's speed affect both. All programs share the
+//! machine's cores with the client. So use the results to compare gateways, not as the capacity of a gateway on its own
+//! machine.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,7 +15,7 @@ use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
 use tests::{Issuer, Upstream};
 
-/// Requests that are under way at the same time.
+/// Number of concurrent requests.
 const CONNECTIONS: usize = 8;
 
 /// Rounds of each gateway, with and without the guard in turn.
@@ -28,7 +29,7 @@ const TOKENS: usize = 100;
 
 const AUDIENCE: &str = "https://api.example.com";
 
-/// What takes the guard out of a configuration.
+/// The replacements that remove the guard from a configuration.
 fn unguarded(kind: Kind) -> [(&'static str, &'static str); 1] {
     [match kind {
         Kind::Nginx | Kind::DebianNginx => ("auth_request /token-guard;", ""),
@@ -139,7 +140,7 @@ fn measure(
 fn cpu_nanoseconds(guard: &TokenGuard) -> Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{}/task", guard.pid()?))? {
-        // A thread that fetched may have ended meanwhile.
+        // A thread for a fetch may have ended meanwhile.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
             continue;
         };
@@ -193,18 +194,18 @@ impl Load {
         Self { port, requests }
     }
 
-    /// Through a gateway.
+    /// Requests through a gateway.
     fn through(port: u16, tokens: &[String]) -> Self {
         Self::of(port, tokens, "GET /api/projects HTTP/1.1\r\n")
     }
 
-    /// To token-guard.
+    /// Requests to token-guard.
     fn direct(port: u16, tokens: &[String]) -> Self {
         let head = "GET /forward-auth HTTP/1.1\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
         Self::of(port, tokens, head)
     }
 
-    /// Sends requests for so long, on connections of its own.
+    /// Sends requests for this time on new connections.
     fn run(&self, time: Duration) -> Result<Measured> {
         let start = Instant::now();
         let mut all = Measured::default();
@@ -238,7 +239,7 @@ impl Load {
             let sent = Instant::now();
             let is_sent = connection.write_all(request.as_bytes()).is_ok();
             if !is_sent || !read_answer(&mut connection)? {
-                // nginx ends a connection after a thousand requests.
+                // nginx closes a connection after 1,000 requests.
                 connection = connect()?;
                 continue;
             }
@@ -249,8 +250,8 @@ impl Load {
     }
 }
 
-/// Reads a 200: either without a body, or with the two bytes of the resource server. Returns false if the connection had
-/// ended instead.
+/// Reads a response with status 200 and either no body or the two bytes of the resource server. Returns false if the
+/// connection was closed.
 fn read_answer(connection: &mut TcpStream) -> Result<bool> {
     let mut answer = Vec::new();
     let mut part = [0; 2048];

@@ -1,5 +1,5 @@
-//! `make bench-revocation`: the time from the answer of `POST /auth/revoke` to the first refusal at the API, through real
-//! Envoy.
+//! `make bench-revocation` measures the time from the response of `POST /auth/revoke` to the first refusal at the API,
+//! through real Envoy.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use tests::Pair;
 use ureq::Agent;
 
-/// Tokens that are revoked, one after the other.
+/// Number of tokens that are revoked, one after the other.
 const ROUNDS: usize = 200;
 
-/// A token that is accepted for so long after its revocation is a failure, not a measurement.
+/// Timeout: if the API still accepts a token this long after its revocation, the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// One token: issued, let in, revoked, refused.
+/// Issues one token, uses it, revokes it and waits for its refusal.
 fn round(pair: &Pair, agent: &Agent) -> Result<Duration> {
     let credentials = "user-bound-demo:demo-secret-of-user-bound-demo-not-for-real-use";
     let basic = format!("Basic {}", STANDARD.encode(credentials));

@@ -1,6 +1,6 @@
-//! Runs the tour of `README.md` and `docs/tour.md` against a running pair: `tour` against that of `make up`, `tour containers`
-//! against that of `docker compose up`, `tour replicas` against that of its profile `replicas`. The environment variables that
-//! move the pair's ports count here too.
+//! Runs the tour of `README.md` and `docs/tour.md` against a running pair: `tour` against that of `make up`, `tour
+//! containers` against that of `docker compose up`, `tour replicas` against that of its profile `replicas`. The
+//! environment variables for the pair's ports apply here too.
 
 use std::env;
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tests::{Artifacts, Pair, Ports, Setup};
 
-/// How often the program checks that the pair runs.
+/// Interval between two checks that the pair runs.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let (stop, stopped) = channel();
     ctrlc::set_handler(move || {
-        // A second Ctrl-C while the programs stop changes nothing.
+        // A second Ctrl-C while the programs stop has no effect.
         let _ = stop.send(());
     })?;
     let repository = Artifacts::find()?.repository;
@@ -83,8 +83,8 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Puts the state of a service with a moved address into `folder`. The state belongs to one issuer, and another pair in this
-/// checkout may have opened the state that the configuration names.
+/// Puts the state of a service on another port into `folder`, because the state belongs to one issuer, and another pair
+/// in this checkout may use the state that the configuration names.
 fn state_in(folder: &Path) -> [(String, String); 3] {
     let at = |name: &str| folder.join(name).display().to_string();
     [

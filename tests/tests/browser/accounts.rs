@@ -59,7 +59,7 @@ fn the_keyboard_alone_is_enough() {
     window.expect_heading("Back in the app");
 }
 
-/// Starting again shows the selector, and somebody else may sign in.
+/// Starting again shows the selector, and another user may sign in.
 #[test]
 fn accounts_are_switched_by_starting_again() {
     let (app, window) = (App::start(), Chromium::open());

@@ -1,4 +1,4 @@
-//! An application on this machine: a small web server that people are sent back to.
+//! An application on this machine: a small web server to which the service redirects people.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,7 +20,7 @@ pub(super) struct App {
 }
 
 impl App {
-    /// The Installed Application of the demo, which only says that the person is back.
+    /// The Installed Application of the demo. Its page only says that the person has returned.
     pub(super) fn start() -> Self {
         Self::serving("127.0.0.1", vec![])
     }
@@ -48,7 +48,7 @@ impl App {
         }
     }
 
-    /// The same application under another name of this machine, which to browsers is another site.
+    /// The same application under another name of this machine. Browsers treat that name as another site.
     pub(super) fn other_site(&self) -> String {
         format!("http://localhost:{}", self.port)
     }
@@ -58,7 +58,7 @@ impl App {
         format!("{}/callback", self.origin)
     }
 
-    /// The address that starts signing in to it.
+    /// The address that starts a sign-in for this application.
     pub(super) fn authorize(&self) -> String {
         self.authorize_with(&[])
     }
@@ -69,7 +69,7 @@ impl App {
     }
 }
 
-/// The address that starts signing in to this public client.
+/// The address that starts a sign-in for this public client.
 pub(super) fn authorize(client: &str, redirect_uri: &str, parameters: &[(&str, &str)]) -> String {
     let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
     let query = form_urlencoded::Serializer::new(String::new())
@@ -88,7 +88,7 @@ pub(super) fn authorize(client: &str, redirect_uri: &str, parameters: &[(&str, &
 fn answer(mut connection: TcpStream, files: &[File]) {
     let mut lines = BufReader::new(&connection).lines().map_while(Result::ok);
     let Some(request) = lines.next() else { return };
-    // The headers, to their end.
+    // Reads all headers.
     lines.by_ref().take_while(|line| !line.is_empty()).count();
     let target = request.split(' ').nth(1).unwrap_or_default();
     let path = target.split('?').next().unwrap_or_default();
@@ -102,6 +102,6 @@ fn answer(mut connection: TcpStream, files: &[File]) {
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
-    // A browser that has gone away misses nothing.
+    // If the browser has closed the connection, nobody needs the response.
     let _gone = connection.write_all(format!("{head}{content}").as_bytes());
 }

@@ -1,13 +1,13 @@
-//! What the pages look like: light, dark, narrow; and whether everybody can use them (axe-core).
+//! Checks the appearance of the pages (light, dark, narrow) and their accessibility (axe-core).
 //!
-//! Leaves a picture of each in `target/screenshots`.
+//! Saves a screenshot of each page in `target/screenshots`.
 
 use serde_json::Value;
 
 use super::sign_in::{CODE, sign_in};
 use super::{App, Chromium, lobby, pair};
 
-/// Shows each page to `look`, with its name.
+/// Calls `look` with each page and its name.
 fn every_page(window: &Chromium, mut look: impl FnMut(&str)) {
     let app = App::start();
     let mut see = |name: &str, heading: &str| {
@@ -78,7 +78,7 @@ fn keep_picture(window: &Chromium, name: &str) {
     std::fs::write(folder.join(format!("{name}.png")), window.screenshot()).unwrap();
 }
 
-/// What axe-core finds wrong with the page.
+/// The problems that axe-core finds on the page.
 fn violations(window: &Chromium) -> Vec<String> {
     let repository = &pair().pair.artifacts().repository;
     let axe = repository.join("tests/clients/node_modules/axe-core/axe.min.js");
@@ -136,7 +136,7 @@ fn no_page_scrolls_sideways_at_320_pixels() {
     });
 }
 
-/// The page and its card are bright or dark as a whole, by what the person prefers.
+/// The page and its card are both light or both dark, as the person prefers.
 #[test]
 fn pages_are_dark_for_who_prefers_dark_pages() {
     let (app, window) = (App::start(), Chromium::open());

@@ -1,4 +1,4 @@
-//! What pages of other sites cannot do.
+//! Attacks by pages of other sites.
 
 use super::sign_in::sign_in_as_ada;
 use super::{App, Chromium, lobby};
@@ -14,7 +14,7 @@ fn victim(app: &App, page: &str) -> Chromium {
     window
 }
 
-/// Clickjacking: neither a page of the same host nor one of another site can show our pages in a frame.
+/// Clickjacking: neither a page of the same host nor a page of another site can show the service's pages in a frame.
 #[test]
 fn no_page_is_shown_in_a_frame() {
     let own = App::start();

@@ -1,6 +1,7 @@
-//! A window of Chromium with a profile of its own.
+//! A window of Chromium with its own profile.
 //!
-//! Pages are read as people read them: headings, labels, buttons, links. Everything that is looked for is waited for.
+//! Methods find elements as people do: by headings, labels, buttons, links. Each method waits until the element
+//! appears.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use url::Url;
 use super::pair;
 use crate::api::until;
 
-/// How long something may take to appear: a debug build on a busy machine.
+/// Longest time until an element appears: a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One window; it closes when it is dropped.
+/// One window. Dropping it closes the window.
 pub(super) struct Chromium {
     runtime: Runtime,
     client: Client,
@@ -48,7 +49,7 @@ impl Chromium {
         window
     }
 
-    /// Opens `address`. That the address cannot be shown is no failure: redirects to apps end so.
+    /// Opens `address`. An address that Chromium cannot show is no error, because redirects to apps end this way.
     pub(super) fn visit(&self, address: &str) {
         if let Err(error) = self.runtime.block_on(self.client.goto(address)) {
             assert!(error.to_string().contains("net::ERR_"), "{error}");
@@ -61,7 +62,7 @@ impl Chromium {
         self.expect(&format!("//h1[normalize-space()={}]", quoted(heading)));
     }
 
-    /// Waits until the page says `text` somewhere, in one element.
+    /// Waits until one element of the page contains `text`.
     #[track_caller]
     pub(super) fn expect_text(&self, text: &str) {
         self.expect(&format!(
@@ -70,7 +71,7 @@ impl Chromium {
         ));
     }
 
-    /// Waits until an element is there.
+    /// Waits until an element appears.
     #[track_caller]
     pub(super) fn expect(&self, xpath: &str) -> Element<'_> {
         let found = self.runtime.block_on(
@@ -94,12 +95,12 @@ impl Chromium {
         }
     }
 
-    /// Whether an element is on the page now.
+    /// True if the page has the element now.
     pub(super) fn has(&self, xpath: &str) -> bool {
         self.count(xpath) > 0
     }
 
-    /// How many such elements are on the page now.
+    /// Number of such elements on the page now.
     pub(super) fn count(&self, xpath: &str) -> usize {
         self.runtime
             .block_on(self.client.find_all(Locator::XPath(xpath)))
@@ -107,7 +108,7 @@ impl Chromium {
             .len()
     }
 
-    /// The field that this label names.
+    /// The field with this label.
     #[track_caller]
     pub(super) fn field(&self, label: &str) -> Element<'_> {
         self.expect(&format!(
@@ -116,7 +117,7 @@ impl Chromium {
         ))
     }
 
-    /// Types into the field that this label names, in place of what it holds.
+    /// Replaces the value of the field with this label.
     #[track_caller]
     pub(super) fn fill(&self, label: &str, text: &str) {
         let field = self.field(label);
@@ -124,7 +125,7 @@ impl Chromium {
         field.type_text(text);
     }
 
-    /// Presses the button that begins with this text.
+    /// Presses the button whose text starts with this text.
     #[track_caller]
     pub(super) fn press(&self, text: &str) {
         self.expect(&format!(
@@ -144,13 +145,13 @@ impl Chromium {
         .click();
     }
 
-    /// Presses a key, or types, where the focus is.
+    /// Presses a key, or types, in the focused element.
     pub(super) fn type_at_focus(&self, keys: &str) {
         let focused = self.runtime.block_on(self.client.active_element()).unwrap();
         self.runtime.block_on(focused.send_keys(keys)).unwrap();
     }
 
-    /// Waits until the field that this label names has the focus, which pages set when they are drawn.
+    /// Waits until the field with this label has the focus, because pages set the focus only after they are drawn.
     #[track_caller]
     pub(super) fn expect_focus(&self, label: &str) {
         let field = self.field(label).element.element_id();
@@ -160,13 +161,13 @@ impl Chromium {
         });
     }
 
-    /// The text of what has the focus.
+    /// The text of the focused element.
     pub(super) fn focused(&self) -> String {
         let focused = self.runtime.block_on(self.client.active_element()).unwrap();
         self.runtime.block_on(focused.text()).unwrap()
     }
 
-    /// Whether what has the focus is marked by a line around it.
+    /// True if the focused element has an outline.
     pub(super) fn shows_focus(&self) -> bool {
         let style = "const style = getComputedStyle(document.activeElement);
             return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2";
@@ -207,27 +208,27 @@ impl Chromium {
         );
     }
 
-    /// Looks into the frame in place of the page around it.
+    /// Switches to the frame in the page.
     pub(super) fn enter_frame(&self, xpath: &str) {
         let frame = self.expect(xpath).element;
         self.runtime.block_on(frame.enter_frame()).unwrap();
     }
 
-    /// Looks at the page around the frame again.
+    /// Switches back to the page around the frame.
     pub(super) fn leave_frame(&self) {
         self.runtime
             .block_on(self.client.enter_parent_frame())
             .unwrap();
     }
 
-    /// What a script returns that looks at the page from outside; the page's own policy is no matter.
+    /// The return value of a script. The page's content security policy does not apply to the script.
     pub(super) fn inspect(&self, script: &str) -> Value {
         self.runtime
             .block_on(self.client.execute(script, vec![]))
             .unwrap()
     }
 
-    /// What a script hands to its last argument, later.
+    /// The value that a script passes to its last argument, a callback.
     pub(super) fn inspect_later(&self, script: &str) -> Value {
         self.runtime
             .block_on(self.client.execute_async(script, vec![]))
@@ -255,7 +256,7 @@ impl Chromium {
         );
     }
 
-    /// Pages that are opened from now on run no script.
+    /// Disables scripts in pages that are opened from now on.
     pub(super) fn disable_scripts(&self) {
         self.devtools(
             "Emulation.setScriptExecutionDisabled",
@@ -263,7 +264,7 @@ impl Chromium {
         );
     }
 
-    /// Waits until `found` finds something in what the network did, event by event (Chrome DevTools Protocol).
+    /// Waits until `found` returns a value for a network event (Chrome DevTools Protocol).
     #[track_caller]
     pub(super) fn network_event<T>(&self, found: impl Fn(&Value) -> Option<T>) -> T {
         let deadline = std::time::Instant::now() + PATIENCE;
@@ -309,7 +310,7 @@ impl Drop for Chromium {
     }
 }
 
-/// Something on a page.
+/// An element of a page.
 pub(super) struct Element<'w> {
     window: &'w Chromium,
     element: fantoccini::elements::Element,
@@ -330,7 +331,7 @@ impl Element<'_> {
         self.window.runtime.block_on(value).unwrap()
     }
 
-    /// What a field holds.
+    /// The value of a field.
     pub(super) fn value(&self) -> String {
         let value = self.element.prop("value");
         self.window.runtime.block_on(value).unwrap().unwrap()
@@ -344,7 +345,7 @@ impl Element<'_> {
 fn capabilities() -> Capabilities {
     let mut arguments = vec![
         "--headless=new".to_owned(),
-        // Containers have a small /dev/shm.
+        // Containers have a small `/dev/shm`.
         "--disable-dev-shm-usage".to_owned(),
         "--no-proxy-server".to_owned(),
         "--accept-lang=en-GB".to_owned(),

@@ -1,4 +1,4 @@
-//! The pages in a real Chromium, driven over WebDriver: what people see, reach and are protected from.
+//! The pages in a real Chromium, controlled by WebDriver.
 
 mod accounts;
 mod app;

@@ -6,7 +6,7 @@ use super::app::authorize;
 use super::sign_in::sign_in_as_ada;
 use super::{App, Chromium, lobby, pair};
 
-/// The address of an app that does not exist here: Chromium asks the system for it, which is as far as it goes.
+/// The address of an app that does not exist on this machine: Chromium asks the system for the app, and stops there.
 #[test]
 fn a_private_use_scheme_is_followed() {
     let window = Chromium::open();
@@ -38,7 +38,7 @@ fn a_loopback_address_of_version_6_is_followed() {
     assert!(window.address().as_str().starts_with(&app.callback()));
 }
 
-/// D-34, RFC 8252 §8.6: an app that starts by itself gets nothing from a session that is live.
+/// D-34, RFC 8252 §8.6: an app that starts a request by itself gets no code from a live session.
 #[test]
 fn a_live_session_is_confirmed_by_the_person() {
     let (app, window) = (App::start(), Chromium::open());
@@ -100,7 +100,7 @@ fn a_single_page_app_gets_its_tokens() {
     window.expect_text("Refused: invalid_grant");
 }
 
-/// Its page may ask, but does not get to read an answer.
+/// Its page may send the request, but cannot read the response.
 #[test]
 fn a_page_of_an_unregistered_origin_is_refused() {
     let (app, window) = (single_page_app(), Chromium::open());
@@ -112,7 +112,7 @@ fn a_page_of_an_unregistered_origin_is_refused() {
     window.expect_text("No answer: TypeError");
 }
 
-/// The page reads why the API refuses, and what to tell its operators: the challenge and the id of the request.
+/// The page can read why the API refuses (the challenge) and the request id to report.
 #[test]
 fn a_single_page_app_reads_the_refusals_of_the_api() {
     let (app, window) = (single_page_app(), Chromium::open());

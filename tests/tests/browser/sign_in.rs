@@ -17,7 +17,7 @@ pub(super) fn sign_in_as_ada(window: &Chromium) {
     sign_in(window, "ada@example.com", "demo-password-of-ada");
 }
 
-/// A parameter of the answer that the application got.
+/// A parameter of the response that the application received.
 fn answered(window: &Chromium, name: &str) -> Option<String> {
     let address = window.address();
     let mut pairs = address.query_pairs();
@@ -59,7 +59,7 @@ fn password_managers_know_the_fields() {
     assert_eq!(keyboard.as_deref(), Some("numeric"));
 }
 
-/// Whoever is named already goes on with the password.
+/// If the request names the user, the page asks only for the password.
 #[test]
 fn the_focus_is_where_typing_goes_on() {
     let (app, window) = (App::start(), Chromium::open());
@@ -105,7 +105,7 @@ fn the_service_has_a_name() {
     assert!(one == two && three == four && one < three, "{tops:?}");
 }
 
-/// The problem is announced, tied to its fields, and what was typed is kept; never the password.
+/// The page announces the problem, links it to the fields, and keeps the input except the password.
 #[test]
 fn a_wrong_password_and_an_unknown_user_can_try_again() {
     let (app, window) = (App::start(), Chromium::open());
@@ -126,7 +126,7 @@ fn a_wrong_password_and_an_unknown_user_can_try_again() {
                 "{label}"
             );
         }
-        // A page without a problem, so that the next one is seen to appear.
+        // Opens a page without a problem, so that the test can wait for the next problem.
         window.visit(&app.authorize());
     }
     sign_in(
@@ -152,7 +152,8 @@ fn a_second_factor_is_asked_for() {
     window.expect_heading("Back in the app");
 }
 
-/// From the picture to the recovery codes, without a script; then in with one of them, once, and with the app.
+/// Sets up the app from the picture to the recovery codes, without a script. Then signs in with a recovery code, which
+/// works once, and with the app.
 #[test]
 fn a_person_sets_up_an_authenticator_app() {
     let (app, window) = (App::start(), Chromium::open());
@@ -196,7 +197,7 @@ fn a_person_sets_up_an_authenticator_app() {
     let codes = window.expect("//ul").text();
     let codes: Vec<&str> = codes.lines().collect();
     assert_eq!(codes.len(), 10, "{codes:?}");
-    // A link that saves the codes, in itself, without a script.
+    // A link that contains the codes and saves them without a script.
     let file = window.expect("//a[@download]").attribute("href").unwrap();
     let (kind, text) = file.split_once(',').unwrap();
     assert_eq!(kind, "data:text/plain;charset=utf-8");
@@ -209,7 +210,7 @@ fn a_person_sets_up_an_authenticator_app() {
     window.press("I have kept them");
     window.expect_text("Recovery codes left: 10.");
 
-    // Other browsers are signed out, and need more than the password now.
+    // Other browsers are signed out, and now need the second factor too.
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
     other.expect_heading("Enter your code");
@@ -231,14 +232,14 @@ fn a_person_sets_up_an_authenticator_app() {
     sign_in(&other, "evelyn@example.com", password);
     use_recovery_code(&other, codes.first().unwrap());
     other.expect_text("This code is not right.");
-    // The app's next code, if need be ahead of time: one step is drift that is allowed.
+    // The app's next code, possibly one step early, because the service allows a drift of one step.
     let next = now().max(enrolled_at + 30);
     other.fill(CODE, &code_at(&secret, next));
     other.press("Continue");
     other.expect_heading("Back in the app");
 }
 
-/// Somebody who has lost everything asks an administrator.
+/// A person without app and recovery codes asks an administrator.
 #[test]
 fn an_administrator_removes_a_second_factor() {
     let (app, window) = (App::start(), Chromium::open());
@@ -278,7 +279,7 @@ fn cancelling_tells_the_application() {
     assert_eq!(answered(&window, "state").as_deref(), Some("s"));
 }
 
-/// After signing out, neither the history nor a copied cookie shows anything of the person.
+/// After a sign-out, neither the history nor a copied cookie shows data of the person.
 #[test]
 fn signing_out_leaves_nothing_behind() {
     let (app, window) = (App::start(), Chromium::open());
@@ -304,7 +305,7 @@ fn signing_out_leaves_nothing_behind() {
     window.expect_heading("Sign in");
 }
 
-/// Session fixation: cookies from before a sign-in are worthless after it.
+/// Session fixation: cookies from before a sign-in do not work after it.
 #[test]
 fn signing_in_renews_the_session() {
     let (app, window) = (App::start(), Chromium::open());

@@ -1,5 +1,5 @@
-//! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`, and
-//! the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/` as they stand.
+//! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`,
+//! and the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/`, with other ports.
 
 mod table;
 mod wire;
@@ -15,7 +15,8 @@ use self::table::{Tokens, differences, openings};
 use crate::api::{token, until};
 use crate::support::{USER_BOUND, get, lobby, pair};
 
-/// The ready configuration, for the issuer and the audience of the running pair, and with an issuer that tests play.
+/// The ready configuration with the issuer and audience of the running pair, and with a second issuer whose tokens the
+/// tests sign.
 fn configuration(issuer: &Issuer) -> String {
     let path = Artifacts::find()
         .unwrap()
@@ -71,7 +72,8 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// Starts them, with these texts of the gateway's configuration changed, and waits until the guard knows all.
+    /// Starts all three, with these replacements in the gateway's configuration, and waits until the guard knows keys
+    /// and revocations.
     fn start(kind: Kind, changes: &[(&str, &str)]) -> Self {
         let issuer = Issuer::new().unwrap();
         let configuration = configuration(&issuer);
@@ -114,7 +116,7 @@ impl Guarded {
     }
 }
 
-/// Runs the whole table through a gateway, and then takes the guard away.
+/// Runs the whole table through a gateway, and then stops the guard.
 fn the_table_holds(kind: Kind) {
     let guarded = Guarded::start(kind, &[]);
     let found = guarded.differences();
@@ -180,7 +182,7 @@ fn envoy_with_the_filter_keeps_the_table() {
     the_table_holds(Kind::EnvoyFilter);
 }
 
-/// Each gateway's own bound of an answer's time, made shorter.
+/// Replacements that shorten each gateway's timeout for the guard.
 fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
         Kind::Nginx | Kind::DebianNginx => &[("proxy_read_timeout 10s", "proxy_read_timeout 1s")],
@@ -190,12 +192,12 @@ fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
             "timeout: 10s\n                        authorization_response",
             "timeout: 1s\n                        authorization_response",
         )],
-        // Traefik has a bound of its own, half a minute, and no key for it.
+        // Traefik has a fixed timeout of half a minute, without a key for it.
         Kind::Traefik | Kind::EnvoyFilter => &[],
     }
 }
 
-/// A guard that takes connections and never answers: nobody passes, and nobody waits for ever.
+/// With a guard that accepts connections and never answers, no request passes, and none waits for ever.
 #[test]
 fn a_guard_that_does_not_answer_lets_nobody_pass() {
     let issuer = Issuer::new().unwrap();
@@ -228,7 +230,7 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
     });
 }
 
-/// The table would notice what people forget, or think that they need not: each change opens a gateway.
+/// Shows that the table detects mistakes in a gateway's configuration: each change here opens a gateway.
 #[test]
 fn the_table_notices_careless_configurations() {
     for (kind, careless, noticed) in [
@@ -280,7 +282,7 @@ fn metric(guard: &TokenGuard, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Asks token-guard itself.
+/// Sends a request to token-guard directly.
 fn ask(guard: &TokenGuard, path: &str, headers: &str) -> wire::Answer {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: guard\r\nConnection: close\r\n{headers}\r\n");
@@ -289,7 +291,8 @@ fn ask(guard: &TokenGuard, path: &str, headers: &str) -> wire::Answer {
 
 const PROJECTS: &str = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
 
-/// The first requests of a new guard wait for the keys; meanwhile nobody is sent there.
+/// The first requests to a new guard wait for the keys. Meanwhile `/readyz` is not 200, so load balancers send no
+/// requests there.
 #[test]
 fn requests_wait_for_keys_that_are_late() {
     let keys = get(&format!("{}/auth/jwks", lobby()), &[]).body;
@@ -299,7 +302,7 @@ fn requests_wait_for_keys_that_are_late() {
         ("token-service-internal", pair().ports().internal),
     ];
     let configuration = configuration(&Issuer::new().unwrap());
-    // The issuer with inline keys would make it ready at once.
+    // Removes the issuer with inline keys, because with it the guard is ready at once.
     let mut configuration: Value = serde_json::from_str(&configuration).unwrap();
     configuration["issuers"].as_array_mut().unwrap().truncate(1);
     let configuration = configuration.to_string();
@@ -325,7 +328,7 @@ fn requests_wait_for_keys_that_are_late() {
     });
 }
 
-/// nginx hides every status but 401 and 403 from its own configuration, and the body of all.
+/// nginx configurations cannot read an answer's status other than 401 and 403, nor its body.
 #[test]
 fn nginx_gets_the_answer_of_a_refusal_in_headers() {
     let guard =
@@ -360,7 +363,7 @@ fn who_is_no_gateway_gets_no_decision() {
     );
 }
 
-/// A request for a decision that says nothing, or two things, about what it is for.
+/// A question whose method or path is missing, repeated or malformed.
 #[test]
 fn an_unclear_handover_is_refused_and_counted() {
     let guard =
@@ -427,7 +430,7 @@ fn the_metadata_of_the_resource_is_served_and_never_a_decision() {
     assert!(challenge.contains("resource_metadata="), "{challenge}");
 }
 
-/// Every problem is named, and the program ends.
+/// The program names every problem and ends.
 #[test]
 fn a_bad_configuration_is_named() {
     let bad = r#"{"issuers": [{"issuer": "a", "audiences": ["b"], "jwks": {"cluster": "keys", "path": "jwks"}}], "rule": []}"#;
@@ -470,7 +473,7 @@ fn websockets_pass_with_a_token() {
     }
 }
 
-/// Load balancers turn away first; whoever still asks gets an answer. A second signal ends it at once.
+/// After SIGTERM `/readyz` is 503, and requests still get answers. A second signal ends the process at once.
 #[test]
 fn token_guard_serves_on_while_it_drains() {
     let arguments = ["--drain-for", "1h"];

@@ -1,8 +1,7 @@
-//! The one table of behaviour: what every gateway must make of a request, however it asks the guard.
+//! The table of requests and their required outcomes at every gateway, whatever protocol it uses to ask the guard.
 //!
-//! Gateways differ in what they refuse by themselves, and in whether they clean a path before they look at it. They do
-//! not differ in this: what reaches the resource server is what the rules allow, with the identity of the token and no
-//! other.
+//! Gateways differ in which requests they refuse themselves, and in whether they normalize a path first. All gateways
+//! must pass on only what the rules allow, with the identity of the token and no other identity.
 
 use guard::config::Config;
 use guard::rules::{self, Access};
@@ -13,9 +12,9 @@ use super::wire::{self, Answer};
 
 /// The tokens of the table.
 pub(super) struct Tokens {
-    /// Of the token service, for `projects`.
+    /// A token of the token service, for `projects`.
     pub(super) good: String,
-    /// Of the token service, revoked.
+    /// A revoked token of the token service.
     pub(super) revoked: String,
     pub(super) expired: String,
     pub(super) wrong_audience: String,
@@ -23,20 +22,22 @@ pub(super) struct Tokens {
     pub(super) unknown_issuer: String,
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// It passes, and the resource server sees this target as sent. With whose identity.
+    /// The request passes with this identity, and the resource server sees the target as sent.
     Passes(Identity),
-    /// It is answered with this status and `error`, and reaches nobody.
+    /// The client gets this status and `error`, and the resource server gets no request.
     Refused(u16, &'static str),
-    /// It is answered with one of these statuses, or with a closed connection: some gateways refuse it themselves.
+    /// The client gets one of these statuses, or a closed connection, because some gateways refuse the request
+    /// themselves.
     Closed(&'static [u16]),
-    /// Either it is closed, or it passes in a form that the rules allow: some gateways clean the path first.
+    /// The request is refused, or it passes in a form that the rules allow, because some gateways normalize the path
+    /// first.
     Judged,
 }
 
-/// Whose identity the resource server sees.
+/// Identity that the resource server sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
     Nobody,
@@ -50,13 +51,13 @@ struct Row {
     name: String,
     method: &'static str,
     target: String,
-    /// Lines of the head, each ended.
+    /// Lines of the head, each with its line end.
     headers: String,
     body: &'static str,
     fate: Fate,
 }
 
-/// Statuses with which gateways refuse by themselves what no client needs.
+/// Statuses with which gateways themselves refuse requests that no client needs.
 const MALFORMED: &[u16] = &[400, 401, 403, 404, 405];
 
 /// The headers that the guard sets for the good token.
@@ -233,7 +234,7 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
         ),
         Row {
             method: "OPTIONS",
-            // Go's server answers it by itself.
+            // Go's server answers this request itself.
             ..row("the asterisk form", "*", "", Closed(&[200, 400, 403, 404]))
         },
         row(
@@ -257,7 +258,7 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Closed(MALFORMED),
         ),
     ];
-    // Spoofed identity, in every spelling that some server takes for ours.
+    // Spoofed identity headers, in every spelling that some server treats as equal.
     for name in [
         "X-User-Id",
         "x_user_id",
@@ -277,7 +278,7 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             rows.push(row(format!("{name} beside {whose}"), target, headers, fate));
         }
     }
-    // Whoever says where a request goes, other than its request line.
+    // Headers that name another target than the request line.
     for name in [
         "X-Forwarded-Uri",
         "X_Forwarded_Uri",
@@ -298,7 +299,7 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Closed(MALFORMED),
         ));
     }
-    // What a client names here is removed on the way, and must not be what the gateway adds.
+    // Gateways remove headers that a client names here. They must not remove headers that the gateway adds.
     for name in [
         "X-User-Id",
         "X-Client-Id, X-Scope",
@@ -368,7 +369,7 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
     rows
 }
 
-/// Sends every row to the gateway at `port`. Returns every row that went another way, in words.
+/// Sends every row to the gateway at `port`. Returns a description of each row with another outcome.
 pub(super) fn differences(
     port: u16,
     upstream: &Upstream,
@@ -439,7 +440,7 @@ fn judge(
     }
 }
 
-/// Whether the resource server may see this.
+/// True if the resource server may get this request.
 fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Result<(), String> {
     if matches!(row.fate, Refused(..) | Closed(_)) {
         return Err("it arrived".to_owned());
@@ -478,7 +479,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
     }
 }
 
-/// Whether this is the guard's answer (RFC 6750 §3, protocol.md §2.4).
+/// True if this is the guard's answer (RFC 6750 §3, protocol.md §2.4).
 fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
     if answer.status != status {
         return Err("another status".to_owned());
@@ -509,7 +510,8 @@ fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), String> {
     }
 }
 
-/// A request with the good token, and one without any, while the guard is away: nobody passes. Returns what went wrong.
+/// Sends a request with the valid token and a request without a token while the guard is down. Both must be refused.
+/// Returns the failures.
 pub(super) fn openings(port: u16, upstream: &Upstream, tokens: &Tokens) -> Vec<String> {
     let good = bearer(&tokens.good);
     let asked = [

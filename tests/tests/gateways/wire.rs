@@ -1,10 +1,10 @@
-//! Requests byte for byte: no client library sends what attackers send.
+//! Requests byte for byte, because client libraries do not send what attackers send.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// An answer, as it came.
+/// A response as received.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -23,8 +23,8 @@ impl Answer {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the answer to its end. `None` when the connection ended without
-/// one, which is a refusal too.
+/// Sends a request on a new connection, and reads the whole response. `None` if the connection ended without a
+/// response, which is a refusal too.
 pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     connection
@@ -35,7 +35,7 @@ pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
     let mut part = [0; 4096];
     while !is_complete(&answer, request.starts_with("HEAD ")) {
         match connection.read(&mut part) {
-            // A reset behind an answer does not take it back.
+            // A reset after a response does not invalidate the response.
             Ok(0) | Err(_) => break,
             Ok(size) => answer.extend(part.iter().take(size)),
         }
@@ -50,7 +50,7 @@ pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
     })
 }
 
-/// Whether an answer is there to its end, as far as it says where that is (RFC 9112 §6.3).
+/// True if the response is complete, as far as it declares its length (RFC 9112 §6.3).
 fn is_complete(answer: &[u8], to_head: bool) -> bool {
     let answer = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let Some((head, body)) = answer.split_once("\r\n\r\n") else {

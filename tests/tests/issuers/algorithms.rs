@@ -1,4 +1,4 @@
-//! Every algorithm, with tokens that the library jose signed.
+//! Every algorithm, with tokens signed by the library jose.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn rfc8725_s3_1_each_key_verifies_its_own_algorithm_and_each_issuer_has_its_own(
     let issuer = Issuer::mock_server(&all);
     let another = Issuer::mock_server(&all);
     let mut lists = vec![json!([configured(&issuer, &ACCEPTED)])];
-    // Two issuers behind one entrance: what the one accepts says nothing about the other.
+    // Two issuers at one entrance: the algorithms of one do not apply to the other.
     lists.push(json!([
         configured(&issuer, &["ES384", "PS256"]),
         configured(&another, &["RS256", "EdDSA"]),
@@ -57,8 +57,8 @@ fn rfc8725_s3_1_each_key_verifies_its_own_algorithm_and_each_issuer_has_its_own(
             let token = issuer.token(&format!("good/{algorithm}"));
             gate.refuses(0, token, "algorithm that is not accepted");
         }
-        // Signed with the RS256 key, named in the header, by another algorithm; with its public half as an HMAC secret; and
-        // not at all.
+        // Tokens that name the RS256 key: signed by it with another algorithm, signed with its public key as an HMAC
+        // secret, and unsigned.
         for algorithm in ["RS384", "RS512", "PS256"] {
             let token = issuer.token(&format!("of_rs256_key/{algorithm}"));
             gate.refuses(0, token, "key for another algorithm");

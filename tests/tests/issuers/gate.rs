@@ -1,4 +1,4 @@
-//! Who decides about tokens: the filter in real Envoy, and token-guard.
+//! The two gates that decide about tokens: the filter in real Envoy, and token-guard.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::support::{Reply, agent, get};
 
 /// A gate with one entrance for each list of issuers. Each entrance has one worker.
 pub(super) struct Gate {
-    /// For messages.
+    /// Name in messages.
     name: &'static str,
     entrances: Vec<String>,
     running: Running,
@@ -101,7 +101,7 @@ impl Gate {
         }
     }
 
-    /// Everything that it has written.
+    /// The output of the gate.
     pub(super) fn log(&self) -> String {
         match &self.running {
             Running::Envoy(process) => process.log(),
@@ -131,7 +131,7 @@ impl Gate {
         reply
     }
 
-    /// The token is refused, with these words in the description.
+    /// Asserts that the gate refuses the token, with this text in the description.
     #[track_caller]
     pub(super) fn refuses(&self, entrance: usize, token: &str, words: &str) {
         let reply = self.call(entrance, token);
@@ -139,7 +139,7 @@ impl Gate {
         assert!(description.contains(words), "{}: {description}", self.name);
     }
 
-    /// The gate has no answer about the token, and lets nobody in.
+    /// Asserts that the gate gets no answer about the token, and refuses the request.
     #[track_caller]
     pub(super) fn cannot_tell(&self, entrance: usize, token: &str) {
         let reply = self.call(entrance, token);
@@ -174,7 +174,7 @@ fn cluster(port: u16) -> Value {
     })
 }
 
-/// A listener whose responses have the headers that the resource server would see.
+/// A listener whose responses contain the headers that the resource server would get.
 fn listener(artifacts: &Artifacts, issuers: &Value, port: u16) -> Value {
     let type_of = |name: &str| format!("type.googleapis.com/{name}");
     json!({

@@ -11,7 +11,7 @@ use super::server::Issuer;
 use crate::api::until;
 use crate::support::{agent, form_body, get, send};
 
-/// What Authlib was asked about, as the `jti` of each token.
+/// The `jti` of each token that Authlib was asked about.
 fn introspections(authlib: &Issuer) -> Vec<Value> {
     let reply = get(&format!("{}/introspections", authlib.url()), &[]);
     reply.json().as_array().unwrap().clone()
@@ -27,7 +27,7 @@ fn revoke(issuer: &Issuer, token: &str) {
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
-/// Authlib's part in the configuration, with its tokens asked about at this port.
+/// Authlib's entry in the configuration, with introspection at this port.
 fn asked(authlib: &Issuer, port: u16, cache_seconds: u64, when_unavailable: &str) -> Value {
     authlib.configured(&json!({
         "jwks": {"cluster": authlib.cluster(), "path": "/keys"},
@@ -42,7 +42,7 @@ fn asked(authlib: &Issuer, port: u16, cache_seconds: u64, when_unavailable: &str
 #[test]
 fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
     let [brief, long, closed, open] = [0, 1, 2, 3];
-    // Each gate with tokens of its own: a revoked one stays revoked.
+    // Each gate gets its own tokens, because a revoked token stays revoked.
     for gate in 0..2 {
         let authlib = Issuer::authlib();
         let dead = free_port().unwrap();
@@ -55,7 +55,7 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
         let gates = Gate::both(&issuers, &[authlib.port, dead]);
         let gate = &gates[gate];
 
-        // Asked once, and only about tokens that are good otherwise.
+        // The gate asks once, and only about tokens that pass all other checks.
         let (token, another) = (authlib.token("access"), authlib.token("another"));
         let (signed, _) = token.rsplit_once('.').unwrap();
         let (_, of_another) = another.rsplit_once('.').unwrap();
@@ -75,10 +75,10 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
         });
         gate.refuses(brief, token, "revoked");
         gate.accepts(brief, another);
-        // The answer about it is not old yet.
+        // The answer about this token has not expired yet.
         gate.accepts(long, token);
 
-        // Nobody answers: closed or open, as configured.
+        // The endpoint does not answer: `when_unavailable` decides.
         gate.cannot_tell(closed, token);
         gate.accepts(open, token);
         let log = gate.log();
@@ -87,8 +87,8 @@ fn rfc7662_a_token_that_its_issuer_revoked_is_refused_once_its_answer_is_old() {
     }
 }
 
-/// An endpoint that goes away while its answers are remembered: each counts for its time and no longer, and what was revoked
-/// stays refused, open or closed.
+/// The endpoint stops while the gate has cached answers. Each answer counts for `cache_seconds` and no longer, and
+/// revoked tokens stay refused with `allow` and with `deny`.
 #[test]
 fn without_an_endpoint_answers_count_for_their_time() {
     let [long, closed, open] = [0, 1, 2];
@@ -129,7 +129,7 @@ fn without_an_endpoint_answers_count_for_their_time() {
     }
 }
 
-/// Glewlwyd answers to the bearer of a token with the right scope.
+/// Glewlwyd requires a bearer token with the right scope.
 #[test]
 fn rfc7662_s2_1_a_gateway_may_ask_with_a_bearer_token() {
     let glewlwyd = Issuer::glewlwyd();
@@ -144,7 +144,7 @@ fn rfc7662_s2_1_a_gateway_may_ask_with_a_bearer_token() {
         }))
     };
     let introspects = glewlwyd.token("introspects");
-    // A token without the scope gets no answer at all.
+    // Without the scope, the endpoint answers nothing about the token.
     let issuers = [asked(introspects), asked(glewlwyd.token("access"))];
     let gates = Gate::both(&issuers, &[glewlwyd.port]);
     let token = glewlwyd.token("access");

@@ -1,4 +1,4 @@
-//! Where keys come from.
+//! Discovery of keys.
 
 use serde_json::json;
 use tests::free_port;
@@ -8,7 +8,7 @@ use super::server::Issuer;
 use crate::api::until;
 use crate::support::get;
 
-/// An issuer whose metadata names another issuer, as after a mistake in its proxy.
+/// An issuer whose metadata names another issuer, for example because of a wrong proxy.
 #[test]
 fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
     let issuer = Issuer::mock_server(&[]);
@@ -25,7 +25,7 @@ fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
     }
 }
 
-/// The metadata may move the keys to hosts that the configuration names, and to no other.
+/// The metadata may name only key hosts that the configuration allows.
 #[test]
 fn keys_at_another_host_need_its_name_in_jwks_hosts() {
     let elsewhere = free_port().unwrap();

@@ -1,4 +1,4 @@
-//! Tokens of issuers that we did not write: `oidc-provider`, `oauth2-mock-server`, Authlib and Glewlwyd. Each test runs with the
+//! Tokens of other products: `oidc-provider`, `oauth2-mock-server`, Authlib and Glewlwyd. Each test runs with the
 //! filter in real Envoy, and with token-guard.
 
 mod algorithms;
@@ -13,7 +13,7 @@ use self::gate::Gate;
 use self::server::Issuer;
 use crate::api::until;
 
-/// What must hold for every issuer behind its entrance: access tokens pass, and no other token does.
+/// Checks for every issuer that access tokens pass, and no other tokens.
 #[track_caller]
 fn assert_guarded(gate: &Gate, entrance: usize, issuer: &Issuer, others: &[&Issuer]) {
     for _ in 0..2 {
@@ -33,13 +33,13 @@ fn assert_guarded(gate: &Gate, entrance: usize, issuer: &Issuer, others: &[&Issu
         gate.call(entrance, issuer.token("short_lived")).status == 401
     });
     gate.refuses(entrance, issuer.token("short_lived"), "has expired");
-    // The same token under another signature.
+    // The same token with another signature.
     let (signed, _) = issuer.token("access").rsplit_once('.').unwrap();
     let (_, of_another) = elsewhere.rsplit_once('.').unwrap();
     gate.refuses(entrance, &format!("{signed}.{of_another}"), "signature");
 }
 
-/// Each with the profile that `docs/issuers.md` names for it, and its keys found by its metadata.
+/// Each issuer with the profile that `docs/issuers.md` names, and with discovery of its keys.
 #[test]
 fn rfc8725_s3_12_access_tokens_of_four_issuers_pass_and_their_other_tokens_do_not() {
     let oidc_provider = Issuer::oidc_provider();

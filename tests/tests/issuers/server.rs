@@ -1,14 +1,14 @@
-//! Issuers that we did not write.
+//! Issuers of other products.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tests::{Artifacts, Process, free_port};
 
-/// The audience that the issuers give to tokens.
+/// The audience of the issuers' tokens.
 pub(super) const AUDIENCE: &str = "https://api.example.com";
 
-/// A server of others, and tokens that it issued.
+/// An issuer's server, and tokens that it issued.
 pub(super) struct Issuer {
     pub(super) port: u16,
     url: String,
@@ -28,7 +28,7 @@ impl Issuer {
             .args([&port.to_string(), AUDIENCE])
             .args(arguments)
             .current_dir(folder.path())
-            // Authlib insists on https unless it is told that this is a test.
+            // Authlib requires https unless this variable marks a test.
             .env("AUTHLIB_INSECURE_TRANSPORT", "1");
         let log = folder.path().join("log");
         let mut process = Process::start(name, &command, &log).unwrap();
@@ -62,7 +62,7 @@ impl Issuer {
         Self::authlib_with(&[])
     }
 
-    /// Its metadata says that its keys are at this port, where they are.
+    /// The metadata names this port for the keys, and the keys are there.
     pub(super) fn authlib_with_keys_at(port: u16) -> Self {
         Self::authlib_with(&[&port.to_string()])
     }
@@ -79,24 +79,24 @@ impl Issuer {
         issuer
     }
 
-    /// Its name.
+    /// The issuer's name.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The gateway's name for its host.
+    /// The gateway's cluster name for the issuer's host.
     pub(super) fn cluster(&self) -> String {
         format!("at-{}", self.port)
     }
 
-    /// A token, by its path in what the issuer printed.
+    /// A token, by its path in the issuer's output.
     #[track_caller]
     pub(super) fn token(&self, path: &str) -> &str {
         let found = self.tokens.pointer(&format!("/{path}"));
         found.and_then(Value::as_str).unwrap()
     }
 
-    /// Its part in the configuration of the guard, with these members.
+    /// The issuer's entry in the configuration of the guard, with these members.
     pub(super) fn configured(&self, members: &Value) -> Value {
         let mut issuer = json!({"issuer": self.url, "audiences": [AUDIENCE]});
         let members = members.as_object().unwrap().clone();

@@ -1,4 +1,4 @@
-//! The audit log: what happened is listed, once, without secrets.
+//! The audit log contains each event once, without secrets.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn entries(pair: &OwnPair, arguments: &[&str]) -> Vec<Value> {
     listed["items"].as_array().unwrap().clone()
 }
 
-/// What happened, oldest first, without what the start registered from its files.
+/// Audit entries, oldest first, without those of registrations at the start.
 fn actions(entries: &[Value]) -> Vec<&str> {
     let registered = |entry: &&Value| {
         let actor = entry["actor"].as_str().unwrap_or_default();
@@ -28,7 +28,7 @@ fn actions(entries: &[Value]) -> Vec<&str> {
     actions
 }
 
-/// A client that lost an answer, or somebody else with its token: an auditor can tell it from a first use (D-3).
+/// An auditor can distinguish a repeated refresh, by the client or by a thief, from a first use (D-3).
 #[test]
 fn a_repeated_refresh_is_told_from_a_first_use() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m")]);
@@ -63,7 +63,7 @@ fn a_flow_leaves_its_trail() {
     let code = browser.code_for(&WEB, None);
     let first = WEB.exchange(&lobby, &code, None).text("refresh_token");
     let second = WEB.refresh(&lobby, &first).text("refresh_token");
-    // Within the second of its first use it gets the same answer again.
+    // In the second of the first use, a repeat would still get the same response.
     let used_by = now();
     until("the grace is over", || now() > used_by);
     WEB.refresh(&lobby, &first)
@@ -168,7 +168,7 @@ const GRACE: [(&str, &str); 3] = [
     ("user_site", "https://us1.example.com"),
 ];
 
-/// More entries than one answer of the administration holds.
+/// More entries than one page of the administration contains.
 #[test]
 fn the_log_is_paged_and_a_reader_may_stop_reading() {
     const ISSUED: usize = 510;

@@ -1,4 +1,4 @@
-//! A copy taken under load, restored, and served from.
+//! A backup under load, its restore, and a service on the restored store.
 
 use crate::support::{Browser, Load, OwnPair, USER_BOUND, WEB};
 

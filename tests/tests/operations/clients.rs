@@ -82,7 +82,7 @@ fn a_client_lives_from_registration_to_removal() {
     assert!(gone.failed(1).contains("there is no client meter"));
 }
 
-/// Who ends an old secret must know that nobody uses it any more.
+/// Before operators end an old secret, they must be able to see that nobody uses it any more.
 #[test]
 fn the_times_of_client_secrets_are_shown() {
     let pair = OwnPair::start(&[]);
@@ -338,7 +338,7 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
         applied.contains("wrong.toml:12: file: absent.pem cannot be read"),
         "{applied}"
     );
-    // Problems that only the service can find come back with the lines of the file.
+    // The output shows problems that only the service can find with the lines of the file.
     write("bad.pem", "no certificate");
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let parameters = rcgen::CertificateParams::new(vec!["sync".to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! The encryption key, rotated while the service goes on.
+//! Rotation of the encryption key while the service runs.
 
 use serde_json::Value;
 use tests::{Artifacts, Postgres};
@@ -20,7 +20,7 @@ fn keys(pair: &OwnPair) -> Vec<(String, u64)> {
     keys.map(key).collect()
 }
 
-/// Signs Joan in, whose TOTP secret is sealed.
+/// Signs in Joan, who has a sealed TOTP secret.
 fn joan_signs_in(pair: &OwnPair) {
     let browser = Browser::new(&pair.pair.lobby_url());
     let page = browser.authorize(&[
@@ -34,8 +34,8 @@ fn joan_signs_in(pair: &OwnPair) {
     answer(&browser.follow(&reply), WEB.redirect_uri);
 }
 
-/// Everything that the old key sealed, and every tag from before, is as good afterwards; `restart` restarts each service,
-/// one after the other.
+/// After a rotation, all sealed values and all earlier tags still work. `restart` restarts the services one after the
+/// other.
 fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     let file = pair.state().join("encryption-key");
     let registrations = pair
@@ -106,7 +106,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
         .done();
     assert!(log.contains(new_id), "{log}");
 
-    // The old key is worth nothing any more.
+    // The old key unseals nothing any more.
     std::fs::write(&file, &old).unwrap();
     pair.pair.stop_token_service();
     let refused = pair.pair.start_token_service().unwrap_err().to_string();

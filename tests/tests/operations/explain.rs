@@ -1,4 +1,4 @@
-//! `explain`, for the person who stares at "invalid_grant".
+//! `explain`: the reasons behind errors such as "invalid_grant".
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ fn a_good_token_passes_every_check_and_a_revoked_one_says_so() {
     );
 }
 
-/// A token that anybody can make, for whoever looks at it on a terminal.
+/// A token by an attacker, which an operator shows on a terminal.
 #[test]
 fn claims_steer_no_terminal() {
     let pair = OwnPair::start(&[]);
@@ -199,7 +199,8 @@ fn failures(explained: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The verdict about a refresh token is that of the token endpoint, and of what an operator did the cause alone is marked.
+/// The verdict about a refresh token equals that of the token endpoint. After an operator's change, only the cause is
+/// marked as failed.
 #[test]
 fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     let pair = OwnPair::start(&[]);
@@ -261,7 +262,7 @@ fn refresh_tokens_of_both_flows_are_refused_for_one_cause() {
     );
 }
 
-/// Every time is written as RFC 3339 writes it; the claims alone stay as they were sent.
+/// All times are in the format of RFC 3339, except in the claims, which stay unchanged.
 #[test]
 fn explain_writes_times_in_one_format() {
     let pair = OwnPair::start(&[]);
@@ -293,7 +294,7 @@ fn forged(token: &str) -> String {
     format!("{signed}.{first}{}", &signature[1..])
 }
 
-/// The verdict is what the API or the token endpoint does with the same token.
+/// The verdict equals the decision of the API or the token endpoint about the same token.
 #[test]
 fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
     let pair = OwnPair::start(&[]);
@@ -321,7 +322,7 @@ fn the_verdict_is_that_of_the_api_and_of_the_token_endpoint() {
         );
         assert_eq!(explained.code == 0, cause.is_none(), "{}", explained.output);
         assert!(explained.output.contains(&format!("This is: {kind}")));
-        // The cause alone is marked, none of its consequences.
+        // Only the cause is marked as failed, not its consequences.
         let failures: Vec<&str> = explained
             .output
             .lines()

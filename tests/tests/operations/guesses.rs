@@ -27,7 +27,7 @@ fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down()
         let wait = reply.header("retry-after").map(str::parse::<u64>);
         reply.status == 429 && wait.is_some_and(|wait| wait.is_ok_and(|wait| wait > 0))
     });
-    // Or a guesser would learn the secret all the same.
+    // Otherwise an attacker could recognize the right secret.
     until("the right secret has to wait too", || {
         guess.token(&lobby, &FORM);
         WEB.token(&lobby, &FORM).status == 429

@@ -1,4 +1,4 @@
-//! The internal listener: for whom it answers, and who may do what there.
+//! The internal listener: allowed host names, and the roles of admin tokens.
 
 use serde_json::Value;
 use ureq::http::Request;
@@ -6,7 +6,8 @@ use ureq::http::Request;
 use crate::api::until;
 use crate::support::{OwnPair, Reply, agent, get, send};
 
-/// A page whose name leads to the listener after it was loaded: the browser counts it as of the same origin.
+/// A page whose host name resolves to the listener after the page was loaded (DNS rebinding). The browser treats both
+/// as the same origin.
 #[test]
 fn a_name_that_leads_to_the_internal_listener_reads_nothing() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE__INTERNAL_HOSTS", "ops.example.com")]);
@@ -29,7 +30,7 @@ fn a_name_that_leads_to_the_internal_listener_reads_nothing() {
             ask(path, host).assert_error(421, "invalid_request");
         }
     }
-    // What gateways, monitoring and operators ask for.
+    // The endpoints for gateways, monitoring and operators.
     for host in [
         "token-service-internal",
         "localhost:9081",
@@ -103,12 +104,12 @@ fn admin_tokens_have_names_and_roles_and_change_while_the_service_runs() {
         ("POST", "/keys/rotate"),
         ("DELETE", "/clients/web-demo"),
         ("PUT", "/registrations?dry_run=true"),
-        // It has every hash.
+        // A backup contains every hash.
         ("GET", "/backup"),
     ] {
         ask(&eve, method, path).assert_error(403, "insufficient_scope");
     }
-    // A command presents the newest token that allows everything.
+    // A command sends the newest token of the role `full`.
     pair.operate(&["key", "rotate"], "").done();
     write(format!("{eve} eve read-only\n"));
     ask(&ada, "GET", "/keys").assert_error(401, "invalid_token");
@@ -132,7 +133,7 @@ fn admin_tokens_have_names_and_roles_and_change_while_the_service_runs() {
     });
 }
 
-/// Every request has at most one line in the log, and that is short, whatever its names and paths are.
+/// Every request has at most one short line in the log, whatever its names and paths are.
 #[test]
 fn long_names_and_paths_fill_neither_log_nor_answer() {
     let pair = OwnPair::start(&[("TOKEN_SERVICE_LOG", "debug")]);

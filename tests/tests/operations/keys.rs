@@ -1,4 +1,4 @@
-//! Signing keys, rotated under load through the gateway.
+//! Rotation of signing keys under load through the gateway.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn states(pair: &OwnPair) -> Vec<(String, String, String)> {
     states_in(&pair.operate_json(&["key", "list"]))
 }
 
-/// `kid`, algorithm and state of each key in what a command printed.
+/// `kid`, algorithm and state of each key in the output of a command.
 fn states_in(keys: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     keys.as_array()
@@ -69,7 +69,7 @@ fn three_rotations_under_load_refuse_no_request() {
     };
     for _ in 0..3 {
         let (before, _) = signing(&pair);
-        // As it was in the moment of the rotation: the next look may come after the announcement.
+        // The state at the moment of the rotation, because the next list may come after the announcement.
         let rotated = states_in(&pair.operate_json(&["key", "rotate"]));
         assert_eq!(rotated.last().unwrap().2, "announced", "{rotated:?}");
         let signs = rotated.iter().find(|(_, _, state)| state == "signing");

@@ -67,7 +67,7 @@ fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
     });
 }
 
-/// Starts a second service with the state of `pair`; its exit code and what it says.
+/// Starts a second service with the state of `pair`. Returns its exit code and its output.
 fn second(pair: &OwnPair, environment: &[(&str, String)]) -> (i32, String) {
     let repository = &pair.pair.artifacts().repository;
     let at = |name: &str| pair.state().join(name).display().to_string();
@@ -129,7 +129,7 @@ fn a_database_that_cannot_be_reached_is_named_with_the_cause() {
     );
 }
 
-/// A service on a disk that takes `blocks` of 512 bytes for each file and no more.
+/// A service on a disk that accepts at most `blocks` blocks of 512 bytes for each file.
 struct OnAFullDisk {
     process: std::process::Child,
     public: String,
@@ -142,7 +142,7 @@ impl OnAFullDisk {
         let at = |name: &str| pair.state().join(name).display().to_string();
         let log = std::fs::File::create(pair.state().join("full.log")).unwrap();
         let process = Command::new("sh")
-            // Without the signal, a write beyond the limit fails as one on a full disk does.
+            // With the signal ignored, a write beyond the limit fails as on a full disk.
             .args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", blocks])
             .arg(&pair.pair.artifacts().token_service)
             .args(["serve", "--config"])
@@ -227,7 +227,7 @@ fn a_full_disk_is_an_error_to_the_client_and_loses_nothing() {
     };
     assert!(matches!(refused.status, 500 | 503), "{}", refused.body);
     assert!(!refused.text("error_description").is_empty());
-    // Lines are written by a thread of their own.
+    // A separate thread writes the lines.
     until("the log names the failure", || {
         let log = std::fs::read_to_string(pair.state().join("full.log")).unwrap();
         log.contains("a transaction of the store failed")
@@ -286,7 +286,7 @@ fn an_address_that_is_taken_is_named_with_its_key() {
 #[test]
 fn a_store_of_somebody_else_has_one_clear_message() {
     let pair = OwnPair::start(&[]);
-    // Nobody, not even root, writes there.
+    // Nobody can write there, not even root.
     let url = "redb:/proc/token-service.redb".to_owned();
     let (code, message) = second(&pair, &[("TOKEN_SERVICE__STORE__URL", url)]);
     assert_eq!(code, 1);

@@ -1,4 +1,4 @@
-//! What Prometheus finds.
+//! The metrics for Prometheus.
 
 use std::collections::BTreeSet;
 
@@ -113,13 +113,13 @@ fn documents() -> String {
         .concat()
 }
 
-/// The name of a metric that a text starts with.
+/// The metric name at the start of a text.
 fn name(text: &str) -> Option<&str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .next()
 }
 
-/// What token-guard counts, with an issuer that is there.
+/// The metrics of token-guard with a running issuer.
 fn token_guard() -> String {
     let issuer = Issuer::new().unwrap();
     let configuration = json!({
@@ -129,7 +129,7 @@ fn token_guard() -> String {
     let mut guard = TokenGuard::start(&configuration.to_string(), &[], &[]).unwrap();
     guard.until_ready().unwrap();
     let metrics = || get(&format!("{}/metrics", guard.internal_url()), &[]).body;
-    // A worker that waits for work is not busy, and to look what there is to do takes time.
+    // A waiting worker is not busy, but checking for work takes some time.
     until("workers have been busy", || {
         let busy = metrics();
         let mut lines = busy.lines();

@@ -1,4 +1,4 @@
-//! What operators do in a day: registration, keys, audit, backup, starting and stopping.
+//! Tasks of operators: registration, keys, audit, backup, starting and stopping.
 
 mod audit;
 mod backup;

@@ -1,10 +1,10 @@
-//! The administration's description, as tools read it.
+//! The OpenAPI description of the administration.
 
 use std::process::Command;
 
 use crate::support::OwnPair;
 
-/// A real validator accepts the description, and a client that a generator makes of it calls the service.
+/// A real validator accepts the description, and a client generated from it calls the service.
 #[test]
 fn the_description_is_valid_and_a_generated_client_works() {
     let pair = OwnPair::start(&[]);

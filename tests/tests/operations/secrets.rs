@@ -1,4 +1,4 @@
-//! Nothing that is secret is in any log, at any level.
+//! No log contains a secret, at any level.
 
 use crate::support::{Assertion, Browser, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get};
 
@@ -42,7 +42,7 @@ fn rfc9700_s4_3_logs_at_trace_level_hold_no_secret() {
     let admin_token = std::fs::read_to_string(pair.state().join("admin-token")).unwrap();
     assert_eq!((by_assertion.status, bound.status), (200, 400));
     let signature = |token: &str| token.rsplit('.').next().unwrap().to_owned();
-    // Its end writes what is left of the log.
+    // The service writes the rest of the log when it ends.
     pair.pair.stop_token_service();
     let logs = pair.pair.logs();
     assert!(

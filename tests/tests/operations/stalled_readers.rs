@@ -58,7 +58,7 @@ impl Unread {
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        // It may have ended.
+        // The service may have ended.
         let _ = self.service.kill();
         let _ = self.service.wait();
     }

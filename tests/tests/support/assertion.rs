@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha1::{Digest as _, Sha1};
 use tests::Artifacts;
 
-/// An assertion in the making.
+/// An assertion that is not signed yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Assertion {
     pub(crate) header: Value,
@@ -28,7 +28,7 @@ fn demo_file(name: &str) -> String {
 }
 
 impl Assertion {
-    /// A good one for this user.
+    /// A valid assertion for this user.
     pub(crate) fn of(user: &str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let now = now();
@@ -58,7 +58,7 @@ impl Assertion {
         self
     }
 
-    /// Signs it.
+    /// Signs the assertion.
     pub(crate) fn sign(&self) -> String {
         static KEY: LazyLock<RS256KeyPair> = LazyLock::new(|| {
             RS256KeyPair::from_pem(&demo_file("non-interactive-demo.key.pem")).unwrap()
@@ -68,7 +68,7 @@ impl Assertion {
         format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// Signs it with another RSA key, PKCS#8 DER.
+    /// Signs the assertion with another RSA key, PKCS#8 DER.
     pub(crate) fn sign_with(&self, pkcs8: &[u8]) -> String {
         let input = self.signing_input();
         let signature = rs256(pkcs8, &input);

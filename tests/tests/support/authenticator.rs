@@ -12,13 +12,13 @@ pub(crate) fn code_at(secret: &str, seconds: u64) -> String {
     totp.generate(seconds).to_string()
 }
 
-/// A code that is good for a minute at least: the current one may be refused in 30 seconds, which is little on a busy
-/// machine.
+/// A code that is valid for at least a minute. The current code may be refused after 30 seconds, which is too short on
+/// a busy machine.
 pub(crate) fn lasting_code(secret: &str) -> String {
     code_at(secret, now() + STEP - 1)
 }
 
-/// Whether the code that an app showed at `seconds` is still accepted.
+/// True if the service still accepts the code that an app showed at `seconds`.
 pub(crate) fn is_accepted(seconds: u64) -> bool {
     now() / STEP <= seconds / STEP + 1
 }

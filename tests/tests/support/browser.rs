@@ -1,4 +1,4 @@
-//! A person's browser: keeps cookies, reads pages, submits their forms as they are.
+//! A person's browser: keeps cookies, reads pages, and submits their forms unchanged.
 
 use scraper::{Html, Selector};
 use ureq::Agent;
@@ -17,7 +17,7 @@ pub(crate) struct Browser {
     address: Option<String>,
 }
 
-/// The form of a page, with what its hidden fields say.
+/// The form of a page, with its hidden fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(crate) action: String,
@@ -65,7 +65,7 @@ impl Browser {
         }
     }
 
-    /// A browser at `address`, as a trusted proxy tells the token service whose public listener is at `service`.
+    /// A browser at `address`, as reported by a trusted proxy to the token service with the public listener `service`.
     pub(crate) fn from_address(service: &str, address: &str) -> Self {
         Self {
             address: Some(address.to_owned()),
@@ -73,7 +73,7 @@ impl Browser {
         }
     }
 
-    /// A browser that believes that `host` is at `address`.
+    /// A browser that resolves `host` to `address`.
     pub(crate) fn on_host(address: &str, host: &str) -> Self {
         Self {
             host: Some(host.to_owned()),
@@ -103,7 +103,7 @@ impl Browser {
         self.submit_to(&form, fields)
     }
 
-    /// Like [`Self::submit`], of a form whose action is a whole address.
+    /// Like [`Self::submit`], for a form whose action is an absolute URL.
     pub(crate) fn submit_to(&self, form: &Form, fields: &[(&str, &str)]) -> Reply {
         let hidden = form
             .hidden
@@ -126,7 +126,7 @@ impl Browser {
         request
     }
 
-    /// Submits the sign-in form on `page`, and opens what it leads to.
+    /// Submits the sign-in form on `page`, and follows the redirect.
     pub(crate) fn sign_in(&self, page: &Reply, username: &str, password: &str) -> Reply {
         let form = Form::of(page);
         assert_eq!(form.fields, ["username", "password"]);
@@ -134,13 +134,13 @@ impl Browser {
         self.follow(&reply)
     }
 
-    /// Opens where a reply to a form leads to.
+    /// Follows the redirect after a form.
     pub(crate) fn follow(&self, reply: &Reply) -> Reply {
         assert_eq!(reply.status, 303, "{}", reply.body);
         self.open(reply.header("location").unwrap())
     }
 
-    /// Goes all the way as Ada, who has one account; the parameters of the answer.
+    /// Signs in as Ada, who has one account, and returns the parameters of the response.
     pub(crate) fn code_for(&self, client: &Client, pkce: Option<&Pkce>) -> String {
         let mut parameters = vec![
             ("response_type", "code"),

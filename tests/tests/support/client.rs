@@ -43,7 +43,7 @@ impl Client {
         format!("Basic {}", STANDARD.encode(credentials))
     }
 
-    /// Posts a form to `path`, authenticated as this client does it: by Basic, or by `client_id` in the form.
+    /// Posts a form to `path` with this client's authentication: Basic, or `client_id` in the form.
     pub(crate) fn post(&self, lobby: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
         let mut fields = fields.to_vec();
         let mut headers = vec![];
@@ -103,7 +103,7 @@ pub(crate) struct Pkce {
 }
 
 impl Pkce {
-    /// The pair of this verifier.
+    /// The pair with this verifier.
     pub(crate) fn of(verifier: &str) -> Self {
         Self {
             verifier: verifier.to_owned(),

@@ -1,4 +1,4 @@
-//! The program as operators run it, and load while they do.
+//! Runs the program as operators do, and load at the same time.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tests::Pair;
 
-/// What a command printed, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: i32,
@@ -59,14 +59,14 @@ pub(super) fn run(pair: &Pair, state: &Path, arguments: &[&str], input: &str) ->
     }
 }
 
-/// Clients that repeat a request until they are told to stop.
+/// Clients that repeat a request until they are stopped.
 pub(crate) struct Load {
     over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<usize>>,
 }
 
 impl Load {
-    /// Starts `clients` threads. `request` panics when an answer is wrong.
+    /// Starts `clients` threads. `request` panics if a response is wrong.
     pub(crate) fn start(clients: usize, request: impl Fn() + Clone + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let client = |_| {
@@ -84,7 +84,7 @@ impl Load {
         Self { over, clients }
     }
 
-    /// Stops, and tells how many requests were made; panics when one had a wrong answer.
+    /// Stops the clients and returns the number of requests. Panics if a response was wrong.
     pub(crate) fn stop(self) -> usize {
         self.over.store(true, Ordering::Relaxed);
         self.clients

@@ -1,4 +1,4 @@
-//! The filter with a door to a crash, which the real one does not have: its own code, and one trap before it.
+//! The filter with a way to crash it: the filter's own code, with one trap before it.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn write_crashing_filter(path: &Path) {
     fs::write(path, module.finish()).unwrap();
 }
 
-/// Which of the module's own functions is exported under this name.
+/// Index of the function that is exported under this name, among the module's own functions.
 fn place_of(wasm: &[u8], name: &str) -> Option<u32> {
     let mut imported = 0;
     for payload in Parser::new(0).parse_all(wasm) {
@@ -50,7 +50,7 @@ fn place_of(wasm: &[u8], name: &str) -> Option<u32> {
 
 /// Copies a module, with the trap at the start of one function.
 struct Trap {
-    /// Functions before it that are still to be copied; `None` once it is done.
+    /// Number of functions still to copy before that function; `None` after it was copied.
     left: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! A revocation feed that tests fill, and which knows who asked for it.
+//! A revocation feed that tests fill, and that records requests.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::now;
 
-/// The feed, version 2, on a port of its own.
+/// The feed, version 2, on a free port.
 pub(crate) struct FeedService {
     port: u16,
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -18,7 +18,7 @@ pub(crate) struct FeedService {
 #[derive(Default)]
 struct State {
     entries: Vec<Value>,
-    /// Requests that are held.
+    /// Number of held requests.
     held: usize,
     most_held: usize,
     /// Paths of all requests.
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl FeedService {
-    /// Starts it. It ends with the process.
+    /// Starts the feed. It ends with the process.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -44,7 +44,7 @@ impl FeedService {
         service
     }
 
-    /// Where it listens.
+    /// Port of the feed.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -57,7 +57,7 @@ impl FeedService {
         changed.notify_all();
     }
 
-    /// Requests that are held now, and at most so far.
+    /// Number of held requests: now, and the maximum so far.
     pub(crate) fn held(&self) -> (usize, usize) {
         let state = self.shared.0.lock().unwrap();
         (state.held, state.most_held)

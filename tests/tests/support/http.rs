@@ -7,7 +7,7 @@ use ureq::Agent;
 use ureq::http::{HeaderMap, Request};
 use url::form_urlencoded;
 
-/// A reply, read to its end.
+/// A complete reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -60,7 +60,7 @@ impl Reply {
     }
 }
 
-/// An agent that follows no redirect and takes every status as a reply.
+/// An agent that follows no redirect and treats no status as an error.
 pub(crate) fn agent() -> Agent {
     Agent::config_builder()
         .http_status_as_error(false)
@@ -72,7 +72,7 @@ pub(crate) fn agent() -> Agent {
         .into()
 }
 
-/// Sends `request` as it is.
+/// Sends `request` unchanged.
 pub(crate) fn send(agent: &Agent, request: Request<impl ureq::AsSendBody>) -> Reply {
     let response = agent.run(request).unwrap();
     let (parts, mut body) = response.into_parts();

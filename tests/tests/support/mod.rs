@@ -1,4 +1,4 @@
-//! The pair that the tests talk to, and the ways to talk to it.
+//! The pair that the tests use, and functions to send it requests.
 
 mod assertion;
 mod authenticator;
@@ -26,14 +26,14 @@ pub(crate) use feed::FeedService;
 pub(crate) use http::{Reply, agent, form_body, get, send};
 pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
-/// A pair with state of its own.
+/// A pair with its own state.
 pub(crate) struct OwnPair {
     pub(crate) pair: Pair,
     state: TempDir,
 }
 
 impl OwnPair {
-    /// A pair with the demo's configuration, changed by `changes` of it.
+    /// A pair with the demo's configuration and these changes.
     pub(crate) fn start(changes: &[(&str, &str)]) -> Self {
         Self::start_with(changes, false)
     }
@@ -43,7 +43,7 @@ impl OwnPair {
         Self::start_with(&[], true)
     }
 
-    /// A pair whose gateway has these texts of `envoy.yaml` replaced.
+    /// A pair with these replacements in `envoy.yaml`.
     pub(crate) fn with_gateway(changes: &[(&str, &str)]) -> Self {
         Self::start_setup(&[], |setup, _| {
             let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
@@ -55,7 +55,7 @@ impl OwnPair {
     pub(crate) fn replicated(store_url: &str) -> Self {
         let changes = [
             ("TOKEN_SERVICE__STORE__URL", store_url),
-            // Who repeats a request to a replica that died is not a thief, however long that takes.
+            // A client may repeat a request after a replica has died, at any later time. That must not count as theft.
             ("TOKEN_SERVICE__LIFETIMES__REFRESH_REUSE_GRACE", "5m"),
         ];
         Self::start_setup(&changes, |setup, _| setup.replica = true)
@@ -70,7 +70,8 @@ impl OwnPair {
         })
     }
 
-    /// A gateway with this feed and so many workers, whose filter crashes like that of [`OwnPair::with_crashing_filter`].
+    /// A gateway with this feed and number of workers. Its filter crashes like that of
+    /// [`OwnPair::with_crashing_filter`].
     pub(crate) fn with_feed(feed: &FeedService, workers: u16) -> Self {
         Self::start_setup(&[], |setup, state| {
             let filter = state.join("crashing.wasm");
@@ -115,12 +116,12 @@ impl OwnPair {
         Self { pair, state }
     }
 
-    /// Where its state is.
+    /// Folder of the state.
     pub(crate) fn state(&self) -> &Path {
         self.state.path()
     }
 
-    /// Sends a signal to its token service.
+    /// Sends a signal to the token service.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.pair.token_service_pid().unwrap();
         let status = std::process::Command::new("kill")
@@ -134,21 +135,21 @@ impl OwnPair {
         command::run(&self.pair, self.state.path(), arguments, input)
     }
 
-    /// What an operator's command prints as JSON.
+    /// The JSON that an operator's command prints.
     #[track_caller]
     pub(crate) fn operate_json(&self, arguments: &[&str]) -> serde_json::Value {
         let outcome = self.operate(&[arguments, &["--json"]].concat(), "");
         serde_json::from_str(&outcome.done()).unwrap()
     }
 
-    /// A request of the early-access service's administration, with its token.
+    /// A request to the administration of the early-access service, with its admin token.
     pub(crate) fn administrate_early_access(&self, method: &str, path: &str, body: &str) -> Reply {
         let url = format!("http://127.0.0.1:{}", self.pair.ports().internal_ea);
         let state = self.state.path().join("early-access");
         administrate(&state, &url, method, path, body)
     }
 
-    /// A request of the administration, with its token.
+    /// A request to the administration, with the admin token.
     pub(crate) fn administrate(&self, method: &str, path: &str, body: &str) -> Reply {
         administrate(
             self.state.path(),
@@ -184,12 +185,12 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
             "TOKEN_SERVICE__ADMIN_TOKEN_FILE".to_owned(),
             at("admin-token"),
         ),
-        // Tests that stop a service wait for its end.
+        // Tests that stop a service wait until it has ended.
         ("TOKEN_SERVICE__DRAIN_FOR".to_owned(), "0s".to_owned()),
     ]
 }
 
-/// The pair of all tests that leave it running. It ends with the test binary.
+/// The pair for all tests that do not stop it. It ends with the test binary.
 pub(crate) fn pair() -> &'static Pair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
     &PAIR.pair

@@ -1,5 +1,5 @@
-//! A second proxy-wasm host: an interpreter with what the ABI requires of every host and nothing else. No foreign
-//! functions, no properties, and shared data only where a test has it. Time, ticks and fetched answers are the test's.
+//! A second proxy-wasm host: an interpreter with only the functions that the ABI requires. It has no foreign functions
+//! and no properties, and shared data only if a test adds it. The test controls time, ticks and responses to fetches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -28,38 +28,38 @@ const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const REQUEST_HEADERS: u32 = 0;
 const CALL_RESPONSE_HEADERS: u32 = 6;
-/// The root context, where a test needs but one.
+/// The root context of tests that need only one.
 pub(crate) const ROOT: u32 = 1;
-/// Another one, beyond all contexts of requests.
+/// Another root context, with a number above all contexts of requests.
 pub(crate) const OTHER_ROOT: u32 = 1_000_000;
 
-/// What several hosts share, as the VMs of one process do.
+/// Data that several hosts share, like the VMs of one process.
 pub(crate) type SharedData = Arc<Mutex<BTreeMap<String, (Vec<u8>, u32)>>>;
 
-/// What a host without shared data refuses.
+/// The functions that a host without shared data refuses.
 const SHARED_DATA: [&str; 2] = ["proxy_get_shared_data", "proxy_set_shared_data"];
 
 type Headers = Vec<(String, Vec<u8>)>;
 type HostError = Box<dyn Error>;
 
-/// A fetch that the filter asked for.
+/// A fetch that the filter has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpCall {
-    /// The root context that is told of its end.
+    /// The root context that gets the response.
     root: u32,
     token: u32,
     pub(crate) cluster: String,
     pub(crate) path: String,
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes on to the resource server, with these headers; commas join values of the same name.
+    /// The request continues to the resource server with these headers. Commas join values of the same name.
     Passed(BTreeMap<String, String>),
     /// The filter answered.
     Answered(u32, String),
-    /// It waits.
+    /// The request waits.
     Held,
 }
 
@@ -73,7 +73,7 @@ struct State {
     requests: BTreeMap<u32, Headers>,
     answers: BTreeMap<u32, (u32, String)>,
     resumed: Vec<u32>,
-    /// Requests in the order in which they were answered or went on.
+    /// Requests in the order in which they were answered or continued.
     decided: Vec<u32>,
     calls: Vec<HttpCall>,
     calls_made: u32,
@@ -92,17 +92,17 @@ pub(crate) struct WasmHost {
 }
 
 impl WasmHost {
-    /// Loads the filter at this time, in seconds since 1970.
+    /// Loads the filter. The clock starts at this time, in seconds since 1970.
     pub(crate) fn load(seconds: u64) -> Self {
         Self::load_with(seconds, SharedData::default(), &SHARED_DATA)
     }
 
-    /// The same where it shares data with other hosts.
+    /// The same, with data that other hosts share.
     pub(crate) fn load_sharing(seconds: u64, shared: &SharedData) -> Self {
         Self::load_with(seconds, Arc::clone(shared), &[])
     }
 
-    /// What the filter asks of hosts.
+    /// The host functions that the filter imports.
     pub(crate) fn functions() -> Vec<String> {
         let imports = module(&Engine::default());
         let imports = imports
@@ -111,14 +111,14 @@ impl WasmHost {
         imports.map(|import| import.name().to_owned()).collect()
     }
 
-    /// What hosts may call, by name, and the memory.
+    /// The exports of the filter: functions by name, and the memory.
     pub(crate) fn exports() -> BTreeSet<String> {
         let module = module(&Engine::default());
         let exports = module.exports();
         exports.map(|export| export.name().to_owned()).collect()
     }
 
-    /// Loads it where one function of the host always fails.
+    /// Loads the filter in a host with one function that always fails.
     pub(crate) fn load_refusing(seconds: u64, refused: &str) -> Self {
         Self::load_with(seconds, SharedData::default(), &[refused])
     }
@@ -153,7 +153,7 @@ impl WasmHost {
         }
         let state = State {
             seconds,
-            // Far from the wall clock, as in real hosts.
+            // Different from the wall clock, as in real hosts.
             monotonic: 1000,
             shared,
             random: HOSTS.fetch_add(7, Ordering::Relaxed),
@@ -170,12 +170,13 @@ impl WasmHost {
         host
     }
 
-    /// Starts the plugin with this configuration; whether it took it. To hosts a crash is a refusal.
+    /// Starts the plugin with this configuration. Returns true if the plugin accepted it. Hosts treat a crash as a
+    /// refusal.
     pub(crate) fn configure(&mut self, configuration: &str) -> bool {
         self.configure_root(ROOT, configuration)
     }
 
-    /// The same under a root of one's choice: hosts run a module that is mounted several times in one VM.
+    /// The same with a given root, because hosts run a module that is mounted several times in one VM.
     pub(crate) fn configure_root(&mut self, root: u32, configuration: &str) -> bool {
         self.store.data_mut().configuration = configuration.as_bytes().to_vec();
         self.create_context(root, 0).unwrap();
@@ -185,18 +186,18 @@ impl WasmHost {
             && self.try_call::<_, u32>("proxy_on_configure", (root, size)) == Ok(1)
     }
 
-    /// Creates a context under a root, or a root under 0. The error is that of a crash.
+    /// Creates a context under a root, or a root under 0. Returns an error if the filter crashes.
     pub(crate) fn create_context(&mut self, context: u32, root: u32) -> Result<(), String> {
         self.try_call("proxy_on_context_create", (context, root))
     }
 
-    /// Lets time pass and ticks.
+    /// Advances the time and ticks.
     pub(crate) fn tick_after(&mut self, seconds: u64) {
         self.pass(seconds);
         self.tick_root(ROOT);
     }
 
-    /// Ticks a root of one's choice.
+    /// Ticks the given root.
     pub(crate) fn tick_root(&mut self, root: u32) {
         self.enter(root);
         self.call::<_, ()>("proxy_on_tick", root);
@@ -207,19 +208,19 @@ impl WasmHost {
         self.store.data_mut().seconds = seconds;
     }
 
-    /// Fetches that were asked for and are not answered.
+    /// Fetches without a response so far.
     pub(crate) fn calls(&self) -> Vec<String> {
         let calls = self.store.data().calls.iter();
         calls.map(|call| call.path.clone()).collect()
     }
 
-    /// Whether a fetch that goes there has been asked for.
+    /// True if the filter has started a fetch of this path.
     pub(crate) fn has_call(&self, cluster: &str, path: &str) -> bool {
         let mut calls = self.store.data().calls.iter();
         calls.any(|call| call.cluster == cluster && call.path == path)
     }
 
-    /// The fetch that goes there; it must have been asked for.
+    /// The fetch of this path. Panics if there is none.
     #[track_caller]
     pub(crate) fn take_call(&mut self, cluster: &str, path: &str) -> HttpCall {
         let calls = &mut self.store.data_mut().calls;
@@ -230,7 +231,7 @@ impl WasmHost {
         calls.remove(place)
     }
 
-    /// A fetch that this root asked for, if there is one.
+    /// A fetch that this root has started; `None` if there is none.
     pub(crate) fn take_call_of(&mut self, root: u32, cluster: &str) -> Option<HttpCall> {
         let calls = &mut self.store.data_mut().calls;
         let mine = |call: &HttpCall| call.root == root && call.cluster == cluster;
@@ -238,14 +239,14 @@ impl WasmHost {
         Some(calls.remove(place))
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let state = self.store.data_mut();
         state.seconds += seconds;
         state.monotonic += seconds;
     }
 
-    /// A call ends without any response: no connection, or too late.
+    /// Ends a fetch without a response, as after a timeout.
     pub(crate) fn fail_call(&mut self, call: &HttpCall) {
         self.store.data_mut().call_response = (Vec::new(), Vec::new());
         self.enter(call.root);
@@ -263,12 +264,12 @@ impl WasmHost {
         self.call::<_, ()>("proxy_on_http_call_response", arguments);
     }
 
-    /// Sends a request; its context, and what became of it so far.
+    /// Sends a request. Returns its context and its state.
     pub(crate) fn request(&mut self, headers: &[(&str, &str)]) -> (u32, Fate) {
         self.request_under(ROOT, headers)
     }
 
-    /// The same under a root of one's choice.
+    /// The same with a given root.
     pub(crate) fn request_under(&mut self, root: u32, headers: &[(&str, &str)]) -> (u32, Fate) {
         self.last_context += 1;
         let context = self.last_context;
@@ -287,7 +288,7 @@ impl WasmHost {
         (context, self.fate(context))
     }
 
-    /// What became of a request.
+    /// The state of a request.
     pub(crate) fn fate(&self, context: u32) -> Fate {
         let state = self.store.data();
         if let Some((status, body)) = state.answers.get(&context) {
@@ -307,23 +308,23 @@ impl WasmHost {
         Fate::Passed(headers)
     }
 
-    /// Requests that the filter has answered, or let go on after they had waited, in this order.
+    /// Requests that the filter has answered, or has let continue after a wait, in this order.
     pub(crate) fn decided(&self) -> &[u32] {
         &self.store.data().decided
     }
 
-    /// How soon the next tick was asked for, in milliseconds.
+    /// The tick period that the filter has set, in milliseconds.
     pub(crate) fn tick_milliseconds(&self) -> u32 {
         self.store.data().tick_milliseconds
     }
 
-    /// The end of a request.
+    /// Ends a request.
     pub(crate) fn end(&mut self, context: u32) {
         self.enter(context);
         self.call::<_, ()>("proxy_on_delete", context);
     }
 
-    /// A metric's value.
+    /// The value of a metric.
     #[track_caller]
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let metrics = &self.store.data().metrics;
@@ -333,7 +334,7 @@ impl WasmHost {
             .1
     }
 
-    /// Everything logged, each line after its level.
+    /// All log lines, each with its level.
     pub(crate) fn log(&self) -> String {
         self.store.data().log.join("\n")
     }
@@ -369,14 +370,14 @@ fn module(engine: &Engine) -> Module {
     Module::new(engine, wasm).unwrap()
 }
 
-/// The filter's memory, from within a host function.
+/// The filter's memory, in a host function.
 trait Guest {
     fn memory(&self) -> Memory;
     fn bytes(&self, at: u32, size: u32) -> Vec<u8>;
     fn text(&self, at: u32, size: u32) -> String;
     fn pairs(&self, at: u32, size: u32) -> Headers;
     fn put(&mut self, at: u32, bytes: &[u8]);
-    /// Hands bytes over as the ABI says: the filter allocates.
+    /// Passes bytes to the filter. The filter allocates the memory, as the ABI requires.
     fn give(&mut self, bytes: &[u8], pointer_at: u32, size_at: u32) -> Result<u32, wasmi::Error>;
 }
 
@@ -457,7 +458,7 @@ impl State {
     }
 }
 
-/// Defines what this host has; the names.
+/// Defines the functions of this host. Returns their names.
 fn link(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     let known = [
         link_system(linker)?,
@@ -468,7 +469,7 @@ fn link(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     Ok(known.concat())
 }
 
-/// WASI as far as the standard library of Rust needs it, logs, time and metrics.
+/// The part of WASI that Rust's standard library needs, logs, time and metrics.
 fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     type C<'a> = Caller<'a, State>;
     let wasi = "wasi_snapshot_preview1";
@@ -536,7 +537,7 @@ fn link_system(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErro
             "proxy_define_metric",
             |mut host: C, _: u32, at: u32, size: u32, id: u32| {
                 let name = host.text(at, size);
-                // All VMs share the metrics of one name.
+                // All VMs share the metrics with the same name.
                 let metrics = &mut host.data_mut().metrics;
                 let known = metrics.iter().position(|(known, _)| *known == name);
                 let number = known.unwrap_or(metrics.len());
@@ -669,7 +670,7 @@ fn link_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError>
     ])
 }
 
-/// Fetches, answers, and which request is meant.
+/// Fetches, answers, and the effective context.
 fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     type C<'a> = Caller<'a, State>;
     linker
@@ -746,7 +747,7 @@ fn link_actions(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostErr
     ])
 }
 
-/// Data that VMs share.
+/// Shared data of VMs.
 fn link_shared_data(linker: &mut Linker<State>) -> Result<Vec<&'static str>, HostError> {
     type C<'a> = Caller<'a, State>;
     linker

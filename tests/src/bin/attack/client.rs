@@ -19,15 +19,15 @@ const PAUSE_OF_PERSON: Duration = Duration::from_secs(2);
 /// Timeout of a request, longer than a person waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the client does.
+/// Operations of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Keys,
     Token,
     Call,
-    /// From a browser in which nobody has signed in before.
+    /// A sign-in from a browser in which nobody has signed in before.
     SignIn,
-    /// From a browser in which the person has signed in before the attack.
+    /// A sign-in from a browser in which the person has signed in before the attack.
     KnownDevice,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts, with an access token for the API and a browser that the service knows.
+    /// Starts the client with an access token for the API and a browser that the service knows.
     pub(crate) fn start(target: &Target, token: String, known: KnownBrowser) -> Self {
         let mut client = Self {
             stop: Vec::new(),
@@ -83,7 +83,7 @@ impl Client {
         });
         let person = target.clone();
         client.spawn(PAUSE_OF_PERSON, move |_, seen| {
-            // A browser of its own each time: no session, no cookie.
+            // A new browser each time: no session, no cookie.
             observe(seen, Operation::SignIn, || sign_in(&person));
         });
         client.spawn(PAUSE_OF_PERSON, move |_, seen| {
@@ -107,7 +107,7 @@ impl Client {
         }));
     }
 
-    /// Stops, and returns what the client saw.
+    /// Stops the client and returns its results.
     pub(crate) fn stop(self) -> Result<Seen> {
         drop(self.stop);
         let mut all = Seen::new();
@@ -132,12 +132,12 @@ fn observe(seen: &mut Seen, operation: Operation, work: impl FnOnce() -> Result<
 
 fn status(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<u16> {
     let mut response = response?;
-    // Read to its end, so that the connection serves the next request.
+    // Read completely, so that the next request can use the connection.
     response.body_mut().read_to_vec()?;
     Ok(response.status().as_u16())
 }
 
-/// Whether the API lets the token in within `patience`.
+/// True if the API accepts the token within `patience`.
 pub(crate) fn is_let_in(target: &Target, token: &str, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     let agent = agent();
@@ -200,7 +200,7 @@ fn post_form(browser: &Agent, lobby: &str, csrf: &str) -> Result<u16> {
     let request = browser.post(format!("{lobby}/auth/sign-in"));
     let answer = request.content_type(FORM).send(form)?;
     match answer.status().as_u16() {
-        // The page again, with the problem.
+        // The service returned the page again, with the problem.
         200 => Ok(401),
         status => Ok(status),
     }
@@ -232,7 +232,7 @@ impl KnownBrowser {
         Ok(known)
     }
 
-    /// Signs in once more, on the form of the first time.
+    /// Signs in again, with the form of the first sign-in.
     fn sign_in(&self) -> Result<u16> {
         post_form(&self.agent, &self.lobby, &self.csrf)
     }

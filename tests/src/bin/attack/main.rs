@@ -1,4 +1,4 @@
-//! `make attack`: attacks a pair on this machine beside a client that does nothing wrong, and prints what that client saw.
+//! `make attack`: attacks a pair on this machine while a legitimate client uses it, and prints the client's results.
 //!
 //! Each attack is a module with one [`Attack`] and runs for `ATTACK_SECONDS` (60). Arguments choose attacks by name. The
 //! exit code is 1 if the client saw an error that the attack does not explain.
@@ -34,15 +34,15 @@ struct Attack {
     outage: Option<&'static Outage>,
     /// Statuses other than success that the attack explains.
     explains: &'static [(Operation, u16)],
-    /// Attacks until the time is up, and counts the outcomes.
+    /// Attacks until the end time, and counts the outcomes.
     run: fn(&Target) -> Result<Tally>,
 }
 
-/// A token service that is away or hindered during an attack, and starts anew after it.
+/// A token service that is down or impaired during an attack, and restarts after it.
 struct Outage {
     /// Replacements in the gateway's configuration: text, new text.
     gateway: &'static [(&'static str, &'static str)],
-    /// Takes the token service away, or hinders it.
+    /// Stops or impairs the token service.
     begin: fn(&mut Pair) -> Result<()>,
 }
 
@@ -59,7 +59,7 @@ const ATTACKS: [&Attack; 10] = [
     &stalled_logs::ATTACK,
 ];
 
-/// How soon the API must serve again after the token service started.
+/// Longest time until the API must serve again after a start of the token service.
 const RECOVERY: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
@@ -147,7 +147,7 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
     }
     if !all_well {
         let logs = pair.logs();
-        // Without the access log, which has a line for each request of the attack.
+        // Omits the access log, because it has a line for each request of the attack.
         let lines = logs.lines().filter(|line| !line.starts_with("{\"method\""));
         let lines: Vec<&str> = lines.collect();
         let last = lines.len().saturating_sub(20);

@@ -1,11 +1,11 @@
-//! Floods while the token service is down: a gateway that never had keys, and a gateway whose revocations are stale. All
-//! requests wait, and end together.
+//! Floods while the token service is down: a gateway that never had keys, and a gateway whose revocations are stale.
+//! All requests wait, and all end at the same time.
 
 use crate::client::Operation;
 use crate::unknown_keys::flood;
 use crate::{Attack, Outage};
 
-/// Nobody can be let in, and nobody gets a token.
+/// The API can accept no request, and nobody gets a token.
 const UNAVAILABLE: &[(Operation, u16)] = &[
     (Operation::Keys, 503),
     (Operation::Token, 503),

@@ -11,14 +11,15 @@ use crate::target::Target;
 pub(crate) const ATTACK: Attack = Attack {
     name: "wrong-passwords",
     about: "64 wrong passwords at once, for people who exist and people who do not",
-    // Envoy writes one address for all of this machine, the attacker's and the client's: the service slows a browser that it
-    // does not know down with the attacker, and has no hashing place for it. A known device has a pace and places of its own.
+    // Envoy reports the same address for the attacker and the client, because both run on this machine. The service
+    // therefore delays an unknown browser together with the attacker, and has no hashing place for it. A known device
+    // has its own delays and places.
     outage: None,
     explains: &[(Operation::SignIn, 429), (Operation::SignIn, 503)],
     run: |target| guess(target, |_| Vec::new()),
 };
 
-/// Wrong passwords for other users than the client's, each with the headers for its number.
+/// Sends wrong passwords for users other than the client's, each with the headers for its number.
 pub(crate) fn guess(
     target: &Target,
     headers: fn(u64) -> Vec<(&'static str, String)>,

@@ -1,4 +1,4 @@
-//! A registered client that gets tokens and revokes them, new tokens and revoked ones, as fast as it can.
+//! A registered client that gets tokens, and revokes new and already revoked tokens as fast as it can.
 
 use anyhow::Context as _;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A collector of logs that reads no more: what the token service writes has nowhere to go.
+//! A log collector that has stopped reading the output of the token service.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -32,14 +32,14 @@ pub(crate) const ATTACK: Attack = Attack {
         })?;
         for stream in ["log", "audit"] {
             let dropped = dropped(target, stream)?;
-            // Otherwise the pipe was never full, and nothing was attacked.
+            // Otherwise the pipe was never full, and the attack had no effect.
             ensure!(dropped > 0, "no line of the {stream} was dropped");
         }
         Ok(sent)
     },
 };
 
-/// Lines of the stream that the token service has dropped.
+/// Number of lines of the stream that the token service has dropped.
 fn dropped(target: &Target, stream: &str) -> Result<u64> {
     let url = format!("http://127.0.0.1:{}/metrics", target.ports.internal);
     let metrics = ureq::get(url).call()?.into_body().read_to_string()?;

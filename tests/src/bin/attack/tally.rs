@@ -31,7 +31,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What the client saw of one operation.
+/// Results of one operation of the client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observed {
     outcomes: Tally,
@@ -44,7 +44,7 @@ impl Observed {
         self.times.push(took);
     }
 
-    /// Outcomes that are no success, with their counts.
+    /// Outcomes other than success, with their counts.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
         let failed = |outcome: &str| !matches!(outcome, "200" | "303");
         self.outcomes

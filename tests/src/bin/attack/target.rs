@@ -1,4 +1,4 @@
-//! What is attacked, and the ways to attack it with many requests at a time.
+//! The target of an attack, and ways to send it many concurrent requests.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ pub(crate) fn basic() -> String {
     format!("Basic {}", STANDARD.encode(credentials))
 }
 
-/// The form with which that client gets a token.
+/// The token request of that client.
 pub(crate) const TOKEN_FORM: &str =
     "grant_type=client_credentials&user_id=1879048402&user_site=https://us1.example.com";
 
@@ -47,13 +47,13 @@ impl Target {
         }
     }
 
-    /// The time that is left.
+    /// The remaining time.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Runs `attacker` over `connections` HTTP/2 connections to `port`, `streams` times at once on each, again and again
-    /// until the time is up. `attacker` gets a number that rises, and returns what it saw.
+    /// Runs `attacker` over `connections` HTTP/2 connections to `port`, `streams` times at once on each, repeatedly
+    /// until the end time. `attacker` gets a rising number, and returns the outcome.
     pub(crate) fn flood<F, Fut>(
         &self,
         port: u16,
@@ -124,7 +124,7 @@ impl Target {
 
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// Numbers that no other stream has.
+/// Numbers that are unique to this stream.
 const fn numbers(connection: usize, streams: usize, stream: usize, round: u64) -> u64 {
     ((connection * streams + stream) as u64 * 1_000 + round) * 1_000_000
 }
@@ -134,7 +134,7 @@ const fn numbers(connection: usize, streams: usize, stream: usize, round: u64) -
 pub(crate) struct Attacker(SendRequest<Part>);
 
 impl Attacker {
-    /// Sends a request and reads the answer: status and body.
+    /// Sends a request. Returns status and body of the response.
     pub(crate) async fn send(&self, request: Builder, body: &str) -> Result<(u16, Vec<u8>)> {
         flood::exchange(&self.0, request.body(())?, body).await
     }

@@ -13,7 +13,7 @@ use crate::target::Target;
 /// Unfinished forms at the same time.
 const COUNT: usize = 1_100;
 
-/// How often closed connections are replaced.
+/// Interval at which closed connections are replaced.
 const RENEW: Duration = Duration::from_secs(5);
 
 pub(crate) const HTTP1: Attack = Attack {

@@ -1,4 +1,4 @@
-//! Tokens of an unknown key: each makes the filter ask for keys, and waits for the answer.
+//! Tokens with an unknown key. For each token the filter fetches the keys, and the request waits.
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run: flood,
 };
 
-/// Sends such tokens until the time is up.
+/// Sends such tokens until the end of the attack.
 pub(crate) fn flood(target: &Target) -> Result<Tally> {
     let (api, lobby) = (target.api.clone(), target.lobby.clone());
     target.flood(target.ports.api, 5, 100, move |attacker, number| {

@@ -32,9 +32,9 @@ const CROSSING: &str = include_str!("crossing.wat");
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) enforcer: Enforcer,
-    /// Whether six claims are forwarded.
+    /// True to forward six claims.
     pub(crate) claims: bool,
-    /// Whether the filter remembers tokens.
+    /// True if the filter caches tokens.
     pub(crate) cached: bool,
 }
 

@@ -1,11 +1,11 @@
-//! The client: a few connections that are kept alive.
+//! The client: a few persistent connections.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use anyhow::{Result, bail, ensure};
 
-/// Requests that are under way at the same time.
+/// Number of concurrent requests.
 const CONNECTIONS: usize = 4;
 
 /// Sends requests to one listener, with the tokens in turn.
@@ -40,7 +40,7 @@ impl Client {
         })
     }
 
-    /// Sends at least this many requests, and waits for their responses.
+    /// Sends at least this number of requests, and waits for the responses.
     pub(crate) fn send(&mut self, count: usize) -> Result<()> {
         for _ in 0..count.div_ceil(CONNECTIONS) {
             for connection in &mut self.connections {

@@ -1,8 +1,9 @@
-//! `make bench-filter`: what the filter costs Envoy, against the native `jwt_authn`.
+//! `make bench-filter` measures what the filter costs Envoy, compared with the native `jwt_authn`.
 //!
-//! One Envoy with one worker has a listener for each variant. Short blocks of requests alternate between the variants of a
-//! scenario, so that drift of the machine cancels; what counts is the CPU time of the Envoy process. Absolute times depend
-//! on the machine, so the results are ratios of what each variant adds to a request without any filter.
+//! One Envoy with one worker has a listener for each variant. Short blocks of requests alternate between the variants
+//! of a scenario, so that changes in the machine's speed cancel out. The measure is the CPU time of the Envoy process.
+//! Absolute times depend on the machine, so the results are ratios of what each variant adds to a request without any
+//! filter.
 //!
 //! `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of their
 //! names.
@@ -22,25 +23,26 @@ use crate::tokens::Issuers;
 
 /// Alternations between the variants of a scenario.
 const ROUNDS: usize = 60;
-/// The same where a variant adds a microsecond or two to twenty: the noise of the machine is as large.
+/// Alternations for scenarios in which a variant adds one or two microseconds to twenty, because the noise of the
+/// machine is as large.
 const MANY_ROUNDS: usize = 300;
-/// Requests of one variant before the next one's turn.
+/// Requests to one variant before requests to the next.
 const BLOCK: usize = 250;
-/// Results are made of this many groups of rounds: their median, and their quartiles as the spread.
+/// Number of groups of rounds. The result is their median, with the quartiles as the spread.
 const GROUPS: usize = 12;
 
-/// What is measured against the native filter.
+/// A comparison with the native filter.
 struct Scenario {
     name: &'static str,
     algorithm: &'static str,
     tokens: usize,
     issuers: usize,
-    /// Whether six claims are forwarded.
+    /// True to forward six claims.
     claims: bool,
-    /// Whether the filter remembers tokens; otherwise each request is a first sight. The measure is the native filter with
-    /// its cache, or without.
+    /// True if the filter caches tokens; otherwise it verifies the token of each request. The native filter runs with
+    /// or without its cache accordingly.
     cached: bool,
-    /// What the ratio must reach, and the aim.
+    /// The bound of the ratio, and the goal.
     bounds: Option<(f64, f64)>,
 }
 
@@ -103,7 +105,7 @@ const SCENARIOS: [Scenario; 9] = [
     },
 ];
 
-/// What each variant cost in one round, in microseconds of CPU time per request. Without a baseline, that one cost nothing.
+/// Cost of each variant in one round, in microseconds of CPU time per request; 0 for a missing baseline.
 #[derive(Clone, Copy, Default)]
 struct Round {
     plain: f64,
@@ -185,7 +187,7 @@ fn measure(artifacts: &Artifacts, modules: &Modules, scenario: &Scenario) -> Res
     let mut clients = Vec::new();
     for port in gateway.ports() {
         let mut client = Client::connect(*port, &tokens)?;
-        // Every variant sees every token before it counts.
+        // Each variant gets each token once before the measurement starts.
         client.send(tokens.len().max(BLOCK))?;
         clients.push(client);
     }

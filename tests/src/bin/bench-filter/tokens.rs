@@ -58,7 +58,7 @@ impl Issuers {
         })
     }
 
-    /// The names of all.
+    /// The names of all issuers.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         (0..self.count).map(|number| format!("https://lobby-{number}.example.com"))
     }
@@ -92,7 +92,7 @@ impl Issuers {
         Ok(jwk)
     }
 
-    /// This many different tokens, of all issuers in turn.
+    /// This number of different tokens, from all issuers in turn.
     pub(crate) fn tokens(&self, count: usize) -> Result<Vec<String>> {
         (0..count)
             .zip(self.names().collect::<Vec<_>>().into_iter().cycle())

@@ -1,4 +1,4 @@
-//! What the load expected, and what it got.
+//! Counts what the load expected and what it got.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::web::Answer;
 
-/// What the load does.
+/// Operations of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Call,
@@ -58,27 +58,28 @@ impl Operation {
         }
     }
 
-    /// Whether a token service must be up for it: the filter decides about API calls with what it knows.
+    /// True if the operation needs a running token service. API calls do not: the filter decides about them with the
+    /// keys and revocations that it has.
     const fn needs_service(self) -> bool {
         !matches!(self, Self::Call | Self::BadCall)
     }
 }
 
-/// What a restart takes away for a moment.
+/// What is down during an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The only token service.
     Service,
-    /// The token service whose internal listener the administration asks; another one serves on.
+    /// The token service whose internal listener the administration uses. Another token service still runs.
     Administration,
-    /// All of the machine, which stood still.
+    /// The whole machine: it stood still.
     Machine,
 }
 
-/// A gap between two looks at the clock that no load explains: the machine stood still.
+/// A gap between two readings of the clock that is too long for any load: the machine stood still.
 const STANDSTILL: Duration = Duration::from_secs(3);
 
-/// After a standstill, codes, sessions and tokens that were just issued have expired.
+/// After a standstill, newly issued codes, sessions and tokens may have expired.
 const AFTERMATH: Duration = Duration::from_secs(25);
 
 #[derive(Debug)]
@@ -91,14 +92,14 @@ struct Outage {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(crate) as_expected: u64,
-    /// Failed during an outage that explains it.
+    /// Requests that failed because of an outage.
     pub(crate) excused: u64,
 }
 
 #[derive(Debug, Default)]
 struct Book {
     counts: BTreeMap<Operation, Count>,
-    /// Of the current window.
+    /// Times in the current window.
     times: BTreeMap<Operation, Vec<Duration>>,
     surprises: BTreeMap<String, u64>,
 }
@@ -112,7 +113,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Looks at the clock, to notice if the machine stands still. To be called more often than every [`STANDSTILL`].
+    /// Reads the clock to detect that the machine stood still. Call this more often than every [`STANDSTILL`].
     pub(crate) fn look_at_clock(&self) {
         self.looked(Instant::now());
     }
@@ -133,7 +134,7 @@ impl Ledger {
         }
     }
 
-    /// How often the machine stood still.
+    /// Number of times that the machine stood still.
     pub(crate) fn standstills(&self) -> usize {
         let outages = self.outages();
         let standstills = outages
@@ -164,7 +165,7 @@ impl Ledger {
         done
     }
 
-    /// Whether an outage since `start` explains that `operation` failed: got `status`, or no answer.
+    /// True if an outage since `start` explains that `operation` got `status`, or no answer.
     fn explains(&self, operation: Operation, status: Option<u16>, start: Instant) -> bool {
         self.look_at_clock();
         let is_away = status.is_none_or(|status| status >= 500);
@@ -178,7 +179,7 @@ impl Ledger {
         })
     }
 
-    /// The time since which no outage has been under way, at most since `start`.
+    /// The end of the last outage, but not before `start`.
     pub(crate) fn undisturbed_since(&self, start: Instant) -> Instant {
         let outages = self.outages();
         let ends = outages
@@ -187,7 +188,7 @@ impl Ledger {
         ends.fold(start, Instant::max)
     }
 
-    /// Sends a request that must get one of the statuses `expected`. `None` if it did not; why is counted.
+    /// Sends a request that must get one of the statuses `expected`. Otherwise counts the reason and returns `None`.
     pub(crate) fn expect(
         &self,
         operation: Operation,
@@ -212,7 +213,7 @@ impl Ledger {
                     (false, true) => "PASSED, and should be refused",
                     (false, false) => "REFUSED otherwise than it should be",
                 };
-                // Nothing explains what slipped in.
+                // No outage explains that a request was wrongly accepted.
                 if !slipped_in && self.explains(operation, Some(answer.status), start) {
                     self.excuse(operation);
                 } else {
@@ -236,7 +237,7 @@ impl Ledger {
         self.book().counts.entry(operation).or_default().excused += 1;
     }
 
-    /// Counts something that must not happen.
+    /// Counts a failure that must not happen.
     pub(crate) fn surprise(&self, operation: Operation, what: &str) {
         let line = format!("{}: {what}", operation.name());
         *self.book().surprises.entry(line).or_default() += 1;
@@ -255,7 +256,7 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// What must not have happened, with how often it did.
+    /// The failures that must not happen, with their counts.
     pub(crate) fn surprises(&self) -> BTreeMap<String, u64> {
         self.book().surprises.clone()
     }
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(ledger.count(Operation::Call).as_expected, 1);
     }
 
-    /// A restart explains that the service does not answer, but never a wrong answer, and nothing at the API.
+    /// A restart explains a missing answer of the service, but no wrong answer, and no failure at the API.
     #[test]
     fn a_restart_explains_only_what_it_causes() {
         let ledger = Ledger::default();
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(ledger.surprises().len(), 4, "another service serves on");
     }
 
-    /// A code may have expired while the machine stood still; what must be refused is refused all the same.
+    /// A code may have expired while the machine stood still. Refusals must happen even then.
     #[test]
     fn a_standstill_explains_refusals_alone() {
         let ledger = Ledger::default();

@@ -1,6 +1,6 @@
-//! The load: programs and people that use every grant and the API, and some that must get nothing.
+//! The load: programs and people that use every grant and the API, and some whose requests must be refused.
 //!
-//! Each actor is a thread that goes through its round again and again. An actor whose request failed goes on with a new round.
+//! Each actor is a thread that repeats its round. After a failed request the actor starts a new round.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -24,19 +24,19 @@ use crate::web::{Answer, Visitor};
 /// Lifetime of the access tokens in a soak.
 pub(crate) const ACCESS_TOKEN_SECONDS: u64 = 15;
 
-/// When the filter must have noticed that a token has expired: it tolerates a difference of clocks of five seconds.
+/// Time after which the filter must refuse an expired token. It tolerates clocks that differ by five seconds.
 const SURELY_EXPIRED: Duration = Duration::from_secs(ACCESS_TOKEN_SECONDS + 7);
 
-/// Time between two tokens of which one actor waits for the expiry.
+/// Time between two tokens whose expiry one actor waits for.
 const BETWEEN_EXPIRED: Duration = Duration::from_secs(3);
 
-/// How soon every gateway and replica must know a change.
+/// Longest time until every gateway and replica must know a change.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// Requests in a row that show that every worker and replica knows a change.
+/// Number of requests in a row that show that every worker and replica knows a change.
 const IN_A_ROW: u32 = 8;
 
-/// Tokens that stay refused, of which the newest are tried again.
+/// Number of newest refused tokens that are tried again.
 const DEAD_TOKENS: usize = 200;
 
 const CALLBACK: &str = "http://127.0.0.1:8090/callback";
@@ -74,7 +74,7 @@ const USER: [(&str, &str); 3] = [
     ("user_site", "https://us1.example.com"),
 ];
 
-/// What all actors share.
+/// State that all actors share.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) ledger: Ledger,
@@ -85,7 +85,7 @@ pub(crate) struct World {
     admin_token: String,
     artifacts: Artifacts,
     strangers: Issuer,
-    /// Tokens that the API refused once for ever.
+    /// Tokens that the API must refuse from now on.
     dead: Mutex<VecDeque<String>>,
     /// Of registered clients and assertions.
     number: AtomicU64,
@@ -115,14 +115,14 @@ impl World {
         )
     }
 
-    /// The API lets the token in.
+    /// The API accepts the token.
     fn let_in(&self, visitor: &Visitor, token: &str) -> Option<()> {
         self.ledger
             .expect(Operation::Call, &[200], || self.call_with(visitor, token))
             .map(drop)
     }
 
-    /// The API refuses the token: 503 while the filter cannot ask whether its key is known.
+    /// The API refuses the token. The status is 503 while the filter cannot fetch the keys.
     fn kept_out(&self, visitor: &Visitor, token: &str) {
         self.ledger.expect(Operation::BadCall, &[401, 503], || {
             self.call_with(visitor, token)
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// A request of the administration.
+    /// A request to the administration.
     pub(crate) fn administrate(
         &self,
         visitor: &Visitor,
@@ -228,7 +228,7 @@ impl World {
             })
     }
 
-    /// Signs Ada in and brings the code. `host` is the name under which the browser reaches `place`.
+    /// Signs Ada in and returns the code. `host` is the host name that the browser uses for `place`.
     fn code_of_person(&self, place: &str, host: Option<&str>, request: &str) -> Option<String> {
         let browser = Visitor::new();
         let headers: Vec<(&str, &str)> = host.map(|host| ("host", host)).into_iter().collect();
@@ -264,7 +264,7 @@ impl World {
         code
     }
 
-    /// A person with a web server application or an installed one: code, exchange, refreshes, API calls, and in the end a
+    /// A person with a web server application or an installed one: code, exchange, refreshes, API calls, and finally a
     /// revocation or a stolen code.
     fn person(&self, client: Client, is_stolen: bool) -> Option<()> {
         let visitor = Visitor::new();
@@ -299,7 +299,7 @@ impl World {
             self.let_in(&visitor, &access)?;
         }
         if is_stolen {
-            // RFC 6749 §4.1.2: the second use of a code ends what the first one brought.
+            // RFC 6749 §4.1.2: the second use of a code revokes the tokens of the first use.
             self.token(Operation::BadToken, 400, &visitor, client, &exchange)?;
         } else {
             let fields = [("token", &*refresh)];
@@ -397,7 +397,7 @@ impl World {
             .map(drop)
     }
 
-    /// Gets tokens, uses them, and tries them once more when they have expired.
+    /// Gets tokens, uses them, and uses them again after they have expired.
     fn machine(&self, visitor: &Visitor, held: &mut VecDeque<(Instant, String)>) -> Option<()> {
         while let Some((issued, token)) = held.front()
             && issued.elapsed() > SURELY_EXPIRED
@@ -417,7 +417,7 @@ impl World {
         for _ in 0..5 {
             self.let_in(visitor, &token)?;
         }
-        // The key of an expired token may be gone, and to learn that takes the filter up to two seconds.
+        // The key of an expired token may be gone. The filter may need two seconds to find out.
         if held
             .back()
             .is_none_or(|(last, _)| last.elapsed() > BETWEEN_EXPIRED)
@@ -427,7 +427,7 @@ impl World {
         Some(())
     }
 
-    /// Everything that must be refused at once.
+    /// Sends all requests that must be refused at once.
     fn stranger(&self, visitor: &Visitor) -> Option<()> {
         let known_issuer = ("iss", json!(self.lobby));
         if let Ok(forged) = self.strangers.token(&self.api, &[known_issuer]) {
@@ -453,7 +453,8 @@ impl World {
             ("code", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
         ];
         self.token(Operation::BadToken, 400, visitor, WEB, &unknown_code)?;
-        // Nobody else in the load has this client: after some guesses from one address, even its right secret must wait.
+        // No other actor uses this client, because after some wrong secrets from one address even the right secret must
+        // wait.
         let guess = basic("legacy-secret-demo", "wrong");
         let url = format!("{}/auth/token", self.lobby);
         self.ledger
@@ -463,7 +464,8 @@ impl World {
             .map(drop)
     }
 
-    /// Registers a client, disables it, enables it, and deletes it; each time it gets exactly what it may.
+    /// Registers, disables, enables and deletes a client, and checks each time that the client gets exactly what it
+    /// may.
     fn registrar(&self, visitor: &Visitor) -> Option<()> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = format!("soak-{number}");
@@ -501,7 +503,7 @@ impl World {
         gets(200);
         change("DELETE", &path, "")?;
         gets(401);
-        // A client in use changes, too.
+        // Changes a client in use, too.
         let name = json!({"name": format!("Package Builder {number}")});
         change("PATCH", "/clients/web-demo", &name.to_string()).map(drop)
     }
@@ -575,7 +577,7 @@ impl Load {
         }));
     }
 
-    /// Stops when the rounds under way have ended.
+    /// Stops after the current rounds.
     pub(crate) fn stop(self) -> Result<()> {
         drop(self.stop);
         for actor in self.actors {

@@ -1,8 +1,8 @@
-//! `make soak`: every grant and the API under load for `SOAK_SECONDS` (600) on each store, while signing keys and the encryption
-//! key rotate, registrations change, tokens are revoked, and token services restart.
+//! `make soak` puts every grant and the API under load for `SOAK_SECONDS` (600) on each store. Meanwhile signing keys
+//! and the encryption key rotate, registrations change, tokens are revoked, and token services restart.
 //!
-//! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. The exit code is 1 if something was refused that
-//! should pass, something passed that should not, or memory, descriptors, rows, files or latency grew.
+//! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. The exit code is 1 if a valid request was
+//! refused, if an invalid request was accepted, or if memory, descriptors, rows, files or latency grew.
 
 mod ledger;
 mod load;
@@ -28,14 +28,15 @@ use sample::{Store, Stored, Taken};
 use verdict::Bound;
 use web::Visitor;
 
-/// Windows of a run. The first four hold the restarts of everything; of the others, the second half is compared with the first.
+/// Windows of a run. All restarts are in the first four. Of the other windows, the second half is compared with the
+/// first half.
 const WINDOWS: u32 = 12;
 
-/// Time between two looks at the memory of the token service. The least of a window counts: each password that is checked
-/// takes 19 MiB for a moment.
+/// Time between two measurements of the token service's memory. The minimum of a window counts, because each password
+/// check takes 19 MiB for a short time.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How soon the gateway must ask a restarted token service again.
+/// Longest time until the gateway sends requests to a restarted token service again.
 const TRUST: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -80,7 +81,7 @@ struct Soak {
     world: Arc<World>,
     store: Store,
     encryption_key: PathBuf,
-    /// Lines of the key file: the old key, and the one that follows it.
+    /// Lines of the key file: the old key and its successor.
     keys: [String; 2],
 }
 
@@ -94,7 +95,7 @@ struct Window {
 }
 
 impl Window {
-    /// Milliseconds that `percent` of the requests took at most.
+    /// Percentile of the latency, in milliseconds.
     fn percentile(&self, operation: Operation, percent: usize) -> f64 {
         let mut times = self.times.get(&operation).cloned().unwrap_or_default();
         times.sort_unstable();
@@ -171,7 +172,7 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
     Ok(all_well)
 }
 
-/// The demo's pair, whose tokens, grants and sessions live so shortly that as many end as begin.
+/// The demo's pair, with lifetimes so short that as many tokens, grants and sessions end as begin.
 fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<Setup> {
     let at = |name: &str| state.join(name).display().to_string();
     let environment = [
@@ -237,7 +238,7 @@ impl Soak {
         Ok(windows)
     }
 
-    /// What happens in a window beside the load.
+    /// Changes during a window, beside the load.
     fn disturb(&mut self, number: u32) -> Result<()> {
         let visitor = Visitor::new();
         let [old, new] = &self.keys;
@@ -252,7 +253,7 @@ impl Soak {
             self.restart_all()?;
         }
         if number == 2 {
-            // Until this is done, the old key must stay.
+            // The old key must stay until this has finished.
             let resealed = self
                 .world
                 .administrate(&visitor, "POST", "/encryption-keys/reseal", "");
@@ -263,7 +264,7 @@ impl Soak {
             self.pair.stop_replica();
             self.pair.start_replica()?;
         }
-        // A replica publishes a new key up to a second later than the one that made it signs with it.
+        // A replica may publish a new key up to a second after another replica signs with it.
         let rotation = match number.is_multiple_of(2) && !self.is_replicated {
             true => r#"{"immediate": true}"#,
             false => "{}",
@@ -293,8 +294,8 @@ impl Soak {
         Ok(())
     }
 
-    /// Waits until the gateway asks every token service again: after a restart it leaves the restarted one alone for a while,
-    /// and the next restart would leave none.
+    /// Waits until the gateway sends requests to every token service again. After a restart the gateway sends none to
+    /// the restarted token service for some time, and after the next restart no token service would be left.
     fn until_the_gateway_trusts_all(&self) -> Result<()> {
         let visitor = Visitor::new();
         let url = format!(
@@ -316,7 +317,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Prints what was seen; true if all of it is as it should be.
+    /// Prints the results. Returns true if all are as expected.
     fn report(&self, windows: &[Window]) -> bool {
         println!();
         let ledger = &self.world.ledger;
@@ -365,7 +366,7 @@ const fn bound(ratio: f64, slack: f64) -> Bound {
     Bound { ratio, slack }
 }
 
-/// What must not grow. Beside other load on the machine, latency varies by more than anything that the service does.
+/// The measurements that must not grow. Latency varies more by other load on the machine than by the service.
 const MEASURES: [Measure; 10] = [
     (
         "memory of the token service, MiB",

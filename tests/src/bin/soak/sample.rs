@@ -1,4 +1,4 @@
-//! What the parts take of the machine, at the end of a window.
+//! Resources that the programs use at the end of a window.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use tests::Pair;
 
 use crate::web::Visitor;
 
-/// Bytes of an entry of the audit log in the store, at most: what the store grows by that lawfully.
+/// Most bytes of an audit entry in the store. The store may grow by this for each entry.
 const AUDIT_ENTRY_BYTES: f64 = 1024.0;
 
-/// One look at a process.
+/// One measurement of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
     pub(crate) memory_mib: f64,
@@ -31,7 +31,7 @@ impl Taken {
         })
     }
 
-    /// The less of each.
+    /// The minimum of each value.
     pub(crate) const fn least(self, other: Self) -> Self {
         Self {
             memory_mib: self.memory_mib.min(other.memory_mib),
@@ -40,7 +40,7 @@ impl Taken {
     }
 }
 
-/// Size of the token caches of all workers of the gateway, which fill up to their bound.
+/// Size of the token caches of all workers of the gateway. They fill up to their bound.
 pub(crate) fn token_cache_mib(pair: &Pair) -> Result<f64> {
     let admin = pair.ports().envoy_admin;
     let url = format!("http://127.0.0.1:{admin}/stats/prometheus");
@@ -52,7 +52,7 @@ pub(crate) fn token_cache_mib(pair: &Pair) -> Result<f64> {
     Ok(bytes / 1_048_576.0)
 }
 
-/// Where the data are.
+/// Location of the data.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
     /// The redb file.
@@ -61,11 +61,11 @@ pub(crate) enum Store {
     Folder(PathBuf),
 }
 
-/// One look at the store.
+/// One measurement of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) mib: f64,
-    /// The same without the audit log, whose entries stay for months.
+    /// The same without the audit log, because its entries stay for months.
     pub(crate) mib_without_audit: f64,
     /// Grants, sessions and revocations.
     pub(crate) rows: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Asks the token service, and looks at the files.
+    /// Queries the token service, and measures the files.
     pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
         let visitor = Visitor::new();
         let metrics = visitor
@@ -105,12 +105,12 @@ impl Stored {
     }
 }
 
-/// Bytes of the files in a folder, without PostgreSQL's write-ahead log, which it fills to a size of its own choice.
+/// Bytes of the files in a folder, without PostgreSQL's write-ahead log, whose size PostgreSQL chooses.
 fn size_of(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // PostgreSQL deletes files meanwhile.
+        // PostgreSQL may delete files meanwhile.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };

@@ -1,19 +1,19 @@
-//! Whether something is at the end as it was at the start.
+//! Decides whether a measurement grew during the run.
 
-/// How much more the end may be than the start.
+/// Allowed growth between start and end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
-    /// Of the start, such as 1.1.
+    /// Factor of the start, such as 1.1.
     pub(crate) ratio: f64,
-    /// In the unit of the measured thing, added to that.
+    /// Added to the product, in the unit of the measurement.
     pub(crate) slack: f64,
 }
 
-/// Compares the median of the last third of a series with that of the second third; in the first third caches fill, and rows
-/// that nobody has forgotten yet add up.
+/// Compares the median of the last third of a series with that of the second third. The first third does not count,
+/// because caches fill and no rows have expired yet.
 ///
 /// # Errors
-/// Both medians and the bound, if the end is above it; or that there is too little to compare.
+/// Both medians and the bound, if the end is above it; or that the series is too short.
 pub(crate) fn check(series: &[f64], bound: Bound) -> Result<(), String> {
     let third = series.len() / 3;
     let part = |number: usize| series.get(number * third..).unwrap_or_default();

@@ -8,10 +8,10 @@ use ureq::Agent;
 use ureq::http::{Request, Response};
 use ureq::{AsSendBody, Body};
 
-/// Longer than a request may wait in any part of the pair.
+/// Timeout: longer than a request may wait in any part of the pair.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What the load reads of an answer.
+/// The parts of a response that the load reads.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ impl Answer {
         Some(body.get(name)?.as_str()?.to_owned())
     }
 
-    /// The code in the address to which the answer redirects.
+    /// The code in the address of the redirect.
     pub(crate) fn code(&self) -> Option<&str> {
         let (_, rest) = self.location.as_ref()?.split_once("code=")?;
         rest.split('&').next()
@@ -81,7 +81,7 @@ fn read(mut response: Response<Body>) -> Result<Answer> {
     Ok(Answer {
         status: response.status().as_u16(),
         location: location.map(str::to_owned),
-        // Read to its end, so that the connection serves the next request.
+        // Read completely, so that the next request can use the connection.
         body: response.body_mut().read_to_string()?,
     })
 }
