@@ -1,4 +1,5 @@
 use crate::algorithm::Algorithm;
+use crate::answers::Answer;
 use claims::revocation::{Feed, Revocation, RevocationKind};
 use serde_json::{Value, json};
 

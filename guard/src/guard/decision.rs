@@ -1,0 +1,101 @@
+//! What the guard reads of a request, and what it decides.
+
+use std::rc::Rc;
+
+use super::fetch::Subject;
+use crate::access_log;
+use crate::answers::{Answer, Denial};
+use crate::forward::Header;
+use crate::verify::TokenReference;
+
+/// The parts of a request that the guard reads, as the client sent them.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// `:method`.
+    pub method: &'a [u8],
+    /// `:path`, with the query.
+    pub target: &'a [u8],
+    /// Every `Authorization` header.
+    pub authorization: &'a [&'a [u8]],
+}
+
+/// Whether a request may be held until a fetch has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// The request may be held.
+    Left,
+    /// The request was held already.
+    Over,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The request passes, with these headers added.
+    Allow(Rc<[Header]>),
+    /// The filter answers the request itself.
+    Answer(Answer),
+    Deny(Denial),
+    /// The request waits until this fetch has ended.
+    Wait {
+        /// Index of the issuer. If several issuers share a feed, this is the first of them when the request
+        /// waits for the feed.
+        issuer: usize,
+        subject: Subject,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub decision: Decision,
+    /// The token of the request, once it is verified.
+    pub token: Option<Rc<TokenReference>>,
+}
+
+impl From<Decision> for Outcome {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            token: None,
+        }
+    }
+}
+
+impl From<Denial> for Outcome {
+    fn from(denial: Denial) -> Self {
+        Decision::Deny(denial).into()
+    }
+}
+
+/// What the host must do with a request. When the host has done so, it calls [`Guard::count`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    pub fate: Fate,
+    /// Why the guard refuses the request, or would refuse it without report-only mode.
+    pub denial: Option<Denial>,
+    /// The token of the request, once it is verified.
+    pub token: Option<Rc<TokenReference>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// The request goes to the resource server.
+    Pass {
+        add: Rc<[Header]>,
+        /// Whether the `Authorization` headers must be removed first.
+        withhold_authorization: bool,
+    },
+    Answer(Answer),
+}
+
+impl Effect {
+    /// The outcome in the access log: `allowed`, `anonymous`, `metadata`, or the name of the denial.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match (&self.denial, &self.fate, &self.token) {
+            (Some(denial), ..) => denial.name(),
+            (None, Fate::Answer(_), _) => access_log::METADATA,
+            (None, Fate::Pass { .. }, Some(_)) => access_log::ALLOWED,
+            (None, Fate::Pass { .. }, None) => access_log::ANONYMOUS,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the host fetches for the guard.
+
+use crate::config::Endpoint;
+use crate::discovery::MAX_METADATA_BYTES;
+use crate::introspection::MAX_ANSWER_BYTES;
+use crate::keys::MAX_JWKS_BYTES;
+use crate::revocations::MAX_PAGE_BYTES;
+use crate::secret::Secret;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// The metadata of the issuer, which names the address of the keys.
+    Metadata,
+    Keys,
+    /// The revocation feed.
+    Revocations,
+    /// The answer of the introspection endpoint to the question with this number.
+    Introspection(u64),
+}
+
+impl Subject {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::Keys => "keys",
+            Self::Revocations => "revocations",
+            Self::Introspection(_) => "introspection",
+        }
+    }
+
+    /// The subject without the number of the question.
+    const fn kind(self) -> Self {
+        match self {
+            Self::Introspection(_) => Self::Introspection(0),
+            other => other,
+        }
+    }
+
+    /// Longest body that is read, in bytes.
+    #[must_use]
+    pub const fn longest_answer(self) -> usize {
+        match self {
+            Self::Metadata => MAX_METADATA_BYTES,
+            Self::Keys => MAX_JWKS_BYTES,
+            Self::Revocations => MAX_PAGE_BYTES,
+            Self::Introspection(_) => MAX_ANSWER_BYTES,
+        }
+    }
+}
+
+/// A fetch that the host must start now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    /// Index of the issuer. If several issuers share a feed, this is the first of them.
+    pub issuer: usize,
+    pub subject: Subject,
+    /// The path includes the query.
+    pub endpoint: Endpoint,
+    /// Time limit of the fetch, in seconds.
+    pub timeout: u64,
+    /// Form for a POST. Without a form, the fetch is a GET.
+    pub form: Option<Form>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// `Authorization`.
+    pub authorization: Secret,
+    /// `application/x-www-form-urlencoded`.
+    pub body: Secret,
+}
+
+impl Fetch {
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        match self.form {
+            Some(_) => "POST",
+            None => "GET",
+        }
+    }
+
+    /// Headers of the request, except those that the endpoint determines.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(&'static str, &str)> {
+        let mut headers = vec![("accept", "application/json")];
+        if let Some(form) = &self.form {
+            headers.push(("content-type", "application/x-www-form-urlencoded"));
+            headers.push(("authorization", form.authorization.expose()));
+        }
+        headers
+    }
+
+    #[must_use]
+    pub fn body(&self) -> Option<&str> {
+        self.form.as_ref().map(|form| form.body.expose())
+    }
+
+    /// Key under which the log counts failures: one for each endpoint, not one for each token.
+    #[must_use]
+    pub const fn log_source(&self) -> (usize, Subject) {
+        (self.issuer, self.subject.kind())
+    }
+
+    /// What the requests that need this fetch wait for. Requests that wait for keys wait for the metadata too.
+    #[must_use]
+    pub const fn source(&self) -> (usize, Subject) {
+        match self.subject {
+            Subject::Metadata => (self.issuer, Subject::Keys),
+            subject => (self.issuer, subject),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The state of one issuer, and the check of its tokens.
+
+use std::rc::Rc;
+
+use super::decision::Patience;
+use super::fetch::Subject;
+use super::shared_feed::{SharedFeed, is_usable};
+use crate::answers::Denial;
+use crate::cache::CachedToken;
+use crate::clock::Time;
+use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
+use crate::discovery::Discovery;
+use crate::fetch::{Schedule, TIMEOUT_SECONDS};
+use crate::introspection::{Introspection, Standing};
+use crate::keys::{KeySet, Skipped};
+use crate::signature::HostVerifier;
+use crate::verify::{ParsedToken, Refusal, TokenReference, VerifiedToken};
+
+#[derive(Debug)]
+pub(super) struct IssuerState {
+    pub(super) keys: KeySet,
+    /// `None` for inline keys.
+    pub(super) key_schedule: Option<Schedule>,
+    pub(super) keys_fetched_at: Option<u64>,
+    /// Address of the keys, from the metadata.
+    pub(super) discovered: Option<Discovered>,
+    /// Only used for issuers with an introspection endpoint.
+    pub(super) introspection: Introspection,
+    /// The unusable keys that the last remark described.
+    skipped_keys: Skipped,
+    /// Index of the feed, if the issuer has a feed.
+    pub(super) feed: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Discovered {
+    keys: Endpoint,
+    /// Time of the next metadata fetch, in seconds of the steady clock.
+    until: u64,
+}
+
+/// The time and the limits of one check.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Time,
+    /// Clock skew, in seconds.
+    pub(super) skew: u64,
+    pub(super) patience: Patience,
+}
+
+pub(super) enum Check {
+    Wait(Subject),
+    /// Has the token if it is verified.
+    Deny(Denial, Option<Rc<TokenReference>>),
+}
+
+impl IssuerState {
+    /// Moves the inline keys out of the configuration.
+    pub(super) fn new(config: &mut IssuerConfig, feed: Option<usize>) -> Self {
+        let (keys, key_schedule) = match &mut config.keys {
+            KeySource::Inline(keys) => (std::mem::take(keys), None),
+            KeySource::Fetched {
+                refresh_seconds, ..
+            }
+            | KeySource::Discovered(Discovery {
+                refresh_seconds, ..
+            }) => (KeySet::default(), Some(Schedule::new(*refresh_seconds))),
+        };
+        Self {
+            keys,
+            key_schedule,
+            keys_fetched_at: None,
+            discovered: None,
+            introspection: Introspection::default(),
+            skipped_keys: Skipped::default(),
+            feed,
+        }
+    }
+
+    /// True if a cached token would still be accepted. `tick` is in seconds since 1970.
+    pub(super) fn still_good(
+        &self,
+        hit: &mut CachedToken,
+        config: &Config,
+        feeds: &[SharedFeed],
+        tick: u64,
+        time: Time,
+    ) -> bool {
+        let Some(issuer) = config.issuers.get(hit.issuer) else {
+            return false;
+        };
+        let is_over = tick >= hit.refused_from || time.steady >= hit.active_until;
+        if is_over || !self.keys.trusts(&hit.key) {
+            return false;
+        }
+        let Some(shared) = self.feed.and_then(|feed| feeds.get(feed)) else {
+            return true;
+        };
+        if !is_usable(&shared.feed, issuer, time.steady) {
+            return false;
+        }
+        let revocations = shared.feed.revocations();
+        if hit.not_revoked_at == revocations.generation() {
+            return true;
+        }
+        let since = std::mem::replace(&mut hit.not_revoked_at, revocations.generation());
+        let refusal = revocations.refusal(&hit.reference, &issuer.issuer, since);
+        refusal.is_none()
+    }
+
+    /// Returns the verified token, and the time until which it counts as active, in seconds of the steady
+    /// clock.
+    pub(super) fn check(
+        &mut self,
+        token: &str,
+        parsed: ParsedToken<'_>,
+        config: &IssuerConfig,
+        feed: Option<&mut SharedFeed>,
+        host: &dyn HostVerifier,
+        Moment {
+            now,
+            skew,
+            patience,
+        }: Moment,
+    ) -> Result<(VerifiedToken, u64), Check> {
+        let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match (schedule, patience)
+        {
+            (Some(schedule), Patience::Left) => {
+                schedule.hurry(now.steady);
+                Check::Wait(Subject::Keys)
+            }
+            _ => Check::Deny(denial, None),
+        };
+        if self.keys.is_empty() {
+            let denial = Denial::KeysUnavailable;
+            return Err(wait_for_keys_or(&mut self.key_schedule, denial));
+        }
+        let verified = match parsed.verify(&self.keys, config, host, now.wall, skew) {
+            Ok(verified) => verified,
+            Err(Refusal::KeyUnknown) => {
+                // While the fetches fail, the key may exist and just not be known here.
+                let failing = self.key_schedule.as_ref().is_some_and(Schedule::is_failing);
+                let denial = if failing {
+                    Denial::KeysUnavailable
+                } else {
+                    Denial::Token(Refusal::KeyUnknown)
+                };
+                return Err(wait_for_keys_or(&mut self.key_schedule, denial));
+            }
+            Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
+        };
+        if let Some(source) = &config.introspection {
+            let may_wait = patience == Patience::Left;
+            let introspection = &mut self.introspection;
+            let standing = introspection.standing(source, token, may_wait, now.steady);
+            let denial = match standing {
+                Standing::Active { until } => return Ok((verified, until)),
+                Standing::Asked(question) => {
+                    return Err(Check::Wait(Subject::Introspection(question)));
+                }
+                Standing::Inactive => Denial::Token(Refusal::Revoked),
+                Standing::Unknown => Denial::RevocationsUnavailable,
+                Standing::Busy => Denial::Busy,
+            };
+            return Err(Check::Deny(denial, Some(verified.reference)));
+        }
+        let Some(SharedFeed { feed, .. }) = feed else {
+            return Ok((verified, u64::MAX));
+        };
+        if !is_usable(feed, config, now.steady) {
+            if patience == Patience::Left {
+                feed.hurry(now.steady);
+                return Err(Check::Wait(Subject::Revocations));
+            }
+            let denial = Denial::RevocationsUnavailable;
+            return Err(Check::Deny(denial, Some(verified.reference)));
+        }
+        let revocations = feed.revocations();
+        match revocations.refusal(&verified.reference, &config.issuer, 0) {
+            Some(refusal) => {
+                let denial = Denial::Token(refusal);
+                Err(Check::Deny(denial, Some(verified.reference)))
+            }
+            None => Ok((verified, u64::MAX)),
+        }
+    }
+
+    /// Returns the due fetch of metadata or keys, if any, and counts it as started.
+    pub(super) fn due_for_keys(
+        &mut self,
+        config: &IssuerConfig,
+        now: u64,
+    ) -> Option<(Subject, Endpoint)> {
+        let schedule = self.key_schedule.as_mut()?;
+        if !schedule.is_due(now) {
+            return None;
+        }
+        let due = match (&config.keys, &self.discovered) {
+            (KeySource::Inline(_), _) => return None,
+            (KeySource::Fetched { endpoint, .. }, _) => (Subject::Keys, endpoint.clone()),
+            (KeySource::Discovered(_), Some(found)) if now < found.until => {
+                (Subject::Keys, found.keys.clone())
+            }
+            (KeySource::Discovered(discovery), _) => {
+                (Subject::Metadata, discovery.endpoint.clone())
+            }
+        };
+        schedule.started(now, TIMEOUT_SECONDS);
+        Some(due)
+    }
+
+    /// Applies the metadata of the issuer. The keys are fetched next.
+    pub(super) fn discovered(
+        &mut self,
+        body: &[u8],
+        config: &IssuerConfig,
+        now: u64,
+    ) -> Result<(), String> {
+        if let KeySource::Discovered(discovery) = &config.keys {
+            let keys = discovery.keys_of(&config.issuer, body)?;
+            let until = now + discovery.refresh_seconds;
+            self.discovered = Some(Discovered { keys, until });
+            if let Some(schedule) = &mut self.key_schedule {
+                schedule.continues(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A fetch of metadata or keys failed. If the metadata failed, the known address of the keys stays in use.
+    pub(super) fn keys_failed(&mut self, subject: Subject, config: &IssuerConfig, now: u64) {
+        let Some(schedule) = &mut self.key_schedule else {
+            return;
+        };
+        match (subject, &mut self.discovered, &config.keys) {
+            (Subject::Metadata, Some(found), KeySource::Discovered(discovery)) => {
+                found.until = now + discovery.refresh_seconds;
+                schedule.continues(now);
+            }
+            _ => schedule.failed(now),
+        }
+    }
+
+    pub(super) fn replace_keys(
+        &mut self,
+        body: &[u8],
+        config: &IssuerConfig,
+        now: u64,
+    ) -> Result<Vec<String>, String> {
+        let (keys, skipped) = KeySet::parse(body, &config.algorithms, &self.keys)?;
+        if keys.is_empty() {
+            return Err(format!("it holds no usable key: {}", skipped.line()));
+        }
+        self.keys = keys;
+        self.keys_fetched_at = Some(now);
+        if let Some(schedule) = &mut self.key_schedule {
+            schedule.succeeded(now);
+        }
+        // Clients with unknown keys can cause fetches, so the same remark is written only once.
+        if skipped == self.skipped_keys {
+            return Ok(Vec::new());
+        }
+        let remark = match skipped.count {
+            0 => "all keys can be used now".to_owned(),
+            1 => format!("1 key cannot be used: {}", skipped.line()),
+            count => format!("{count} keys cannot be used: {}", skipped.line()),
+        };
+        self.skipped_keys = skipped;
+        Ok(vec![remark])
+    }
+}
