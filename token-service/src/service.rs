@@ -349,7 +349,12 @@ impl StoredRegistry {
         };
         // An object may already be newer than this position. Then it is read once more later.
         let (mut clients, mut users) = (Vec::new(), Vec::new());
-        let mut legacy_instances = registry.legacy_instances().to_vec();
+        let is_instance = |object: &ObjectName| object.kind == ObjectKind::LegacyInstance;
+        let legacy_instances = if touched.iter().any(is_instance) {
+            store.legacy_instances().await?
+        } else {
+            registry.legacy_instances().to_vec()
+        };
         for ObjectName { kind, name } in touched {
             match kind {
                 ObjectKind::Client => {
@@ -364,7 +369,7 @@ impl StoredRegistry {
                         users.push((username, user));
                     }
                 }
-                ObjectKind::LegacyInstance => legacy_instances = store.legacy_instances().await?,
+                ObjectKind::LegacyInstance => {}
             }
         }
         let registry = registry
