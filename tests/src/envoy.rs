@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::artifacts::Artifacts;
-use crate::pair::Setup;
+use crate::pair::{Setup, status_of};
 use crate::ports::Ports;
 use crate::process::Process;
 
@@ -40,19 +40,40 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
     }
     fs::write(&config, text)?;
 
+    let mut command = command(artifacts, &config, setup.workers);
+    command
+        // Tests read the access log while Envoy runs.
+        .args(["--file-flush-interval-msec", "100"])
+        .current_dir(&artifacts.repository);
+    Process::start("envoy", &command, &directory.join("envoy.log"))
+}
+
+/// Starts Envoy with one worker and the configuration file `config`, and waits until Envoy is ready. `admin` is the port of
+/// Envoy's admin interface. The log is the file `envoy.log` beside `config`.
+///
+/// # Errors
+/// If Envoy does not become ready; with its log.
+pub fn serve(artifacts: &Artifacts, config: &Path, admin: u16) -> Result<Process> {
+    let log = config.with_file_name("envoy.log");
+    let mut process = Process::start("envoy", &command(artifacts, config, 1), &log)?;
+    let ready = format!("http://127.0.0.1:{admin}/ready");
+    process.until("ready", || status_of(&ready) == Some(200))?;
+    Ok(process)
+}
+
+/// Envoy with a configuration file.
+#[must_use]
+pub fn command(artifacts: &Artifacts, config: &Path, workers: u16) -> Command {
     let mut command = Command::new(&artifacts.envoy);
     command
         .arg("--config-path")
-        .arg(&config)
-        .args(["--concurrency", &setup.workers.to_string()])
+        .arg(config)
+        .args(["--concurrency", &workers.to_string()])
         .args(["--log-level", "warning"])
         .args(["--component-log-level", "wasm:info"])
-        // Tests read the access log while Envoy runs.
-        .args(["--file-flush-interval-msec", "100"])
         // Hot restart uses shared memory with an id; two Envoys must not use the same id.
-        .arg("--disable-hot-restart")
-        .current_dir(&artifacts.repository);
-    Process::start("envoy", &command, &directory.join("envoy.log"))
+        .arg("--disable-hot-restart");
+    command
 }
 
 /// Adds an endpoint with the port of the replica beside the endpoint in the line marked `name`, which has `port`. In

@@ -8,7 +8,7 @@ pub mod browsing;
 mod chromedriver;
 #[cfg(test)]
 mod documents;
-mod envoy;
+pub mod envoy;
 #[cfg(feature = "load")]
 pub mod flood;
 #[cfg(feature = "load")]

@@ -3,11 +3,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::{Artifacts, Ports, Process, flood, flood::UnfinishedPosts, free_port};
+use tests::{Artifacts, Ports, Process, envoy, flood, flood::UnfinishedPosts, free_port};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use crate::api::until;
@@ -164,19 +163,7 @@ impl Gateway {
             );
         let config = folder.path().join("envoy.yaml");
         std::fs::write(&config, text).unwrap();
-        let mut envoy = Command::new(&artifacts.envoy);
-        envoy.arg("--config-path").arg(&config).args([
-            "--concurrency",
-            "1",
-            "--disable-hot-restart",
-        ]);
-        let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
-        let ready = format!("http://127.0.0.1:{admin}/ready");
-        let is_ready = || {
-            let reply = agent().get(&ready).call();
-            reply.is_ok_and(|reply| reply.status() == 200)
-        };
-        process.until("ready", is_ready).unwrap();
+        let process = envoy::serve(&artifacts, &config, admin).unwrap();
         Self {
             _process: process,
             _folder: folder,

@@ -1,12 +1,10 @@
 //! The two gates that decide about tokens: the filter in real Envoy, and token-guard.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use tests::gateways::TokenGuard;
-use tests::{Artifacts, Process, free_port};
+use tests::{Artifacts, Process, envoy, free_port};
 
-use crate::support::{Reply, agent, get};
+use crate::support::{Reply, get};
 
 /// A gate with one entrance for each list of issuers. Each entrance has one worker.
 pub(super) struct Gate {
@@ -52,23 +50,7 @@ impl Gate {
         });
         let config = folder.path().join("envoy.json");
         std::fs::write(&config, bootstrap.to_string()).unwrap();
-        let mut envoy = Command::new(&artifacts.envoy);
-        envoy.arg("--config-path").arg(&config).args([
-            "--concurrency",
-            "1",
-            "--disable-hot-restart",
-            "--log-level",
-            "warning",
-            "--component-log-level",
-            "wasm:info",
-        ]);
-        let mut process = Process::start("envoy", &envoy, &folder.path().join("log")).unwrap();
-        let ready = format!("http://127.0.0.1:{admin}/ready");
-        let is_ready = || {
-            let reply = agent().get(&ready).call();
-            reply.is_ok_and(|reply| reply.status() == 200)
-        };
-        process.until("ready", is_ready).unwrap();
+        let process = envoy::serve(&artifacts, &config, admin).unwrap();
         let entrance = |port: &u16| format!("http://127.0.0.1:{port}/projects");
         Self {
             name: "the filter",

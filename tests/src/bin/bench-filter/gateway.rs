@@ -3,12 +3,11 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Artifacts, Process, free_port};
+use tests::{Artifacts, Process, envoy, free_port};
 
 use crate::tokens::{AUDIENCE, FORWARDED, Issuers};
 
@@ -78,12 +77,7 @@ impl Gateway {
             &config,
             json!({"static_resources": {"listeners": listeners}}).to_string(),
         )?;
-        let mut command = Command::new(&artifacts.envoy);
-        command
-            .arg("--config-path")
-            .arg(&config)
-            .args(["--concurrency", "1", "--log-level", "warning"])
-            .arg("--disable-hot-restart");
+        let command = envoy::command(artifacts, &config, 1);
         let mut process = Process::start("envoy", &command, &folder.path().join("envoy.log"))?;
         process.until("listening", || {
             ports
