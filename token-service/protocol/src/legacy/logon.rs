@@ -18,9 +18,6 @@ use domain::random::{self, Random, RandomError};
 use domain::redirect_template::RedirectTemplate;
 use domain::{Client, IntegrationType, LegacyInstance, RedirectUri, Registry, Session};
 
-/// Length of a code, in characters: 30 random bytes in base64url.
-pub const CODE_LENGTH: usize = 40;
-
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
 
@@ -198,6 +195,7 @@ impl CodeRequest for LogonRequest {
     }
 
     fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError> {
+        // 40 characters (protocol.md §2.5).
         let text = URL_SAFE_NO_PAD.encode(random::bytes::<30>(random)?);
         let digest = code_digest(&text, &self.hostname);
         Ok(Code { text, digest })
