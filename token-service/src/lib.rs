@@ -1,7 +1,8 @@
 //! The token service: an OAuth 2.0 authorization server.
 //!
-//! Dependencies go in one direction: `http -> oauth | sign_in -> registry, token -> store`. The protocol in [`oauth`]
-//! does not depend on actix, redb or the wall clock.
+//! This crate has the HTTP listeners, the pages, the administration, the commands and the configuration. The rules are
+//! in the crates [`protocol`] and [`domain`], which depend on neither actix nor the wall clock; [`store`] keeps the
+//! state.
 
 pub mod admin;
 pub mod admin_tokens;

@@ -66,7 +66,7 @@ impl From<Denial> for Outcome {
     }
 }
 
-/// What the host must do with a request. When the host has done so, it calls [`Guard::count`].
+/// What the host must do with a request. When the host has done so, it calls [`Guard::count`](super::Guard::count).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     pub fate: Fate,

@@ -1,7 +1,7 @@
 //! Verification of Ed25519 signatures (RFC 8032 §5.1.7) with tables for each key, which pay off because a key
 //! is used for weeks. It accepts exactly the signatures that `ed25519-dalek`'s `verify_strict` accepts.
 //!
-//! `verify_strict` computes [S]B - [k]A without tables: 80 to 85 us for a message of 1,000 bytes in V8. With
+//! `verify_strict` computes `[S]B - [k]A` without tables: 80 to 85 us for a message of 1,000 bytes in V8. With
 //! the library's tables of B and of -A it takes 54 us (with `VartimeEdwardsPrecomputation` 68 to 75 us, with
 //! tables of radix 32 to 256 more than 54 us). The group, the scalars, the tables and the hash come from the
 //! libraries. This module only compares.
@@ -45,7 +45,7 @@ impl VerifyingKey {
         })
     }
 
-    /// True if `signature`, 64 bytes R and S, is this key's signature over `message`: R = [S]B - [k]A, with S
+    /// True if `signature`, 64 bytes R and S, is this key's signature over `message`: `R = [S]B - [k]A`, with S
     /// below the group's order and R not of small order.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {

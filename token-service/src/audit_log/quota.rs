@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::MOST_ENTRIES;
 use domain::clock::Timestamp;
 
-/// Maximum number of entries of one kind of [refusal](AuditAction::is_refusal) in the store during the retention. There
+/// Maximum number of entries of one kind of [refusal](domain::AuditAction::is_refusal) in the store during the retention. There
 /// are five kinds, so refused requests can never displace all other entries. The log records the number of further
 /// refusals.
 pub(super) const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;

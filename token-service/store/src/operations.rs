@@ -264,8 +264,9 @@ pub trait CredentialStore: Send + Sync {
 /// Attempts to guess a secret.
 #[async_trait]
 pub trait AttemptStore: Send + Sync {
-    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`]. Both happen in one transaction, so
-    /// that parallel attempts are admitted no more often than consecutive attempts. The keys must be distinct.
+    /// Decides on an attempt and counts it as a failure: see [`attempt::admit`](domain::attempt::admit). Both happen in
+    /// one transaction, so that parallel attempts are admitted no more often than consecutive attempts. The keys must be
+    /// distinct.
     async fn admit_attempt(
         &self,
         keys: Vec<PacedKey>,

@@ -209,7 +209,7 @@ impl TokenError {
     }
 
     /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §5.2). Repeats only parts of
-    /// the request that are not secret, through [`printable`].
+    /// the request that are not secret, through [`printable`](super::message::printable).
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
