@@ -1,0 +1,92 @@
+//! The part of the registrations that a plan of a change needs, read from a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::client::{Client, ClientId};
+use crate::legacy_instance::LegacyInstance;
+use crate::remembered::Remembered;
+use crate::user::{User, Username};
+
+/// Registrations at one position of the sequence of changes. Contains the clients, users and remembered files of the
+/// names that were asked for, as far as the store has them, and all legacy instances.
+#[derive(Debug, Clone, Default)]
+pub struct Excerpt {
+    clients: HashMap<ClientId, Arc<Client>>,
+    users: HashMap<Username, Arc<User>>,
+    legacy_instances: Vec<LegacyInstance>,
+    remembered: Vec<Remembered>,
+    version: Option<u64>,
+}
+
+impl Excerpt {
+    #[must_use]
+    pub fn new(
+        clients: impl IntoIterator<Item = Client>,
+        users: impl IntoIterator<Item = User>,
+    ) -> Self {
+        let clients = clients.into_iter();
+        let users = users.into_iter();
+        Self {
+            clients: clients
+                .map(|client| (client.client_id.clone(), Arc::new(client)))
+                .collect(),
+            users: users
+                .map(|user| (user.username.clone(), Arc::new(user)))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn with_legacy_instances(self, legacy_instances: Vec<LegacyInstance>) -> Self {
+        Self {
+            legacy_instances,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn with_remembered(self, remembered: Vec<Remembered>) -> Self {
+        Self { remembered, ..self }
+    }
+
+    /// Sets the store's position in the sequence of changes.
+    #[must_use]
+    pub fn at(self, version: u64) -> Self {
+        Self {
+            version: Some(version),
+            ..self
+        }
+    }
+
+    /// The store's position in the sequence of changes; `None` if the excerpt is not from a store.
+    #[must_use]
+    pub const fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    /// The client with this id, of any type, enabled or not.
+    #[must_use]
+    pub fn client(&self, client_id: &ClientId) -> Option<&Arc<Client>> {
+        self.clients.get(client_id)
+    }
+
+    /// The user with this name, enabled or not.
+    #[must_use]
+    pub fn user(&self, username: &Username) -> Option<&Arc<User>> {
+        self.users.get(username)
+    }
+
+    /// All hosts of the legacy flow, sorted by name.
+    #[must_use]
+    pub fn legacy_instances(&self) -> &[LegacyInstance] {
+        &self.legacy_instances
+    }
+
+    /// What the store remembers of applied files for these names.
+    #[must_use]
+    pub fn remembered(&self) -> &[Remembered] {
+        &self.remembered
+    }
+}
