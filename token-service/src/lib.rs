@@ -17,6 +17,7 @@ pub mod key_file;
 pub mod limits;
 pub mod metrics;
 pub mod output;
+pub mod planning;
 pub mod service;
 pub mod upkeep;
 pub mod visible;

@@ -9,7 +9,7 @@ use crate::oauth::authorize::{AuthorizationRequest, AuthorizeError, CodeRequest,
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
-use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, Registry, TokenId};
+use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, Registry, TokenId, User};
 
 /// A flow. Pages, endpoints and operator tools go through [`FLOWS`](crate::flows::FLOWS) for everything that differs
 /// between flows.
@@ -53,14 +53,13 @@ pub trait Flow: Sync {
     /// True if `client` may use the flow on `host`.
     fn serves(&self, client: &Client, host: &str) -> bool;
 
-    /// The reasons why names do not fit into access tokens of `client`. Registration refuses such names. `user_id` is
-    /// the longest User ID.
+    /// The reasons why names do not fit into access tokens of `client`. Registration refuses such names.
     fn misfits(
         &self,
         _client: &Client,
         _instances: &[&LegacyInstance],
         _api_audience: &str,
-        _user_id: &str,
+        _user_id: LongestUserId<'_>,
     ) -> Vec<Misfit> {
         Vec::new()
     }
@@ -98,6 +97,42 @@ pub struct Misfit {
     pub client_id: ClientId,
     /// The names and the lengths.
     pub reason: String,
+}
+
+/// The longest User ID, for which access tokens of every client must have room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LongestUserId<'a> {
+    /// The User ID of a user in a file or in a change.
+    Named(&'a str),
+    /// The [`json_length`] of the longest User ID in the store, which does not tell the User ID itself.
+    Measured(usize),
+}
+
+impl<'a> LongestUserId<'a> {
+    /// The longest User ID of the linked accounts of `users` and of the store, whose longest User ID has the
+    /// [`json_length`] `stored`.
+    #[must_use]
+    pub fn among(users: impl IntoIterator<Item = &'a User>, stored: usize) -> Self {
+        let accounts = users.into_iter().flat_map(|user| &user.accounts);
+        let longest = accounts
+            .map(|account| account.user_id.as_str())
+            .max_by_key(|user_id| json_length(user_id))
+            .unwrap_or_default();
+        if json_length(longest) >= stored {
+            Self::Named(longest)
+        } else {
+            Self::Measured(stored)
+        }
+    }
+
+    /// The [`json_length`].
+    #[must_use]
+    pub fn length(self) -> usize {
+        match self {
+            Self::Named(user_id) => json_length(user_id),
+            Self::Measured(length) => length,
+        }
+    }
 }
 
 /// Length of a text in JSON without the quotes, in bytes; escapes count.

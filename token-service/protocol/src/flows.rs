@@ -1,9 +1,9 @@
 //! The flows that the service has.
 
 use crate::Context;
-use crate::flow::{Current, Flow, Misfit, OpaqueRefreshToken, json_length};
+use crate::flow::{Current, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
 use crate::settings::Settings;
-use domain::{Client, LegacyInstance, Registry, User};
+use domain::{Client, LegacyInstance, Registry};
 
 /// Every flow.
 pub const FLOWS: &[&dyn Flow] = &[
@@ -53,20 +53,13 @@ pub fn opaque_refresh_token<'a>(
 #[must_use]
 pub fn misfits<'a>(
     api_audience: &str,
-    instances: impl IntoIterator<Item = &'a LegacyInstance>,
+    instances: &[&LegacyInstance],
     clients: impl IntoIterator<Item = &'a Client>,
-    users: impl IntoIterator<Item = &'a User>,
+    longest: LongestUserId<'_>,
 ) -> Vec<Misfit> {
-    let instances: Vec<&LegacyInstance> = instances.into_iter().collect();
-    let longest = users
-        .into_iter()
-        .flat_map(|user| &user.accounts)
-        .map(|account| account.user_id.as_str())
-        .max_by_key(|user_id| json_length(user_id))
-        .unwrap_or_default();
     let of = |client| {
         let all = FLOWS.iter().copied();
-        all.flat_map(|flow| flow.misfits(client, &instances, api_audience, longest))
+        all.flat_map(|flow| flow.misfits(client, instances, api_audience, longest))
             .collect::<Vec<_>>()
     };
     clients.into_iter().flat_map(of).collect()

@@ -13,13 +13,11 @@ use crate::describe::{Registered, Registration};
 use crate::protection::{Protection, ProtectionError};
 use crate::registrations::Registrations;
 use difference::Values;
-use domain::RegistryChange;
-use domain::client::{Client, ClientId};
-use domain::registry::Registry;
-use domain::remembered::{ObjectKind, ObjectName, Remembered};
+use domain::client::ClientId;
+use domain::remembered::ObjectName;
 use domain::user::User;
+use domain::{Excerpt, RegistryChange};
 use protocol::flow::Misfit;
-use protocol::flows;
 
 pub use difference::{Difference, DifferenceKind, FieldChange};
 pub use merge::{Kept, Occasion};
@@ -27,7 +25,7 @@ pub use merge::{Kept, Occasion};
 /// The effect of applying a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The change for the store. It is valid only for the registry that it was planned on.
+    /// The change for the store. It is valid only for the registrations that it was planned on.
     pub change: RegistryChange,
     /// The same change, for people.
     pub differences: Vec<Difference>,
@@ -44,28 +42,30 @@ pub fn located(misfit: &Misfit, places: &BTreeMap<ClientId, Place>) -> String {
     }
 }
 
-/// The names in a file.
+/// The names in files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed(HashSet<ObjectName>);
 
 impl Listed {
     #[must_use]
     pub fn of(registrations: &Registrations) -> Self {
-        let clients = registrations.clients.iter();
-        let users = registrations.users.iter();
-        let clients = clients.map(|client| client.object.object_name());
-        Self(
-            clients
-                .chain(users.map(|user| user.object.object_name()))
-                .collect(),
-        )
+        let mut listed = Self::default();
+        listed.add(registrations.clients.iter().map(|client| &client.object));
+        listed.add(registrations.users.iter().map(|user| &user.object));
+        listed
+    }
+
+    pub fn add<'a, T: Registered>(&mut self, objects: impl IntoIterator<Item = &'a T>) {
+        let objects = objects.into_iter();
+        self.0.extend(objects.map(Registered::object_name));
     }
 }
 
 impl Plan {
-    /// An empty plan on `stored`. The store applies it only if the registry has not changed since.
+    /// An empty plan on `stored`. The store applies it only if nothing that it [rests on](domain::Premises) has changed
+    /// since.
     #[must_use]
-    pub fn on(stored: &Registry) -> Self {
+    pub fn on(stored: &Excerpt) -> Self {
         Self {
             change: RegistryChange {
                 planned_on: stored.version(),
@@ -90,54 +90,13 @@ impl Plan {
     pub fn register<T: Registered>(
         &mut self,
         registration: Registration<T>,
-        stored: &Registry,
+        stored: &Excerpt,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
         let before = T::find(stored, registration.object.name());
-        let object = protect(registration, before.as_deref(), protection)?;
-        self.put(object, before.as_deref());
+        let object = protect(registration, before, protection)?;
+        self.put(object, before);
         Ok(())
-    }
-
-    /// Also removes the objects that are in `stored` but not in `listed`, and forgets what was remembered of them.
-    pub fn prune(&mut self, listed: &Listed, stored: &Registry, remembered: &[Remembered]) {
-        self.remove_unlisted::<Client>(listed, stored);
-        self.remove_unlisted::<User>(listed, stored);
-        let in_files = |kind| kind != ObjectKind::LegacyInstance;
-        let objects = remembered.iter().map(|one| &one.object);
-        let unlisted = objects.filter(|one| in_files(one.kind) && !listed.0.contains(one));
-        self.change.forget.extend(unlisted.cloned());
-        self.differences
-            .sort_by(|one, other| one.object.cmp(&other.object));
-    }
-
-    fn remove_unlisted<T: Registered>(&mut self, listed: &Listed, stored: &Registry) {
-        for object in T::all(stored) {
-            if !listed.0.contains(&object.object_name()) {
-                self.remove(&*object);
-            }
-        }
-    }
-
-    /// Clients whose access tokens would be too short for the names after the change (protocol.md §2.5). If there are
-    /// any, the change is refused.
-    #[must_use]
-    pub fn misfits(&self, api_audience: &str, stored: &Registry) -> Vec<Misfit> {
-        flows::misfits(
-            api_audience,
-            stored
-                .legacy_instances()
-                .iter()
-                .chain(&self.change.put_legacy_instances),
-            stored
-                .clients()
-                .map(|client| &**client)
-                .chain(&self.change.put_clients),
-            stored
-                .users()
-                .map(|user| &**user)
-                .chain(&self.change.put_users),
-        )
     }
 
     pub fn put<T: Registered>(&mut self, object: T, before: Option<&T>) {
@@ -162,6 +121,26 @@ impl Plan {
             kind: DifferenceKind::Removed,
         });
         object.remove(&mut self.change);
+    }
+
+    /// Removes an object that is not in `listed`.
+    pub fn remove_unlisted<T: Registered>(&mut self, object: &T, listed: &Listed) {
+        if !listed.0.contains(&object.object_name()) {
+            self.remove(object);
+        }
+    }
+
+    /// Forgets what was remembered of an object that is not in `listed`.
+    pub fn forget_unlisted(&mut self, object: ObjectName, listed: &Listed) {
+        if !listed.0.contains(&object) {
+            self.change.forget.push(object);
+        }
+    }
+
+    /// Sorts the differences by object.
+    pub fn sort(&mut self) {
+        let differences = &mut self.differences;
+        differences.sort_by(|one, other| one.object.cmp(&other.object));
     }
 
     /// Removes the registered second factor of `user`.

@@ -5,17 +5,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::describe::reading::Reading;
 use crate::describe::{Completeness, Registered, Registration};
 use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
+use domain::Excerpt;
 use domain::client::{Client, ClientId};
 use domain::clock::Timestamp;
-use domain::registry::Registry;
-use domain::remembered::ObjectKind;
-use domain::user::User;
+use domain::remembered::{ObjectKind, ObjectName};
+use domain::user::{User, Username};
 
 /// A checked registrations file. The type has no `Debug`, because it may contain passwords.
 pub struct Registrations {
@@ -30,86 +30,131 @@ pub struct Registrations {
 }
 
 impl Registrations {
-    /// Reads and checks the file at `path`.
-    ///
-    /// `stored` is the registry that the file will be added to. A `bound_user` may be in `stored` instead of the file,
-    /// and names must not collide with `stored`. Pass an empty registry if there is none. `now` decides which
-    /// certificates have expired.
-    ///
-    /// # Errors
-    /// [`InvalidDocument`] with every problem.
-    pub fn load(path: &Path, stored: &Registry, now: Timestamp) -> Result<Self, InvalidDocument> {
+    /// Reads the file at `path`. `now` decides which certificates have expired.
+    pub fn load(path: &Path, now: Timestamp) -> Draft<Self> {
         let problems = Problems::default();
         let table = Table::read(path, &problems);
-        Self::read(table, problems, stored, Completeness::Whole, now)
+        Self::read(table, problems, Completeness::Whole, now)
     }
 
-    /// Reads and checks registrations as JSON: an object with the lists `clients` and `users`.
-    ///
-    /// # Errors
-    /// [`InvalidDocument`] with every problem.
+    /// Reads registrations as JSON: an object with the lists `clients` and `users`.
     pub fn from_json(
         body: serde_json::Map<String, serde_json::Value>,
-        stored: &Registry,
         completeness: Completeness,
         now: Timestamp,
-    ) -> Result<Self, InvalidDocument> {
+    ) -> Draft<Self> {
         let table = Table::from_json(body);
-        Self::read(table, Problems::default(), stored, completeness, now)
+        Self::read(table, Problems::default(), completeness, now)
     }
 
     fn read(
         table: Table,
         problems: Problems,
-        stored: &Registry,
         completeness: Completeness,
         now: Timestamp,
-    ) -> Result<Self, InvalidDocument> {
+    ) -> Draft<Self> {
         let mut root = Section::root(table, &problems);
         let mut reading = Reading::new(completeness, now);
         let users = reading.list(&mut root, "users");
         let clients: Vec<Registration<Client>> = reading.list(&mut root, "clients");
         root.finish();
-        check_names(&reading, &problems, stored);
         let client_ids = reading.names.get(&ObjectKind::Client);
         let client_places = clients.iter().filter_map(|client| {
             let place = client_ids?.get(client.object.name())?;
             Some((client.object.client_id.clone(), place.clone()))
         });
         let client_places = client_places.collect();
-        problems.none_or(Self {
+        let read = Some(Self {
             clients,
             client_places,
             users,
-            warnings: reading.warnings.into_sorted(),
+            warnings: std::mem::take(&mut reading.warnings).into_sorted(),
+        });
+        Draft {
+            read,
+            reading,
+            problems,
+        }
+    }
+}
+
+/// A document that was read, but not yet compared with the stored registrations. The type has no `Debug`, because it
+/// may contain passwords.
+#[must_use]
+pub struct Draft<T> {
+    read: Option<T>,
+    reading: Reading,
+    problems: Problems,
+}
+
+impl<T> Draft<T> {
+    /// The objects that [`Self::check`] and a plan look up: everything that the document lists, clients and users with
+    /// the same names, and bound users.
+    #[must_use]
+    pub fn names(&self) -> Vec<ObjectName> {
+        let listed = self.reading.names.iter();
+        let mut names: BTreeSet<ObjectName> = listed
+            .flat_map(|(kind, listed)| listed.keys().flat_map(|name| looked_up(*kind, name)))
+            .collect();
+        let bound_users = self.reading.bound_users.iter();
+        names.extend(bound_users.filter_map(|bound| user(&bound.value)));
+        names.into_iter().collect()
+    }
+
+    /// Compares the names in the document with each other and with `stored`, which contains [`Self::names`] as far as
+    /// they are registered. A `bound_user` may be in `stored` instead of the document. Names must not collide with
+    /// `stored`.
+    ///
+    /// # Errors
+    /// [`InvalidDocument`] with every problem, including the problems of reading.
+    pub fn check(self, stored: &Excerpt) -> Result<T, InvalidDocument> {
+        check_names(&self.reading, &self.problems, stored);
+        let read = self.problems.none_or(self.read)?;
+        // Every missing value was reported as a problem.
+        read.ok_or(InvalidDocument {
+            problems: Vec::new(),
         })
     }
 }
 
-/// Reads and checks one object as JSON, with the keys of an entry in a file.
-///
-/// # Errors
-/// [`InvalidDocument`] with every problem.
+/// What a plan looks up to change the object `name`: the object, and the client or user that must not have the same name
+/// (RFC 9700 §4.15).
+#[must_use]
+pub fn looked_up(kind: ObjectKind, name: &str) -> Vec<ObjectName> {
+    match kind {
+        ObjectKind::Client | ObjectKind::User => {
+            let client = ClientId::parse(name);
+            let client = client.map(|id| ObjectName::new(ObjectKind::Client, id.as_str()));
+            client.into_iter().chain(user(name)).collect()
+        }
+        ObjectKind::LegacyInstance => vec![ObjectName::new(kind, name)],
+    }
+}
+
+/// The name in the form in which it is stored.
+fn user(name: &str) -> Option<ObjectName> {
+    let username = Username::parse(name)?;
+    Some(ObjectName::new(ObjectKind::User, username))
+}
+
+/// Reads one object as JSON, with the keys of an entry in a file.
 pub fn read_entry<T: Registered>(
     body: serde_json::Map<String, serde_json::Value>,
-    stored: &Registry,
     completeness: Completeness,
     now: Timestamp,
-) -> Result<Registration<T>, InvalidDocument> {
+) -> Draft<Registration<T>> {
     let problems = Problems::default();
     let section = Section::root(Table::from_json(body), &problems);
     let mut reading = Reading::new(completeness, now);
     let read = reading.object(section);
-    check_names(&reading, &problems, stored);
-    let read: Option<Registration<T>> = problems.none_or(read)?;
-    // Every missing value was reported as a problem.
-    read.ok_or(InvalidDocument {
-        problems: Vec::new(),
-    })
+    Draft {
+        read,
+        reading,
+        problems,
+    }
 }
 
-/// Compares the names in a document with each other and with the stored registry.
-fn check_names(reading: &Reading, problems: &Problems, stored: &Registry) {
+fn check_names(reading: &Reading, problems: &Problems, stored: &Excerpt) {
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
         let usernames = reading.names.get(&ObjectKind::User);

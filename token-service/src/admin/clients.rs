@@ -42,18 +42,18 @@ impl Administered for Client {
     fn with_secret_times(&self) -> Option<&ClientId> {
         Some(&self.client_id)
     }
-}
-
-impl Listed for Client {
-    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
-        store.clients(after, limit).await
-    }
 
     async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
         match ClientId::parse(name) {
             Some(client_id) => store.client(client_id).await,
             None => Ok(None),
         }
+    }
+}
+
+impl Listed for Client {
+    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
+        store.clients(after, limit).await
     }
 }
 

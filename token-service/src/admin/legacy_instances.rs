@@ -6,8 +6,8 @@ use super::objects::Administered;
 use super::schema::{LegacyInstanceView, View};
 use super::{AdminError, Administration, Object};
 use domain::LegacyInstance;
-use registration::describe::Registered;
 use registration::describe::view::{self, Moment};
+use store::{Store, StoreError};
 
 impl Administered for LegacyInstance {
     type Created = LegacyInstanceView;
@@ -15,19 +15,26 @@ impl Administered for LegacyInstance {
     fn created(view: LegacyInstanceView, _: Option<Zeroizing<String>>) -> LegacyInstanceView {
         view
     }
+
+    async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
+        let mut instances = store.legacy_instances().await?.into_iter();
+        Ok(instances.find(|instance| instance.hostname == name))
+    }
 }
 
 impl Administration<'_> {
     /// Lists the hosts of the legacy flow, sorted by name.
-    #[must_use]
-    pub fn legacy_instances(&self) -> Vec<LegacyInstanceView> {
+    ///
+    /// # Errors
+    /// [`AdminError::Store`] if the store fails.
+    pub async fn legacy_instances(&self) -> Result<Vec<LegacyInstanceView>, AdminError> {
         let moment = Moment {
             now: self.service.clock.now(),
             secret_times: &[],
         };
-        let instances = LegacyInstance::all(&self.service.registry());
-        let views = instances.iter().map(|one| view::view(&**one, &moment));
-        views.map(View::new).collect()
+        let instances = self.service.store.legacy_instances().await?;
+        let views = instances.iter().map(|one| view::view(one, &moment));
+        Ok(views.map(View::new).collect())
     }
 
     /// Registers or changes the host `hostname`; the body is an object with `auth_server_hostname` and `enabled`. A

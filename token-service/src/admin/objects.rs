@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 use super::schema::View;
 use super::views::Page;
 use super::{AdminError, Administration, Object, PageRequest};
-use domain::{ClientId, Registry};
+use domain::{ClientId, Excerpt, ObjectName};
 use registration::apply::Plan;
 use registration::describe::view::{self, Moment};
 use registration::describe::{Completeness, Registered, Registration};
-use registration::registrations::read_entry;
+use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
 /// A kind of object that the administration registers, changes and removes.
@@ -45,10 +45,15 @@ pub trait Administered: Registered {
     /// Checks that the object may be removed.
     ///
     /// # Errors
-    /// [`AdminError::Conflict`] if another object needs it.
-    fn may_go(&self, _registry: &Registry) -> Result<(), AdminError> {
-        Ok(())
+    /// [`AdminError::Conflict`] if another object needs it; [`AdminError::Store`] if the store fails.
+    fn may_go(&self, _store: &dyn Store) -> impl Future<Output = Result<(), AdminError>> {
+        std::future::ready(Ok(()))
     }
+
+    fn stored(
+        store: &dyn Store,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Self>, StoreError>>;
 }
 
 /// Objects that the store lists in pages.
@@ -59,11 +64,6 @@ pub trait Listed: Administered {
         after: String,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>>;
-
-    fn stored(
-        store: &dyn Store,
-        name: &str,
-    ) -> impl Future<Output = Result<Option<Self>, StoreError>>;
 }
 
 impl Administration<'_> {
@@ -100,15 +100,17 @@ impl Administration<'_> {
         &self,
         registration: Object,
     ) -> Result<T::Created, AdminError> {
-        self.changing(async |registry| {
-            let mut registration = self.read::<T>(registration.clone(), &registry)?;
+        self.changing(async || {
+            let draft = self.read::<T>(registration.clone());
+            let stored = self.excerpt(draft.names()).await?;
+            let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
-            if T::find(&registry, object.name()).is_some() {
+            if T::find(&stored, object.name()).is_some() {
                 let message = format!("there is a {} {} already", T::KIND.name(), object.name());
                 return Err(AdminError::Conflict(message));
             }
             let secret = object.generate(self)?;
-            let view = self.register(registration, &registry).await?;
+            let view = self.register(registration, &stored).await?;
             Ok(T::created(view, secret))
         })
         .await
@@ -135,11 +137,15 @@ impl Administration<'_> {
         name: &str,
         patch: impl Fn(&T) -> Result<Object, AdminError>,
     ) -> Result<View<T>, AdminError> {
-        self.changing(async |registry| {
-            let before = stored::<T>(&registry, name)?;
-            let mut body = view::registration(&*before);
-            merge_patch(&mut body, patch(&before)?);
-            let mut registration = self.read::<T>(body.clone(), &registry)?;
+        self.changing(async || {
+            let first = self.excerpt(looked_up(T::KIND, name)).await?;
+            let before = found::<T>(&first, name)?;
+            let mut body = view::registration(before);
+            merge_patch(&mut body, patch(before)?);
+            let draft = self.read::<T>(body);
+            let stored = self.completed(&first, looked_up(T::KIND, name), draft.names());
+            let stored = stored.await?;
+            let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
             let same_name = object.name() == before.name();
             if !same_name || object.integration() != before.integration() {
@@ -148,8 +154,8 @@ impl Administration<'_> {
                 let message = format!("{key} cannot change: register another {kind}");
                 return Err(AdminError::Conflict(message));
             }
-            view::complete(object, &before);
-            self.register(registration, &registry).await
+            view::complete(object, before);
+            self.register(registration, &stored).await
         })
         .await
     }
@@ -163,11 +169,12 @@ impl Administration<'_> {
         name: &str,
         registration: Object,
     ) -> Result<View<T>, AdminError> {
-        self.changing(async |registry| {
+        self.changing(async || {
             let mut registration = registration.clone();
             registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
-            let registration = self.read::<T>(registration, &registry)?;
-            self.register(registration, &registry).await
+            let draft = self.read::<T>(registration);
+            let stored = self.excerpt(draft.names()).await?;
+            self.register(draft.check(&stored)?, &stored).await
         })
         .await
     }
@@ -177,12 +184,14 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
     pub async fn delete<T: Administered>(&self, name: &str) -> Result<(), AdminError> {
-        self.changing(async |registry| {
-            let object = stored::<T>(&registry, name)?;
-            object.may_go(&registry)?;
-            let mut plan = Plan::on(&registry);
-            plan.remove(&*object);
-            self.carry_out(plan, &registry).await?;
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
+            let object = found::<T>(&stored, name)?;
+            // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
+            object.may_go(&*self.service.store).await?;
+            let mut plan = Plan::on(&stored);
+            plan.remove(object);
+            self.carry_out(plan, &stored).await?;
             Ok(())
         })
         .await
@@ -194,44 +203,62 @@ impl Administration<'_> {
         name: &str,
         change: impl Fn(&mut T) -> Result<R, AdminError>,
     ) -> Result<(View<T>, R), AdminError> {
-        self.changing(async |registry| {
-            let mut object = T::clone(&*stored::<T>(&registry, name)?);
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
+            let mut object = found::<T>(&stored, name)?.clone();
             let outcome = change(&mut object)?;
-            let view = self.register(Registration::of(object), &registry).await?;
+            let view = self.register(Registration::of(object), &stored).await?;
             Ok((view, outcome))
         })
         .await
     }
 
-    fn read<T: Administered>(
-        &self,
-        registration: Object,
-        registry: &Registry,
-    ) -> Result<Registration<T>, AdminError> {
-        let now = self.service.clock.now();
-        Ok(read_entry(
+    fn read<T: Administered>(&self, registration: Object) -> Draft<Registration<T>> {
+        read_entry(
             registration,
-            registry,
             Completeness::Partial,
-            now,
-        )?)
+            self.service.clock.now(),
+        )
+    }
+
+    /// The registrations of these names, for a plan.
+    pub(super) async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Arc<Excerpt>, StoreError> {
+        Ok(Arc::new(self.service.store.excerpt(names).await?))
+    }
+
+    /// `first`, which has `known`, or an excerpt that has `needed` too. A plan on it counts as planned on `first`, so
+    /// that a change of its objects in between overtakes the plan.
+    async fn completed(
+        &self,
+        first: &Arc<Excerpt>,
+        known: Vec<ObjectName>,
+        needed: Vec<ObjectName>,
+    ) -> Result<Arc<Excerpt>, StoreError> {
+        if needed.iter().all(|name| known.contains(name)) {
+            return Ok(Arc::clone(first));
+        }
+        let more = self.service.store.excerpt(needed).await?;
+        Ok(Arc::new(match first.version() {
+            Some(version) => more.at(version),
+            None => more,
+        }))
     }
 
     async fn register<T: Administered>(
         &self,
         registration: Registration<T>,
-        registry: &Arc<Registry>,
+        stored: &Arc<Excerpt>,
     ) -> Result<View<T>, AdminError> {
         let object = registration.object.clone();
-        let plan = self.planned(registry, move |stored, protection| {
+        let plan = self.planned(stored, move |stored, protection| {
             let mut plan = Plan::on(stored);
             plan.register(registration, stored, protection)?;
             Ok(plan)
         });
-        self.carry_out(plan.await?, registry).await?;
+        self.carry_out(plan.await?, stored).await?;
         // The stored object also contains values that the registration omits.
-        let stored = T::find(&self.service.registry(), object.name());
-        self.view(stored.as_deref().unwrap_or(&object)).await
+        let stored = T::stored(&*self.service.store, object.name()).await?;
+        self.view(stored.as_ref().unwrap_or(&object)).await
     }
 
     async fn view<T: Administered>(&self, object: &T) -> Result<View<T>, AdminError> {
@@ -256,8 +283,11 @@ impl Administration<'_> {
     }
 }
 
-fn stored<T: Registered>(registry: &Registry, name: &str) -> Result<Arc<T>, AdminError> {
-    T::find(registry, name).ok_or_else(|| not_found::<T>(name))
+pub(super) fn found<'a, T: Registered>(
+    stored: &'a Excerpt,
+    name: &str,
+) -> Result<&'a T, AdminError> {
+    T::find(stored, name).ok_or_else(|| not_found::<T>(name))
 }
 
 fn not_found<T: Registered>(name: &str) -> AdminError {

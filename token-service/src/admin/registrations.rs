@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::views::Applied;
 use super::{AdminError, Administration, Object};
 use crate::audit_log::Entry;
+use crate::planning;
 use document::Place;
 use domain::remembered::{ObjectKind, ObjectName};
-use domain::{AuditAction, ClientId, Registry, RegistryOutcome, Remembered};
+use domain::{AuditAction, ClientId, Excerpt, RegistryOutcome};
 use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
 use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
@@ -61,30 +62,28 @@ impl Administration<'_> {
             Conflicts::Keep => Occasion::Apply,
             Conflicts::Overwrite => Occasion::Overwrite,
         };
-        self.changing(async |stored| {
+        self.changing(async || {
             let now = self.service.clock.now();
-            let document = document.clone();
-            let registrations =
-                Registrations::from_json(document, &stored, Completeness::Whole, now)?;
+            let draft = Registrations::from_json(document.clone(), Completeness::Whole, now);
+            let stored = self.excerpt(draft.names()).await?;
+            let registrations = draft.check(&stored)?;
             let warnings = registrations.warnings.iter();
             let warnings = warnings.map(ToString::to_string).collect();
             let listed = Listed::of(&registrations);
             let places = registrations.client_places.clone();
-            let remembered: Arc<[Remembered]> = self.service.store.remembered().await?.into();
-            let past = Arc::clone(&remembered);
             let mut plan = self
                 .planned(&stored, move |stored, protection| {
-                    Plan::merge(registrations, stored, &past, occasion, protection)
+                    Plan::merge(registrations, stored, occasion, protection)
                 })
                 .await?;
             if unlisted == Unlisted::Remove {
-                plan.prune(&listed, &stored, &remembered);
+                planning::prune(&mut plan, &listed, &*self.service.store).await?;
             }
-            self.refuse_misfits(&plan, &stored, &places)?;
+            self.refuse_misfits(&plan, &stored, &places).await?;
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match run {
                 Run::Dry => plan.differences,
-                Run::Real => self.carry_out(plan, &stored).await?,
+                Run::Real => self.make(plan).await?,
             };
             Ok(Applied {
                 differences: differences.iter().map(Difference::with_values).collect(),
@@ -100,12 +99,12 @@ impl Administration<'_> {
     /// process wait.
     pub(super) async fn changing<T>(
         &self,
-        attempt: impl AsyncFn(Arc<Registry>) -> Result<T, AdminError>,
+        attempt: impl AsyncFn() -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let _turn = self.service.registry_turn().await;
         for _ in 0..MOST_PLANS {
-            match attempt(self.service.registry()).await {
-                Err(AdminError::Overtaken) => self.service.reload_registry().await?,
+            match attempt().await {
+                Err(AdminError::Overtaken) => {}
                 outcome => return outcome,
             }
         }
@@ -115,8 +114,8 @@ impl Administration<'_> {
     /// Plans a change. Hashes passwords outside the async workers.
     pub(super) async fn planned(
         &self,
-        stored: &Arc<Registry>,
-        plan: impl FnOnce(&Registry, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
+        stored: &Arc<Excerpt>,
+        plan: impl FnOnce(&Excerpt, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
     ) -> Result<Plan, AdminError> {
         let (service, stored) = (Arc::clone(self.service), Arc::clone(stored));
         let plan =
@@ -127,13 +126,15 @@ impl Administration<'_> {
         Ok(plan?)
     }
 
+    /// Makes the change, unless names would not fit into legacy access tokens.
+    pub(super) async fn carry_out(&self, plan: Plan, stored: &Excerpt) -> Result<(), AdminError> {
+        self.refuse_misfits(&plan, stored, &BTreeMap::new()).await?;
+        self.make(plan).await?;
+        Ok(())
+    }
+
     /// Makes the change, with its consequences and its entries in the audit log.
-    pub(super) async fn carry_out(
-        &self,
-        plan: Plan,
-        stored: &Registry,
-    ) -> Result<Vec<Difference>, AdminError> {
-        self.refuse_misfits(&plan, stored, &BTreeMap::new())?;
+    async fn make(&self, plan: Plan) -> Result<Vec<Difference>, AdminError> {
         if plan.is_empty() {
             return Ok(Vec::new());
         }
@@ -151,21 +152,19 @@ impl Administration<'_> {
     }
 
     /// `places` contains the place of each client in the document.
-    fn refuse_misfits(
+    async fn refuse_misfits(
         &self,
         plan: &Plan,
-        stored: &Registry,
+        stored: &Excerpt,
         places: &BTreeMap<ClientId, Place>,
     ) -> Result<(), AdminError> {
-        let misfits = plan.misfits(&self.service.config.protocol.api_audience, stored);
+        let api_audience = &self.service.config.protocol.api_audience;
+        let store = &*self.service.store;
+        let misfits = planning::misfits(plan, stored, api_audience, places, store).await?;
         if misfits.is_empty() {
             return Ok(());
         }
-        let lines = misfits
-            .iter()
-            .map(|misfit| registration::apply::located(misfit, places))
-            .collect();
-        Err(AdminError::DoesNotFit(lines))
+        Err(AdminError::DoesNotFit(misfits))
     }
 }
 

@@ -3,13 +3,14 @@
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::objects::{Administered, Listed};
+use super::objects::{Administered, Listed, found};
 use super::schema::UserView;
 use super::{AdminError, Administration, Object};
 use crate::audit_log::Entry;
-use domain::{AuditAction, IntegrationType, LinkedAccount, Registry, User, Username};
+use domain::{AuditAction, LinkedAccount, User, Username};
 use registration::apply::Plan;
 use registration::describe::Registered as _;
+use registration::registrations::looked_up;
 use store::{Store, StoreError};
 
 impl Administered for User {
@@ -19,26 +20,14 @@ impl Administered for User {
         view
     }
 
-    fn may_go(&self, registry: &Registry) -> Result<(), AdminError> {
-        let bound = registry.clients().find(|client| {
-            matches!(
-                &client.integration,
-                IntegrationType::UserBound { bound_user, .. } if *bound_user == self.username
-            )
-        });
-        let Some(client) = bound else {
-            return Ok(());
-        };
-        Err(AdminError::Conflict(format!(
-            "the client {} is bound to {}: bind it to another user, or delete it first",
-            client.client_id, self.username
-        )))
-    }
-}
-
-impl Listed for User {
-    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
-        store.users(after, limit).await
+    async fn may_go(&self, store: &dyn Store) -> Result<(), AdminError> {
+        match store.client_bound_to(self.username.clone()).await? {
+            None => Ok(()),
+            Some(client_id) => Err(AdminError::Conflict(format!(
+                "the client {client_id} is bound to {}: bind it to another user, or delete it first",
+                self.username
+            ))),
+        }
     }
 
     async fn stored(store: &dyn Store, name: &str) -> Result<Option<Self>, StoreError> {
@@ -49,6 +38,12 @@ impl Listed for User {
     }
 }
 
+impl Listed for User {
+    async fn page(store: &dyn Store, after: String, limit: usize) -> Result<Vec<Self>, StoreError> {
+        store.users(after, limit).await
+    }
+}
+
 impl Administration<'_> {
     /// Removes a user's second factor, set up by the user or registered. Ends the user's sessions and revokes the
     /// user's grants (D-35).
@@ -56,17 +51,17 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`].
     pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
-        self.changing(async |registry| {
-            let before = User::find(&registry, username)
-                .ok_or_else(|| AdminError::not_found("user", username))?;
+        self.changing(async || {
+            let stored = self.excerpt(looked_up(User::KIND, username)).await?;
+            let before = found::<User>(&stored, username)?;
             let (store, now) = (&self.service.store, self.service.clock.now());
             store
                 .set_second_factor(before.username.clone(), None, None, now)
                 .await?;
             if before.totp_secret_sealed.is_some() {
-                let mut plan = Plan::on(&registry);
-                plan.remove_totp_secret(&before);
-                self.carry_out(plan, &registry).await?;
+                let mut plan = Plan::on(&stored);
+                plan.remove_totp_secret(before);
+                self.carry_out(plan, &stored).await?;
             }
             let entry = Entry::new(AuditAction::SecondFactorRemoved)
                 .by_administrator(self.name)

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, output};
 use crate::config::Config;
-use domain::Registry;
+use domain::Excerpt;
 use domain::clock::{Clock as _, SystemClock};
+use protocol::flow::LongestUserId;
 use protocol::flows;
 use registration::registrations::Registrations;
 
@@ -27,13 +28,15 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     };
     let registrations = match path {
         None => None,
-        Some(path) => match Registrations::load(&path, &Registry::default(), SystemClock.now()) {
-            Ok(registrations) => Some(registrations),
-            Err(problems) => {
-                output::line(problems)?;
-                return Ok(ExitCode::FAILURE);
+        Some(path) => {
+            match Registrations::load(&path, SystemClock.now()).check(&Excerpt::default()) {
+                Ok(registrations) => Some(registrations),
+                Err(problems) => {
+                    output::line(problems)?;
+                    return Ok(ExitCode::FAILURE);
+                }
             }
-        },
+        }
     };
     for warning in registrations.iter().flat_map(|read| &read.warnings) {
         output::line(format_args!("warning: {warning}"))?;
@@ -65,11 +68,12 @@ fn misfits(config: &Config, registrations: &Registrations) -> Vec<String> {
         .iter()
         .map(|registration| &registration.object);
     let clients = registrations.clients.iter();
+    let instances: Vec<_> = config.legacy_instances.iter().collect();
     let misfits = flows::misfits(
         &config.protocol.api_audience,
-        &config.legacy_instances,
+        &instances,
         clients.map(|registration| &registration.object),
-        users,
+        LongestUserId::among(users, 0),
     );
     let located = misfits
         .iter()

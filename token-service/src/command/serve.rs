@@ -12,15 +12,17 @@ use crate::audit_log::{Entry, Origin};
 use crate::config::{Config, StoreUrl};
 use crate::encryption_key;
 use crate::http::Application;
+use crate::planning::{self, OwnFiles};
 use crate::service::{Service, StoredRegistry};
+use domain::RegistryOutcome;
 use domain::clock::{Clock, SystemClock};
 use domain::random::OsRandom;
 use domain::remembered::{ObjectKind, ObjectName};
-use domain::{Registry, RegistryOutcome, Remembered};
 use protocol::sealing::EncryptionKey;
-use registration::apply::{Kept, Occasion, Plan};
+use registration::apply::{Kept, Listed, Occasion, Plan};
+use registration::describe::Registered;
 use registration::protection::AtRest;
-use registration::registrations::Registrations;
+use registration::registrations::{Draft, Registrations};
 use store::Store;
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
@@ -87,7 +89,8 @@ async fn prepare_on(
     let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
     let encryption_key =
         encryption_key::open(&config.encryption_key_file, &*store, &OsRandom).await?;
-    let (registry, entries) = register(&config, &*store, &encryption_key).await?;
+    let entries = register(&config, &*store, &encryption_key).await?;
+    let registry = StoredRegistry::read(&*store).await?;
     let random = Arc::new(OsRandom);
     let service = Service::new(
         config,
@@ -122,26 +125,20 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// Applies changes of the configuration and the registrations file since the last start (D-27). Returns the registry
-/// and the entries for the audit log.
+/// Applies changes of the configuration and the registrations file since the last start (D-27). Returns the entries for
+/// the audit log.
 async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
-) -> anyhow::Result<(StoredRegistry, Vec<Entry>)> {
+) -> anyhow::Result<Vec<Entry>> {
     for _ in 0..MOST_PLANS {
         let now = SystemClock.now();
-        let found = StoredRegistry::read(store).await?;
-        let remembered = store.remembered().await?;
-        let plan = plan(config, &found.registry, &remembered, encryption_key)?;
+        let plan = plan(config, store, encryption_key).await?;
         tell(config, &plan);
         if plan.is_empty() {
-            // The memory of applied files was read after the registry and may belong to a later version.
-            if !found.is_current(store).await? {
-                continue;
-            }
             tracing::info!("registrations are up to date");
-            return Ok((found, Vec::new()));
+            return Ok(Vec::new());
         }
         let entries = entries(config, &plan);
         // Another replica may have applied the same file a moment ago.
@@ -149,46 +146,49 @@ async fn register(
             for difference in &plan.differences {
                 tracing::info!("registered: {difference}");
             }
-            return Ok((StoredRegistry::read(store).await?, entries));
+            return Ok(entries);
         }
     }
     anyhow::bail!("other replicas are changing the registry at the same time: start again")
 }
 
-fn plan(
+async fn plan(
     config: &Config,
-    stored: &Registry,
-    remembered: &[Remembered],
+    store: &dyn Store,
     encryption_key: &EncryptionKey,
 ) -> anyhow::Result<Plan> {
     let protection = AtRest(encryption_key);
+    let instances = &config.legacy_instances;
+    let mut names: Vec<ObjectName> = instances.iter().map(Registered::object_name).collect();
+    let registrations = config.registrations.as_ref();
+    let draft = registrations.map(|path| Registrations::load(path, SystemClock.now()));
+    names.extend(draft.iter().flat_map(Draft::names));
+    let stored = store.excerpt(names).await?;
     let mut places = BTreeMap::new();
-    let mut plan = match &config.registrations {
-        None => Plan::on(stored),
-        Some(path) => {
-            let registrations = Registrations::load(path, stored, SystemClock.now())?;
+    let (mut plan, mut listed, files) = match draft {
+        None => (
+            Plan::on(&stored),
+            Listed::default(),
+            OwnFiles::Configuration,
+        ),
+        Some(draft) => {
+            let registrations = draft.check(&stored)?;
             for warning in &registrations.warnings {
                 tracing::warn!("{warning}");
             }
             places.clone_from(&registrations.client_places);
-            Plan::merge(
-                registrations,
-                stored,
-                remembered,
-                Occasion::Start,
-                &protection,
-            )?
+            let listed = Listed::of(&registrations);
+            let plan = Plan::merge(registrations, &stored, Occasion::Start, &protection)?;
+            (plan, listed, OwnFiles::ConfigurationAndRegistrations)
         }
     };
-    let instances = &config.legacy_instances;
-    plan.merge_legacy_instances(instances, stored, remembered, &protection)?;
-    let misfits = plan.misfits(&config.protocol.api_audience, stored);
+    plan.merge_legacy_instances(instances, &stored, &protection)?;
+    listed.add(instances);
+    planning::forget_left(&mut plan, files, &listed, store).await?;
+    let api_audience = &config.protocol.api_audience;
+    let misfits = planning::misfits(&plan, &stored, api_audience, &places, store).await?;
     if !misfits.is_empty() {
-        let lines: Vec<String> = misfits
-            .iter()
-            .map(|misfit| registration::apply::located(misfit, &places))
-            .collect();
-        anyhow::bail!("{}", lines.join("\n"));
+        anyhow::bail!("{}", misfits.join("\n"));
     }
     Ok(plan)
 }

@@ -10,7 +10,7 @@ use claims::token::ACCESS_TOKEN_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::flow::json_length;
+use crate::flow::{LongestUserId, json_length};
 use crate::token::{IssuedToken, KeyError, SigningKey, TokenUse, header, sign};
 use domain::clock::Timestamp;
 use domain::{
@@ -43,6 +43,7 @@ pub(super) struct DoesNotFit {
     hostname: String,
     audience: String,
     client_id: String,
+    /// The name and length of the User ID, or only its length.
     user_id: String,
     needed: usize,
     available: usize,
@@ -61,12 +62,10 @@ impl fmt::Display for DoesNotFit {
         write!(
             formatter,
             "a legacy access token has {LENGTH} characters, which leaves {available} bytes for names: hostname \
-             {hostname} ({}) + api_audience {audience} ({}) + client_id {client_id} ({}) + user_id {user_id} ({}) \
-             = {needed}",
+             {hostname} ({}) + api_audience {audience} ({}) + client_id {client_id} ({}) + {user_id} = {needed}",
             json_length(hostname),
             json_length(audience),
             json_length(client_id),
-            json_length(user_id),
         )
     }
 }
@@ -126,11 +125,22 @@ fn claims_length(header_length: usize) -> Option<usize> {
 /// Length of the JOSE header as JSON, in bytes: the same for every Ed25519 key, because every `kid` has 16 characters.
 const HEADER_LENGTH: usize = 55;
 
-/// Checks that tokens for this subject fit.
+/// Checks that tokens for `longest` fit, on this instance and for this client.
 ///
 /// # Errors
 /// [`DoesNotFit`] with the lengths.
-pub(super) fn check(subject: Names<'_>) -> Result<(), DoesNotFit> {
+fn check(
+    hostname: &str,
+    audience: &str,
+    client_id: &str,
+    longest: LongestUserId<'_>,
+) -> Result<(), DoesNotFit> {
+    let subject = Names {
+        hostname,
+        audience,
+        client_id,
+        user_id: "",
+    };
     // Dates have ten digits until the year 2286.
     let date = Timestamp::from_seconds(9_999_999_999);
     let claims = Claims::new(
@@ -140,23 +150,23 @@ pub(super) fn check(subject: Names<'_>) -> Result<(), DoesNotFit> {
         date,
         date,
     );
-    let smallest = serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len());
+    let without = serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len());
+    let smallest = without.saturating_add(longest.length());
     let available = claims_length(HEADER_LENGTH).unwrap_or(0);
     if smallest <= available {
         return Ok(());
     }
-    let names = [
-        subject.hostname,
-        subject.audience,
-        subject.client_id,
-        subject.user_id,
-    ];
-    let needed: usize = names.into_iter().map(json_length).sum();
+    let length = longest.length();
+    let names = [hostname, audience, client_id].map(json_length);
+    let needed = names.into_iter().sum::<usize>() + length;
     Err(DoesNotFit {
-        hostname: subject.hostname.to_owned(),
-        audience: subject.audience.to_owned(),
-        client_id: subject.client_id.to_owned(),
-        user_id: subject.user_id.to_owned(),
+        hostname: hostname.to_owned(),
+        audience: audience.to_owned(),
+        client_id: client_id.to_owned(),
+        user_id: match longest {
+            LongestUserId::Named(user_id) => format!("user_id {user_id} ({length})"),
+            LongestUserId::Measured(_) => format!("longest registered user_id ({length})"),
+        },
         needed,
         available: (needed + available).saturating_sub(smallest),
     })
@@ -167,19 +177,14 @@ pub(super) fn misfits<'a>(
     client: &'a Client,
     instances: &'a [&LegacyInstance],
     audience: &'a str,
-    user_id: &'a str,
+    longest: LongestUserId<'a>,
 ) -> impl Iterator<Item = DoesNotFit> + 'a {
     let serving = instances
         .iter()
         .filter(|instance| serves(client, &instance.hostname));
     serving.filter_map(move |instance| {
-        let subject = Names {
-            hostname: &instance.hostname,
-            audience,
-            client_id: client.client_id.as_str(),
-            user_id,
-        };
-        check(subject).err()
+        let client_id = client.client_id.as_str();
+        check(&instance.hostname, audience, client_id, longest).err()
     })
 }
 
@@ -297,7 +302,16 @@ mod tests {
             client_id: "a-client-id-of-some-length",
             user_id: "1879048401",
         };
-        let refusal = check(subject).unwrap_err().to_string();
+        let refused = |longest| {
+            let refusal = check(
+                subject.hostname,
+                subject.audience,
+                subject.client_id,
+                longest,
+            );
+            refusal.unwrap_err().to_string()
+        };
+        let refusal = refused(LongestUserId::Named(subject.user_id));
         assert!(
             refusal.contains("(47)")
                 && refusal.contains("(23)")
@@ -306,6 +320,10 @@ mod tests {
             "{refusal}"
         );
         assert!(refusal.contains("= 106"), "{refusal}");
+        assert_eq!(
+            refused(LongestUserId::Measured(10)),
+            refusal.replace("user_id 1879048401", "longest registered user_id")
+        );
         assert_eq!(minted(subject, 1_800_000_000), Err(KeyError));
     }
 
@@ -319,10 +337,13 @@ mod tests {
             now in 1_700_000_000_u64..9_999_990_000,
         ) {
             let subject = Names { hostname: &hostname, audience: "http://127.0.0.1:8080", client_id: &client_id, user_id: &user_id };
-            match (check(subject), minted(subject, now)) {
-                (Ok(()), Ok(token)) => prop_assert_eq!(token.len(), LENGTH),
-                (Err(_), Err(KeyError)) => {}
-                (check, minted) => prop_assert!(false, "{:?} {:?}", check, minted),
+            let check = |longest| check(&hostname, subject.audience, &client_id, longest).is_ok();
+            let fits = check(LongestUserId::Named(&user_id));
+            prop_assert_eq!(check(LongestUserId::Measured(json_length(&user_id))), fits);
+            match (fits, minted(subject, now)) {
+                (true, Ok(token)) => prop_assert_eq!(token.len(), LENGTH),
+                (false, Err(KeyError)) => {}
+                (fits, minted) => prop_assert!(false, "{:?} {:?}", fits, minted),
             }
         }
     }

@@ -10,7 +10,7 @@ pub mod token_error;
 use serde_json::Value;
 
 use crate::Context;
-use crate::flow::{BeginError, Flow, Misfit, OpaqueRefreshToken};
+use crate::flow::{BeginError, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
 use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
 use crate::settings::Settings;
 use crate::token::IssuedToken;
@@ -97,7 +97,7 @@ impl Flow for Legacy {
         client: &Client,
         instances: &[&LegacyInstance],
         api_audience: &str,
-        user_id: &str,
+        user_id: LongestUserId<'_>,
     ) -> Vec<Misfit> {
         access_token::misfits(client, instances, api_audience, user_id)
             .map(|misfit| Misfit {

@@ -1,5 +1,4 @@
 use std::path::Path;
-use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -55,21 +54,21 @@ bound_user = "ada"
 scopes = ["projects"]
 "#;
 
-fn load(text: &str, stored: &Registry) -> Registrations {
+fn load(text: &str, stored: &Excerpt) -> Registrations {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("registrations.toml");
     std::fs::write(&path, text).unwrap();
     read(&path, stored)
 }
 
-fn read(path: &Path, stored: &Registry) -> Registrations {
-    match Registrations::load(path, stored, Timestamp::from_seconds(0)) {
+fn read(path: &Path, stored: &Excerpt) -> Registrations {
+    match Registrations::load(path, Timestamp::from_seconds(0)).check(stored) {
         Ok(registrations) => registrations,
         Err(problems) => panic!("{problems}"),
     }
 }
 
-fn plan(text: &str, stored: &Registry) -> Plan {
+fn plan(text: &str, stored: &Excerpt) -> Plan {
     let Registrations { clients, users, .. } = load(text, stored);
     let mut plan = Plan::on(stored);
     for client in clients {
@@ -81,9 +80,9 @@ fn plan(text: &str, stored: &Registry) -> Plan {
     plan
 }
 
-/// The registry after `plan`.
-fn applied(plan: &Plan) -> Registry {
-    Registry::new(
+/// The registrations after `plan`.
+fn applied(plan: &Plan) -> Excerpt {
+    Excerpt::new(
         plan.change.put_clients.clone(),
         plan.change.put_users.clone(),
     )
@@ -95,7 +94,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn a_first_application_adds_everything_protected() {
-    let plan = plan(FILE, &Registry::default());
+    let plan = plan(FILE, &Excerpt::default());
     assert_eq!(lines(&plan), ["+ client bound", "+ user ada"]);
     let user = plan.change.put_users.first().unwrap();
     assert_eq!(
@@ -110,16 +109,16 @@ fn a_first_application_adds_everything_protected() {
 
 #[test]
 fn a_second_application_changes_nothing() {
-    let stored = applied(&plan(FILE, &Registry::default()));
+    let stored = applied(&plan(FILE, &Excerpt::default()));
     assert_eq!(plan(FILE, &stored), Plan::on(&stored));
 }
 
 #[test]
 fn secrets_that_did_not_change_keep_their_stored_form() {
-    let first = plan(FILE, &Registry::default());
+    let first = plan(FILE, &Excerpt::default());
     let mut user = first.change.put_users.first().unwrap().clone();
     user.password_hash = Some("another hash of password of ada".into());
-    let stored = Registry::new(first.change.put_clients.clone(), [user]);
+    let stored = Excerpt::new(first.change.put_clients.clone(), [user]);
     assert_eq!(plan(FILE, &stored), Plan::on(&stored));
 }
 
@@ -129,12 +128,12 @@ fn a_stronger_hash_of_a_registered_one_stays() {
         "password = \"password of ada\"",
         "password_hash = \"$argon2id$v=19$m=8192,t=1,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA\"",
     );
-    let first = plan(&registered, &Registry::default());
+    let first = plan(&registered, &Excerpt::default());
     let mut user = first.change.put_users.first().unwrap().clone();
     let weak = user.password_hash.clone().unwrap();
     assert!(user.rehash(&weak, "stronger".into()));
     assert!(!user.rehash(&weak, "too late".into()));
-    let stored = Registry::new(first.change.put_clients.clone(), [user]);
+    let stored = Excerpt::new(first.change.put_clients.clone(), [user]);
     assert_eq!(plan(&registered, &stored), Plan::on(&stored));
     let other = registered.replace("aGFzaGhhc2hoYXNoaGFzaA", "b3RoZXJvdGhlcm90aGVyb3Ro");
     assert_eq!(lines(&plan(&other, &stored)), ["~ user ada: password"]);
@@ -142,7 +141,7 @@ fn a_stronger_hash_of_a_registered_one_stays() {
 
 #[test]
 fn differences_name_fields_and_no_values() {
-    let stored = applied(&plan(FILE, &Registry::default()));
+    let stored = applied(&plan(FILE, &Excerpt::default()));
     let changed = FILE
         .replace("password of ada", "another password")
         .replace("secret of the client", "changed secret of the client")
@@ -156,16 +155,13 @@ fn differences_name_fields_and_no_values() {
         ]
     );
     let user = plan.change.put_users.first().unwrap();
-    let before: Vec<&Arc<User>> = stored.users().collect();
-    assert_eq!(
-        user.totp_secret_sealed,
-        before.first().unwrap().totp_secret_sealed
-    );
+    let before = stored.user(&user.username).unwrap();
+    assert_eq!(user.totp_secret_sealed, before.totp_secret_sealed);
 }
 
 #[test]
 fn what_the_file_does_not_say_stays() {
-    let stored = applied(&plan(FILE, &Registry::default()));
+    let stored = applied(&plan(FILE, &Excerpt::default()));
     let shorter = FILE
         .replace("password = \"password of ada\"", "")
         .replace("totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"", "");

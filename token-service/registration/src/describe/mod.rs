@@ -13,11 +13,9 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use domain::client::IntegrationKind;
 use domain::remembered::{ObjectKind, ObjectName};
-use domain::{Registry, RegistryChange};
+use domain::{Excerpt, RegistryChange};
 
 use member::{Member, Secret};
 use reading::Entry;
@@ -49,10 +47,7 @@ pub trait Registered: Clone + Send + Sync + 'static {
     /// Reads the values that the other fields depend on. Reports wrong values and returns `None`.
     fn begin(entry: &mut Entry<'_, '_>) -> Option<Self>;
 
-    /// All objects of the kind, in any order.
-    fn all(registry: &Registry) -> Vec<Arc<Self>>;
-
-    fn find(registry: &Registry, name: &str) -> Option<Arc<Self>>;
+    fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self>;
 
     /// The list in `change` of objects to add or replace.
     fn put(change: &mut RegistryChange) -> &mut Vec<Self>;

@@ -93,7 +93,8 @@ fn check_view<T: Registered>(object: &T, moment: &Moment<'_>) {
 fn views_have_the_keys_of_their_schemas() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
     let now = Timestamp::from_seconds(1_767_225_600);
-    let read = Registrations::load(&demo, &Registry::default(), now)
+    let read = Registrations::load(&demo, now)
+        .check(&Excerpt::default())
         .ok()
         .unwrap();
     let moment = Moment {
@@ -114,21 +115,22 @@ fn views_have_the_keys_of_their_schemas() {
 fn a_registration_of_what_is_stored_is_read_as_it_was() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
     let now = Timestamp::from_seconds(1_767_225_600);
-    let read = Registrations::load(&demo, &Registry::default(), now)
+    let read = Registrations::load(&demo, now)
+        .check(&Excerpt::default())
         .ok()
         .unwrap();
     let users = || read.users.iter().map(|user| user.object.clone());
-    let stored = Registry::new(std::iter::empty(), users());
+    let stored = Excerpt::new(std::iter::empty(), users());
     for before in read.clients.iter().map(|client| &client.object) {
         let body = registration(before);
-        let again = read_entry::<Client>(body, &stored, Completeness::Partial, now);
+        let again = read_entry::<Client>(body, Completeness::Partial, now).check(&stored);
         let mut again = again.ok().unwrap().object;
         complete(&mut again, before);
         assert_eq!(again, *before);
     }
     for before in users() {
         let body = registration(&before);
-        let again = read_entry::<User>(body, &stored, Completeness::Partial, now);
+        let again = read_entry::<User>(body, Completeness::Partial, now).check(&stored);
         assert_eq!(again.ok().unwrap().object, before);
     }
 }
@@ -153,7 +155,7 @@ fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<In
             let mut body = body.clone();
             body.insert(key.key.to_owned(), json!(1));
             let now = Timestamp::from_seconds(0);
-            let read = read_entry::<T>(body, &Registry::default(), Completeness::Partial, now);
+            let read = read_entry::<T>(body, Completeness::Partial, now).check(&Excerpt::default());
             let problems = read.err().unwrap().to_string();
             let expected = format!("{}: expected {}", key.key, expected(&key));
             assert!(problems.contains(&expected), "{expected} in {problems}");

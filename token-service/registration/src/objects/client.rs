@@ -1,7 +1,5 @@
 //! Clients (protocol.md §1, §5).
 
-use std::sync::Arc;
-
 use super::{certificate, client_secret, redirect_uris};
 use crate::describe::checks::display_name;
 use crate::describe::member::{Fixed, member, member_of_types};
@@ -10,7 +8,7 @@ use crate::describe::{Description, Field, Flag, Registered, Rule, flag, flags};
 use document::Located;
 use domain::client::IntegrationKind;
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Registry, RegistryChange, Scope, Username};
+use domain::{Client, ClientId, Excerpt, RegistryChange, Scope, Username};
 
 const FIELDS: &[Field<Client>] = &[
     Field {
@@ -168,12 +166,8 @@ impl Registered for Client {
         Some(Self::new(client_id?, entry.integration?))
     }
 
-    fn all(registry: &Registry) -> Vec<Arc<Self>> {
-        registry.clients().cloned().collect()
-    }
-
-    fn find(registry: &Registry, name: &str) -> Option<Arc<Self>> {
-        registry.any_client(&ClientId::parse(name)?).cloned()
+    fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
+        Some(stored.client(&ClientId::parse(name)?)?)
     }
 
     fn put(change: &mut RegistryChange) -> &mut Vec<Self> {

@@ -1,7 +1,5 @@
 //! Hosts of the legacy flow, from the configuration and from JSON.
 
-use std::sync::Arc;
-
 use crate::describe::member::{Fixed, member};
 use crate::describe::reading::{Completeness, Entry, Reading, switch};
 use crate::describe::{Description, Field, Registered, Rule, flag, flags};
@@ -9,7 +7,7 @@ use document::Section;
 use domain::clock::Timestamp;
 use domain::legacy_instance::is_host;
 use domain::remembered::ObjectKind;
-use domain::{LegacyInstance, Registry, RegistryChange};
+use domain::{Excerpt, LegacyInstance, RegistryChange};
 
 const FIELDS: &[Field<LegacyInstance>] = &[
     Field {
@@ -94,15 +92,9 @@ impl Registered for LegacyInstance {
         })
     }
 
-    fn all(registry: &Registry) -> Vec<Arc<Self>> {
-        let instances = registry.legacy_instances().iter();
-        instances.cloned().map(Arc::new).collect()
-    }
-
-    fn find(registry: &Registry, name: &str) -> Option<Arc<Self>> {
-        let mut instances = registry.legacy_instances().iter();
-        let found = instances.find(|instance| instance.hostname == name);
-        found.cloned().map(Arc::new)
+    fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
+        let mut instances = stored.legacy_instances().iter();
+        instances.find(|instance| instance.hostname == name)
     }
 
     fn put(change: &mut RegistryChange) -> &mut Vec<Self> {

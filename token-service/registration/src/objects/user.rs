@@ -1,7 +1,5 @@
 //! Users of the authorization server (protocol.md §1).
 
-use std::sync::Arc;
-
 use argon2::{ARGON2ID_IDENT, Params, PasswordHash};
 use data_encoding::BASE32_NOPAD;
 use serde_json::json;
@@ -17,7 +15,7 @@ use crate::describe::{Description, Field, Flag, Registered, Rule, flag, flags};
 use crate::protection::{Hidden, Protected};
 use document::Located;
 use domain::remembered::ObjectKind;
-use domain::{Registry, RegistryChange, User, Username, password_hash};
+use domain::{Excerpt, RegistryChange, User, Username, password_hash};
 
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
@@ -214,12 +212,8 @@ impl Registered for User {
         username.map(Self::new)
     }
 
-    fn all(registry: &Registry) -> Vec<Arc<Self>> {
-        registry.users().cloned().collect()
-    }
-
-    fn find(registry: &Registry, name: &str) -> Option<Arc<Self>> {
-        registry.any_user(&Username::parse(name)?).cloned()
+    fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
+        Some(stored.user(&Username::parse(name)?)?)
     }
 
     fn put(change: &mut RegistryChange) -> &mut Vec<Self> {

@@ -9,24 +9,22 @@ const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.ce
 const NOW: Timestamp = Timestamp::from_seconds(1_767_225_600);
 
 /// Reads `text` as a file next to a certificate. Problems contain the file name `r.toml`.
-fn load_beside(
-    stored: &Registry,
-    now: Timestamp,
-    text: &str,
-) -> Result<Registrations, Vec<String>> {
+fn load_beside(stored: &Excerpt, now: Timestamp, text: &str) -> Result<Registrations, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.toml");
     std::fs::write(&path, text).unwrap();
     std::fs::write(folder.path().join("cert.pem"), CERTIFICATE).unwrap();
     let prefix = format!("{}/", folder.path().display());
-    Registrations::load(&path, stored, now).map_err(|error| {
-        let text = error.to_string().replace(&prefix, "");
-        text.lines().map(str::to_owned).collect()
-    })
+    Registrations::load(&path, now)
+        .check(stored)
+        .map_err(|error| {
+            let text = error.to_string().replace(&prefix, "");
+            text.lines().map(str::to_owned).collect()
+        })
 }
 
 fn load(text: &str) -> Result<Registrations, Vec<String>> {
-    load_beside(&Registry::default(), NOW, text)
+    load_beside(&Excerpt::default(), NOW, text)
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -34,7 +32,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 fn warnings(now: Timestamp, text: &str) -> Vec<String> {
-    let read = load_beside(&Registry::default(), now, text);
+    let read = load_beside(&Excerpt::default(), now, text);
     let warnings = read.ok().unwrap().warnings.into_iter();
     warnings
         .map(|warning| {
@@ -50,7 +48,8 @@ fn the_demo_registrations_are_right() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../demo/registrations.toml"
     ));
-    let read = Registrations::load(&path, &Registry::default(), NOW)
+    let read = Registrations::load(&path, NOW)
+        .check(&Excerpt::default())
         .map_err(|error| error.to_string())
         .ok()
         .unwrap();
@@ -233,7 +232,7 @@ fn names_are_compared_with_the_stored_registry() {
     .unwrap();
     let clients = stored.clients.into_iter().map(|client| client.object);
     let users = stored.users.into_iter().map(|user| user.object);
-    let stored = Registry::new(clients, users);
+    let stored = Excerpt::new(clients, users);
     let addition = "[[users]]\nusername = 'bound'\n\
                     [[clients]]\nclient_id = 'machine'\ntype = 'user_bound'\n\
                     client_secret = 'long enough, with 32 bytes and some more'\nbound_user = 'ada'\n";
@@ -336,7 +335,8 @@ fn no_problem_repeats_a_secret() {
 
 #[test]
 fn a_missing_file_is_one_problem() {
-    let error = Registrations::load(Path::new("/nowhere/r.toml"), &Registry::default(), NOW)
+    let error = Registrations::load(Path::new("/nowhere/r.toml"), NOW)
+        .check(&Excerpt::default())
         .err()
         .unwrap();
     assert_eq!(error.problems.len(), 1);

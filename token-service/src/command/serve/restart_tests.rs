@@ -496,7 +496,7 @@ async fn the_memory_holds_no_secret() {
 }
 
 /// All registry content that decides about requests.
-fn content(registry: &Registry) -> impl PartialEq + std::fmt::Debug + use<> {
+fn content(registry: &domain::Registry) -> impl PartialEq + std::fmt::Debug + use<> {
     let mut clients: Vec<Client> = registry.clients().map(|one| (**one).clone()).collect();
     clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
     let mut users: Vec<User> = registry.users().map(|one| (**one).clone()).collect();

@@ -166,7 +166,7 @@ async fn a_store_of_the_first_version_keeps_its_tags() {
     let key = EncryptionKey::new(&bytes).unwrap();
     {
         let store = open_store(&config).await.unwrap();
-        let policy = Policy::of(&config.protocol, &Registry::default());
+        let policy = Policy::of(&config.protocol, &domain::Registry::default());
         let now = SystemClock.now();
         KeyRing::open(&*store, &key, &policy, now).await.unwrap();
     }

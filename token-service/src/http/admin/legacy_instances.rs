@@ -25,7 +25,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 #[utoipa::path(get, path = "/admin/legacy-instances", tag = "legacy instances",
     responses((status = 200, body = Vec<LegacyInstanceView>), (status = 401, body = ErrorBody)))]
 async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
-    let instances = reader.administration().legacy_instances();
+    let instances = reader.administration().legacy_instances().await?;
     Ok(answer::json(StatusCode::OK, instances))
 }
 

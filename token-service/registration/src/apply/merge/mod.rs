@@ -4,7 +4,7 @@
 mod fields;
 mod past;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use super::difference::{Shown, Values, text};
@@ -13,8 +13,8 @@ use crate::describe::{Registered, Registration};
 use crate::protection::{Protection, ProtectionError};
 use crate::registrations::Registrations;
 use domain::legacy_instance::LegacyInstance;
-use domain::remembered::{Element, Made, ObjectKind, ObjectName, Remembered, Said};
-use domain::{Client, IntegrationType, Registry, Username};
+use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
+use domain::{Client, Excerpt, IntegrationType, Username};
 use fields::{Merger, single};
 use past::Past;
 
@@ -49,20 +49,15 @@ impl fmt::Display for Kept {
 /// Merges files into a registry.
 struct Merge<'a> {
     plan: Plan,
-    stored: &'a Registry,
-    remembered: BTreeMap<&'a ObjectName, &'a Remembered>,
+    stored: &'a Excerpt,
+    remembered: HashMap<&'a ObjectName, &'a Remembered>,
     occasion: Occasion,
     protection: &'a dyn Protection,
 }
 
 impl<'a> Merge<'a> {
-    fn new(
-        stored: &'a Registry,
-        remembered: &'a [Remembered],
-        occasion: Occasion,
-        protection: &'a dyn Protection,
-    ) -> Self {
-        let remembered = remembered.iter();
+    fn new(stored: &'a Excerpt, occasion: Occasion, protection: &'a dyn Protection) -> Self {
+        let remembered = stored.remembered().iter();
         Self {
             plan: Plan::on(stored),
             stored,
@@ -73,18 +68,13 @@ impl<'a> Merge<'a> {
     }
 
     fn registrations(mut self, file: Registrations) -> Result<Plan, ProtectionError> {
-        let clients = file
-            .clients
-            .iter()
-            .map(|client| client.object.object_name());
-        let users = file.users.iter().map(|user| user.object.object_name());
-        let listed = clients.chain(users).collect();
-        self.forget_unlisted(&[ObjectKind::Client, ObjectKind::User], &listed);
         for user in file.users {
             self.object(user)?;
         }
+        let put_users = self.plan.change.put_users.iter();
+        let put_users: HashSet<Username> = put_users.map(|user| user.username.clone()).collect();
         for client in file.clients {
-            self.client(client)?;
+            self.client(client, &put_users)?;
         }
         let order = |object: &ObjectName| (object.kind, object.name.clone());
         self.plan.kept.sort_by_key(|kept| order(&kept.object));
@@ -93,36 +83,23 @@ impl<'a> Merge<'a> {
     }
 
     fn legacy_instances(mut self, instances: &[LegacyInstance]) -> Result<Plan, ProtectionError> {
-        let listed = instances.iter().map(Registered::object_name).collect();
-        self.forget_unlisted(&[ObjectKind::LegacyInstance], &listed);
         for instance in instances {
             self.object(Registration::of(instance.clone()))?;
         }
         Ok(self.plan)
     }
 
-    /// Forgets objects that left the service's own file, so that they can return to it as new objects.
-    fn forget_unlisted(&mut self, kinds: &[ObjectKind], listed: &HashSet<ObjectName>) {
-        if self.occasion != Occasion::Start {
-            return;
-        }
-        let remembered = self.remembered.values();
-        let left = remembered.filter(|one| one.start.is_some() && kinds.contains(&one.object.kind));
-        let left = left.filter(|one| !listed.contains(&one.object));
-        let forget = left.map(|one| one.object.clone());
-        self.plan.change.forget.extend(forget);
-    }
-
     /// A client whose bound user stays removed is not changed.
-    fn client(&mut self, file: Registration<Client>) -> Result<(), ProtectionError> {
+    fn client(
+        &mut self,
+        file: Registration<Client>,
+        put_users: &HashSet<Username>,
+    ) -> Result<(), ProtectionError> {
         let bound_user = match &file.object.integration {
             IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
             _ => None,
         };
-        let exists = |name: &Username| {
-            let mut put = self.plan.change.put_users.iter();
-            put.any(|user| user.username == *name) || self.stored.any_user(name).is_some()
-        };
+        let exists = |name: &Username| put_users.contains(name) || self.stored.user(name).is_some();
         match bound_user.filter(|name| !exists(name)) {
             Some(name) => {
                 let reason = format!("stays as it is; its bound_user {name} stays removed");
@@ -147,7 +124,7 @@ impl<'a> Merge<'a> {
         let overwrites = self.occasion == Occasion::Overwrite;
         let said = said(&file, self.protection);
         let before = T::find(self.stored, &object.name);
-        let made = match before.as_deref() {
+        let made = match before {
             None if past.remembered.is_some() && !overwrites => {
                 self.keep_removed(&object, past, &said);
                 past.made()
@@ -292,39 +269,38 @@ fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
 }
 
 impl Plan {
-    /// Merges the changes in `file` since it was last applied into `stored` (D-27).
+    /// Merges the changes in `file` since it was last applied into `stored` (D-27). `stored` contains the names in
+    /// `file`, as far as they are registered or remembered.
     ///
     /// # Errors
     /// The errors of [`Protection`].
     pub fn merge(
         file: Registrations,
-        stored: &Registry,
-        remembered: &[Remembered],
+        stored: &Excerpt,
         occasion: Occasion,
         protection: &dyn Protection,
     ) -> Result<Self, ProtectionError> {
-        Merge::new(stored, remembered, occasion, protection).registrations(file)
+        Merge::new(stored, occasion, protection).registrations(file)
     }
 
-    /// Merges the changes of the configuration's legacy instances since the last start.
+    /// Merges the changes of the configuration's legacy instances since the last start. `stored` contains what is
+    /// remembered of them.
     ///
     /// # Errors
     /// The errors of [`Protection`].
     pub fn merge_legacy_instances(
         &mut self,
         instances: &[LegacyInstance],
-        stored: &Registry,
-        remembered: &[Remembered],
+        stored: &Excerpt,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
-        let merge = Merge::new(stored, remembered, Occasion::Start, protection);
+        let merge = Merge::new(stored, Occasion::Start, protection);
         let plan = merge.legacy_instances(instances)?;
         let change = plan.change;
         self.change
             .put_legacy_instances
             .extend(change.put_legacy_instances);
         self.change.remember.extend(change.remember);
-        self.change.forget.extend(change.forget);
         self.differences.extend(plan.differences);
         self.kept.extend(plan.kept);
         Ok(())

@@ -1,0 +1,179 @@
+//! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
+//! in pages, so that memory is proportional to the plan.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
+
+use document::Place;
+use domain::client::IntegrationKind;
+use domain::remembered::ObjectKind;
+use domain::{Client, ClientId, Excerpt, LegacyInstance, ObjectName, User};
+use protocol::flow::LongestUserId;
+use protocol::flows;
+use registration::apply::{Listed, Plan, located};
+use store::{Store, StoreError};
+
+/// Number of rows per read.
+const PAGE: usize = 1000;
+
+/// Maximum number of stored clients in a refusal.
+const MOST_MISFITS: usize = 100;
+
+/// One line for each client whose access tokens would be too short for the names after the change (protocol.md §2.5).
+/// If there are any, the change must be refused. `places` contains the place of each client in the document.
+///
+/// The clients in `stored` and elsewhere in the store fit already, for all registered users and legacy instances. So a
+/// change reads them only if it adds a longer User ID or a host.
+///
+/// # Errors
+/// [`StoreError`] if the store cannot be read.
+pub async fn misfits(
+    plan: &Plan,
+    stored: &Excerpt,
+    api_audience: &str,
+    places: &BTreeMap<ClientId, Place>,
+    store: &dyn Store,
+) -> Result<Vec<String>, StoreError> {
+    let change = &plan.change;
+    let known = stored.legacy_instances();
+    let is_new = |one: &&LegacyInstance| known.iter().all(|other| other.hostname != one.hostname);
+    let new = change.put_legacy_instances.iter().filter(is_new);
+    let instances: Vec<&LegacyInstance> = known.iter().chain(new).collect();
+    let adds_instances = instances.len() > known.len();
+    let mut clients = change.put_clients.iter();
+    let concerned = adds_instances
+        || clients.any(|client| client.integration.kind() == IntegrationKind::Legacy)
+        || change
+            .put_users
+            .iter()
+            .any(|user| !user.accounts.is_empty());
+    if instances.is_empty() || !concerned {
+        return Ok(Vec::new());
+    }
+    // Read after `stored`: a change in between that matters here overtakes the plan.
+    let longest_stored = store.registry_summary().await?.longest_user_id;
+    let longest = LongestUserId::among(&change.put_users, longest_stored);
+    let line = |misfit: &_| located(misfit, places);
+    let put = &change.put_clients;
+    let misfits = flows::misfits(api_audience, &instances, put, longest);
+    let mut lines: Vec<String> = misfits.iter().map(line).collect();
+    if !adds_instances && longest.length() <= longest_stored {
+        return Ok(lines);
+    }
+    let put = put.iter().map(|client| &client.client_id);
+    let replaced: HashSet<&ClientId> = put.chain(&change.remove_clients).collect();
+    let most = lines.len() + MOST_MISFITS;
+    let page = |after| store.legacy_clients(after, PAGE);
+    visit(String::new(), page, client_id, |client: Client| {
+        if replaced.contains(&client.client_id) {
+            return ControlFlow::Continue(());
+        }
+        let misfits = flows::misfits(api_audience, &instances, [&client], longest);
+        lines.extend(misfits.iter().map(line));
+        if lines.len() <= most {
+            return ControlFlow::Continue(());
+        }
+        lines.truncate(most);
+        lines.push(format!(
+            "more legacy clients do not fit; the lines above name the first {MOST_MISFITS}"
+        ));
+        ControlFlow::Break(())
+    })
+    .await?;
+    Ok(lines)
+}
+
+/// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them.
+///
+/// # Errors
+/// [`StoreError`] if the store cannot be read.
+pub async fn prune(plan: &mut Plan, listed: &Listed, store: &dyn Store) -> Result<(), StoreError> {
+    let page = |after| store.clients(after, PAGE);
+    visit(String::new(), page, client_id, |client| {
+        plan.remove_unlisted(&client, listed);
+        ControlFlow::Continue(())
+    })
+    .await?;
+    let page = |after| store.users(after, PAGE);
+    let name = |user: &User| user.username.to_string();
+    visit(String::new(), page, name, |user| {
+        plan.remove_unlisted(&user, listed);
+        ControlFlow::Continue(())
+    })
+    .await?;
+    let page = |after| store.remembered_objects(false, after, PAGE);
+    let name = |object: &ObjectName| Some(object.clone());
+    visit(None, page, name, |object| {
+        if object.kind != ObjectKind::LegacyInstance {
+            plan.forget_unlisted(object, listed);
+        }
+        ControlFlow::Continue(())
+    })
+    .await?;
+    plan.sort();
+    Ok(())
+}
+
+/// The service's own files with registrations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnFiles {
+    /// Only the configuration, with legacy instances.
+    Configuration,
+    /// The configuration and a registrations file.
+    ConfigurationAndRegistrations,
+}
+
+/// Forgets objects that left the service's own files, so that they can return to them as new objects. `listed` contains
+/// the objects in `files`.
+///
+/// # Errors
+/// [`StoreError`] if the store cannot be read.
+pub async fn forget_left(
+    plan: &mut Plan,
+    files: OwnFiles,
+    listed: &Listed,
+    store: &dyn Store,
+) -> Result<(), StoreError> {
+    let only_instances = files == OwnFiles::Configuration;
+    // The key before the keys of all legacy instances.
+    let start = only_instances.then(|| ObjectName::new(ObjectKind::LegacyInstance, ""));
+    let page = |after| store.remembered_objects(true, after, PAGE);
+    let name = |object: &ObjectName| Some(object.clone());
+    visit(start, page, name, |object| {
+        if only_instances && object.kind != ObjectKind::LegacyInstance {
+            return ControlFlow::Break(());
+        }
+        plan.forget_unlisted(object, listed);
+        ControlFlow::Continue(())
+    })
+    .await
+}
+
+fn client_id(client: &Client) -> String {
+    client.client_id.to_string()
+}
+
+/// Calls `each` for every row after `start`, until `each` breaks. `name` returns the name after which the next page
+/// begins.
+async fn visit<T, N, F>(
+    start: N,
+    page: impl Fn(N) -> F,
+    name: impl Fn(&T) -> N,
+    mut each: impl FnMut(T) -> ControlFlow<()>,
+) -> Result<(), StoreError>
+where
+    F: Future<Output = Result<Vec<T>, StoreError>>,
+{
+    let mut after = start;
+    loop {
+        let found = page(after).await?;
+        let last = found.last().map(&name).filter(|_| found.len() == PAGE);
+        if found.into_iter().try_for_each(&mut each).is_break() {
+            return Ok(());
+        }
+        match last {
+            Some(last) => after = last,
+            None => return Ok(()),
+        }
+    }
+}
