@@ -22,6 +22,7 @@ pub mod redirect_uri;
 pub mod refresh_rotation;
 pub mod registry;
 pub mod registry_change;
+pub mod registry_index;
 pub mod registry_summary;
 pub mod remembered;
 pub mod revocation;
@@ -48,6 +49,7 @@ pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use refresh_rotation::{RefreshRotation, Rotation, RotationRefusal};
 pub use registry::Registry;
 pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome, Touched};
+pub use registry_index::IndexDifference;
 pub use registry_summary::RegistrySummary;
 pub use remembered::{ObjectName, Remembered};
 pub use revocation::{

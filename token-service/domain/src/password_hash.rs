@@ -40,6 +40,14 @@ pub fn is_within_bounds(hash: &PasswordHash) -> bool {
     Params::try_from(hash).is_ok_and(within) && work(hash).is_some_and(|work| work <= MAX_WORK)
 }
 
+/// The work and the scheme of a hash; `None` if checking the hash exceeds the bounds.
+#[must_use]
+pub fn scheme_within_bounds(hash: &str) -> Option<(u64, &str)> {
+    let parsed = PasswordHash::new(hash).ok()?;
+    let work = work(&parsed).filter(|_| is_within_bounds(&parsed))?;
+    Some((work, scheme(hash)?))
+}
+
 /// The distinct schemes of `hashes` within the bounds, the most expensive first.
 pub fn schemes<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<(u64, &str)> = Vec::new();
@@ -50,17 +58,21 @@ pub fn schemes<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
         if scheme == last || found.iter().any(|(_, known)| *known == scheme) {
             continue;
         }
-        let Ok(parsed) = PasswordHash::new(hash) else {
-            continue;
-        };
-        if let Some(work) = work(&parsed).filter(|_| is_within_bounds(&parsed)) {
-            found.push((work, scheme));
+        if let Some(one) = scheme_within_bounds(hash) {
+            found.push(one);
             last = scheme;
         }
     }
-    found.sort_by(|one, other| other.cmp(one));
-    let most = found.into_iter().take(MOST_SCHEMES);
-    most.map(|(_, scheme)| scheme.to_owned()).collect()
+    let found = found.into_iter();
+    most_expensive(found.map(|(work, scheme)| (work, scheme.to_owned())))
+}
+
+/// The most expensive of these distinct schemes, the most expensive first. Each scheme comes with its work.
+pub fn most_expensive(schemes: impl Iterator<Item = (u64, String)>) -> Vec<String> {
+    let mut schemes: Vec<(u64, String)> = schemes.collect();
+    schemes.sort_by(|one, other| other.cmp(one));
+    let most = schemes.into_iter().take(MOST_SCHEMES);
+    most.map(|(_, scheme)| scheme).collect()
 }
 
 #[cfg(test)]

@@ -250,10 +250,26 @@ impl RedirectUriPattern {
             Self::Exact(_) => self.web_origin().as_deref() == Some(origin),
             Self::LoopbackAnyPort {
                 origin: registered, ..
-            } => origin
-                .strip_prefix(registered.as_str())
-                .is_some_and(|port| port.is_empty() || port.strip_prefix(':').is_some_and(is_port)),
+            } => without_port(origin) == registered,
         }
+    }
+
+    /// The origin without port of a single-page app that may have any port; `None` for other patterns.
+    #[must_use]
+    pub fn any_port_origin(&self) -> Option<&str> {
+        match self {
+            Self::Exact(_) => None,
+            Self::LoopbackAnyPort { origin, .. } => Some(origin),
+        }
+    }
+}
+
+/// An origin without its port, comparable with [`RedirectUriPattern::any_port_origin`].
+#[must_use]
+pub fn without_port(origin: &str) -> &str {
+    match origin.rsplit_once(':') {
+        Some((rest, port)) if is_port(port) => rest,
+        _ => origin,
     }
 }
 

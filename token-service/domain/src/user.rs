@@ -77,6 +77,12 @@ pub struct LinkedAccount {
     pub site: String,
 }
 
+/// Length of a text in JSON without the quotes, in bytes; escapes count.
+#[must_use]
+pub fn json_length(text: &str) -> usize {
+    serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))
+}
+
 /// The version of a user's credentials. Each change of the password or second factor gives it a new number, and so does
 /// disabling or removing the user. No number is used twice, not even for a user who is removed and registered again.
 /// Rows without a version have 0.

@@ -9,6 +9,7 @@ use crate::oauth::authorize::{AuthorizationRequest, AuthorizeError, CodeRequest,
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
+use domain::user::json_length;
 use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, Registry, TokenId, User};
 
 /// A flow. Pages, endpoints and operator tools go through [`FLOWS`](crate::flows::FLOWS) for everything that differs
@@ -133,12 +134,6 @@ impl<'a> LongestUserId<'a> {
             Self::Measured(length) => length,
         }
     }
-}
-
-/// Length of a text in JSON without the quotes, in bytes; escapes count.
-#[must_use]
-pub fn json_length(text: &str) -> usize {
-    serde_json::to_string(text).map_or(usize::MAX, |json| json.len().saturating_sub(2))
 }
 
 /// The path of the authorization endpoint.

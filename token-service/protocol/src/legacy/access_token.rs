@@ -10,9 +10,10 @@ use claims::token::ACCESS_TOKEN_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::flow::{LongestUserId, json_length};
+use crate::flow::LongestUserId;
 use crate::token::{IssuedToken, KeyError, SigningKey, TokenUse, header, sign};
 use domain::clock::Timestamp;
+use domain::user::json_length;
 use domain::{
     Client, ClientId, GrantId, IntegrationType, LegacyInstance, TokenId, TokenReference,
     TokenSubject,

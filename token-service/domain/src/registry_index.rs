@@ -1,0 +1,393 @@
+//! The index of clients and users. A store keeps it in tables of its own, so that a question about all registrations
+//! reads few rows, however many registrations there are.
+//!
+//! The stores write the index in the same transaction as the row of the client or user. Each change adds only the
+//! [difference](IndexDifference) that it makes.
+
+use std::collections::BTreeMap;
+
+use crate::client::{Client, IntegrationType};
+use crate::password_hash;
+use crate::redirect_uri::without_port;
+use crate::user::{User, json_length};
+
+/// Maximum length of an indexed value, in bytes. PostgreSQL refuses a key of more than some 2,700 bytes. Only a scope
+/// can be longer, and a summary does not list such a scope.
+const MAX_LENGTH: usize = 1024;
+
+/// A kind of values that objects share. The stores contain the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CountedKind {
+    /// A scope of enabled clients.
+    Scope = 1,
+    /// The [web origin](crate::RedirectUriPattern::web_origin) of redirect URIs of enabled installed clients.
+    AppOrigin = 2,
+    /// The [origin with any port](crate::RedirectUriPattern::any_port_origin) of redirect URIs of enabled installed
+    /// clients.
+    AppLoopback = 3,
+    /// A scheme of password hashes. The number is its [work](password_hash::work).
+    PasswordScheme = 4,
+    /// A length of User IDs of linked accounts. The number is the [length](json_length); the value is empty.
+    UserIdLength = 5,
+}
+
+/// A value that objects share. The index contains how often the objects have it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counted {
+    pub kind: CountedKind,
+    /// 0 for kinds without a number.
+    pub number: u64,
+    pub value: String,
+}
+
+/// A kind of values by which objects are found. The stores contain the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum NamedKind {
+    /// The bound user of a client, enabled or not. The name is the Client ID.
+    BoundUser = 1,
+    /// The [lower-case](email_value) e-mail address of an enabled single-sign-on user. The name is the username.
+    SingleSignOn = 2,
+    /// Legacy clients, enabled or not. The value is empty; the name is the Client ID.
+    LegacyClient = 3,
+}
+
+/// A value, and the name of an object that has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    pub kind: NamedKind,
+    pub value: String,
+    pub name: String,
+}
+
+/// The value of [`NamedKind::SingleSignOn`] for an e-mail address: case does not matter (protocol.md §4.5). `None` if no
+/// user can have this address.
+#[must_use]
+pub fn email_value(email: &str) -> Option<String> {
+    let value = email.to_lowercase();
+    is_indexable(&value).then_some(value)
+}
+
+/// The values that answer whether pages of `origin` may call the token endpoint: they may if the index contains one of
+/// the values. Agrees with [`RedirectUriPattern::allows_origin`](crate::RedirectUriPattern::allows_origin).
+#[must_use]
+pub fn origin_values(origin: &str) -> Vec<Counted> {
+    let found = [
+        (CountedKind::AppOrigin, origin),
+        (CountedKind::AppLoopback, without_port(origin)),
+    ];
+    let indexable = found.into_iter().filter(|(_, value)| is_indexable(value));
+    indexable
+        .map(|(kind, value)| Counted {
+            kind,
+            number: 0,
+            value: value.to_owned(),
+        })
+        .collect()
+}
+
+/// PostgreSQL cannot store the character U+0000.
+fn is_indexable(value: &str) -> bool {
+    value.len() <= MAX_LENGTH && !value.contains('\0')
+}
+
+/// What changes of clients and users add to the index and remove from it.
+#[derive(Debug, Default)]
+pub struct IndexDifference {
+    counts: BTreeMap<Counted, i64>,
+    names: BTreeMap<Named, i64>,
+}
+
+impl IndexDifference {
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            counts: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// True if no change was added. Changes that cancel each other out count as changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.names.is_empty()
+    }
+
+    /// Adds a change of a client. `None`: the client is new, or it is removed.
+    pub fn change_client(&mut self, before: Option<&Client>, after: Option<&Client>) {
+        for (client, by) in [(before, -1), (after, 1)] {
+            if let Some(client) = client {
+                self.add_client(client, by);
+            }
+        }
+    }
+
+    /// Adds a change of a user. `None`: the user is new, or it is removed.
+    pub fn change_user(&mut self, before: Option<&User>, after: Option<&User>) {
+        for (user, by) in [(before, -1), (after, 1)] {
+            if let Some(user) = user {
+                self.add_user(user, by);
+            }
+        }
+    }
+
+    /// The values whose counts change, in ascending order, and by how much.
+    pub fn counts(&self) -> impl Iterator<Item = (&Counted, i64)> {
+        let counts = self.counts.iter().map(|(counted, by)| (counted, *by));
+        counts.filter(|(_, by)| *by != 0)
+    }
+
+    /// The names that the index gets (`true`) or loses (`false`), in ascending order.
+    pub fn names(&self) -> impl Iterator<Item = (&Named, bool)> {
+        let names = self.names.iter().filter(|(_, by)| **by != 0);
+        names.map(|(named, by)| (named, *by > 0))
+    }
+
+    fn add_client(&mut self, client: &Client, by: i64) {
+        let Client {
+            client_id,
+            integration,
+            scopes,
+            enabled,
+            name: _,
+        } = client;
+        match integration {
+            IntegrationType::UserBound { bound_user, .. } => {
+                let (value, name) = (bound_user.to_string(), client_id.to_string());
+                self.name(NamedKind::BoundUser, value, name, by);
+            }
+            IntegrationType::Legacy { .. } => {
+                self.name(
+                    NamedKind::LegacyClient,
+                    String::new(),
+                    client_id.to_string(),
+                    by,
+                );
+            }
+            IntegrationType::Installed { redirect_uris } if *enabled => {
+                for uri in redirect_uris {
+                    if let Some(origin) = uri.web_origin() {
+                        self.count(CountedKind::AppOrigin, 0, &origin, by);
+                    }
+                    if let Some(origin) = uri.any_port_origin() {
+                        self.count(CountedKind::AppLoopback, 0, origin, by);
+                    }
+                }
+            }
+            IntegrationType::Installed { .. }
+            | IntegrationType::WebServer { .. }
+            | IntegrationType::NonInteractive { .. } => {}
+        }
+        if *enabled {
+            for scope in scopes.tokens() {
+                self.count(CountedKind::Scope, 0, scope, by);
+            }
+        }
+    }
+
+    fn add_user(&mut self, user: &User, by: i64) {
+        let hash = user.password_hash.as_deref();
+        if let Some((work, scheme)) = hash.and_then(password_hash::scheme_within_bounds) {
+            self.count(CountedKind::PasswordScheme, work, scheme, by);
+        }
+        for account in &user.accounts {
+            let length = json_length(&account.user_id) as u64;
+            self.count(CountedKind::UserIdLength, length, "", by);
+        }
+        let email = user.email.as_deref().and_then(email_value);
+        if let (true, true, Some(email)) = (user.enabled, user.single_sign_on, email) {
+            self.name(
+                NamedKind::SingleSignOn,
+                email,
+                user.username.to_string(),
+                by,
+            );
+        }
+    }
+
+    fn count(&mut self, kind: CountedKind, number: u64, value: &str, by: i64) {
+        if is_indexable(value) {
+            let value = value.to_owned();
+            let counted = Counted {
+                kind,
+                number,
+                value,
+            };
+            *self.counts.entry(counted).or_default() += by;
+        }
+    }
+
+    fn name(&mut self, kind: NamedKind, value: String, name: String, by: i64) {
+        *self.names.entry(Named { kind, value, name }).or_default() += by;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::IntegrationKind;
+    use crate::redirect_uri::RedirectUriUse;
+    use crate::{ClientId, RedirectUriPattern, Scope, Username};
+
+    fn uri(text: &str) -> Option<RedirectUriPattern> {
+        RedirectUriPattern::parse(text, RedirectUriUse::Installed).ok()
+    }
+
+    fn app(name: &str, redirect_uris: &[&RedirectUriPattern]) -> Client {
+        let redirect_uris = redirect_uris.iter().copied().cloned().collect();
+        let client_id = ClientId::parse(name).unwrap();
+        Client {
+            integration: IntegrationType::Installed { redirect_uris },
+            ..Client::new(client_id, IntegrationKind::Installed)
+        }
+    }
+
+    fn contains(index: &IndexDifference, counted: &Counted) -> bool {
+        index.counts().any(|(known, _)| known == counted)
+    }
+
+    /// Every pattern, alone and together with every other, against every origin.
+    #[test]
+    fn an_origin_is_found_exactly_if_a_pattern_allows_it() {
+        let patterns: Vec<RedirectUriPattern> = [
+            "com.example.app:/callback",
+            "http://127.0.0.1/callback",
+            "http://127.0.0.1:80/callback",
+            "http://127.0.0.1:8000/callback",
+            "http://127.0.0.1:*/callback",
+            "http://[::1]/callback",
+            "http://[::1]:8000/callback",
+            "http://[::1]:*/callback",
+            "https://app.example.com/callback?tenant=1",
+            "https://app.example.com:443/callback",
+            "https://app.example.com:8443/callback",
+            "https://b%C3%BCcher.example/",
+        ]
+        .iter()
+        .map(|text| uri(text).unwrap())
+        .collect();
+        let bases = [
+            "",
+            "null",
+            "http:",
+            "http://127.0.0.1",
+            "http://127.0.0.2",
+            "http://[::1]",
+            "http://[:",
+            "http://[::1",
+            "https://127.0.0.1",
+            "https://app.example.com",
+            "https://app.example.com.evil.example",
+            "com.example.app",
+        ];
+        let ends = [
+            "",
+            ":",
+            ":0",
+            ":1",
+            ":1]",
+            ":80",
+            ":080",
+            ":443",
+            ":8000",
+            ":8443",
+            ":65535",
+            ":65536",
+            ":*",
+            ":8000:8000",
+            ":+80",
+            "/",
+            "/callback",
+            "\0",
+        ];
+        let (mut allowed, mut refused) = (0, 0);
+        for (one, other) in patterns
+            .iter()
+            .flat_map(|one| patterns.iter().map(move |other| (one, other)))
+        {
+            let mut index = IndexDifference::new();
+            index.change_client(None, Some(&app("app", &[one, other])));
+            for origin in bases
+                .iter()
+                .flat_map(|base| ends.iter().map(move |end| format!("{base}{end}")))
+            {
+                let allows = one.allows_origin(&origin) || other.allows_origin(&origin);
+                let mut values = origin_values(&origin).into_iter();
+                let is_found = values.any(|counted| contains(&index, &counted));
+                assert_eq!(is_found, allows, "{one} {other} {origin:?}");
+                *(if allows { &mut allowed } else { &mut refused }) += 1;
+            }
+        }
+        assert!(allowed > 100 && refused > 100, "{allowed} {refused}");
+    }
+
+    #[test]
+    fn a_change_adds_only_its_difference() {
+        let [one, other] = ["https://one.example/", "https://other.example/"];
+        let (one, other) = (uri(one).unwrap(), uri(other).unwrap());
+        let before = Client {
+            scopes: Scope::parse("a b").unwrap(),
+            ..app("app", &[&one, &one])
+        };
+        let after = Client {
+            scopes: Scope::parse("b c").unwrap(),
+            ..app("app", &[&one, &other])
+        };
+        let mut difference = IndexDifference::new();
+        difference.change_client(Some(&before), Some(&after));
+        let counts: Vec<(&str, i64)> = difference
+            .counts()
+            .map(|(counted, by)| (counted.value.as_str(), by))
+            .collect();
+        let expected = [
+            ("a", -1),
+            ("c", 1),
+            ("https://one.example", -1),
+            ("https://other.example", 1),
+        ];
+        assert_eq!(counts, expected);
+        difference.change_client(Some(&after), Some(&before));
+        assert_eq!(difference.counts().count(), 0);
+    }
+
+    #[test]
+    fn names_come_and_go_with_what_they_are_found_by() {
+        let user = |name: &str, email: &str| User {
+            email: Some(email.to_owned()),
+            single_sign_on: true,
+            ..User::new(Username::parse(name).unwrap())
+        };
+        let (before, after) = (user("ada", "Ada@A.example"), user("ada", "ada@b.example"));
+        let mut difference = IndexDifference::new();
+        difference.change_user(Some(&before), Some(&after));
+        let names: Vec<(&str, bool)> = difference
+            .names()
+            .map(|(named, is_there)| (named.value.as_str(), is_there))
+            .collect();
+        assert_eq!(names, [("ada@a.example", false), ("ada@b.example", true)]);
+        let renamed = user("ada", "ADA@b.example");
+        let mut difference = IndexDifference::new();
+        difference.change_user(Some(&after), Some(&renamed));
+        assert_eq!(difference.names().count(), 0);
+    }
+
+    #[test]
+    fn a_value_that_a_store_cannot_index_is_left_out() {
+        let long = "s".repeat(MAX_LENGTH + 1);
+        let client = Client {
+            scopes: Scope::parse(&format!("{long} short")).unwrap(),
+            ..app("app", &[])
+        };
+        let mut index = IndexDifference::new();
+        index.change_client(None, Some(&client));
+        let values: Vec<&str> = index
+            .counts()
+            .map(|(counted, _)| counted.value.as_str())
+            .collect();
+        assert_eq!(values, ["short"]);
+        assert_eq!(email_value("a\0@example.com"), None);
+        assert_eq!(email_value(&long), None);
+        assert_eq!(origin_values(&long), []);
+    }
+}
