@@ -11,6 +11,7 @@ mod grants;
 mod once;
 mod refresh_tokens;
 mod registry;
+mod registry_index;
 mod revocations;
 mod sealed;
 mod second_factors;
@@ -54,6 +55,7 @@ pub(crate) use self::grants::*;
 pub(crate) use self::once::*;
 pub(crate) use self::refresh_tokens::*;
 pub(crate) use self::registry::*;
+pub(crate) use self::registry_index::*;
 pub(crate) use self::revocations::*;
 pub(crate) use self::sealed::*;
 pub(crate) use self::second_factors::*;
@@ -86,6 +88,11 @@ macro_rules! conformance {
             changes_of_the_registry_are_told_by_their_objects,
             what_files_said_is_remembered,
             many_registrations_are_read_whole,
+            look_ups_follow_each_change_of_a_client,
+            look_ups_follow_each_change_of_a_user,
+            look_ups_agree_with_all_registrations,
+            an_excerpt_has_what_was_asked_for,
+            remembered_objects_are_found_in_pages,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
             disabling_a_user_ends_grants_and_sessions,

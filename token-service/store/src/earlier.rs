@@ -3,8 +3,9 @@
 use claims::Algorithm;
 
 use super::conformance::{
-    at, audit_event, client, code, fitting, legacy_instance, put, registrations, remembered,
-    second_factor, session, signing_key, start, user, username, version_of,
+    assert_look_ups_agree, at, audit_event, client, code, fitting, legacy_instance, put,
+    registrations, remembered, second_factor, session, signing_key, start, user, username,
+    version_of,
 };
 use super::*;
 use domain::digest::Digest;
@@ -118,6 +119,12 @@ pub(super) async fn assert_filled(store: &dyn Store) {
         store.remembered().await.unwrap(),
         [remembered("web", "A client")]
     );
+    assert_look_ups_agree(store).await;
+    let summary = store.registry_summary().await.unwrap();
+    assert_eq!(summary.scopes, ["projects"]);
+    assert_eq!(summary.longest_user_id, 1);
+    let objects = store.remembered_objects(true, None, 10).await.unwrap();
+    assert_eq!(objects, [remembered("web", "A client").object]);
     assert_eq!(
         store.signing_keys().await.unwrap(),
         [signing_key("key", Algorithm::EdDsa, at(0))]

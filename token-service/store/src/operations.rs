@@ -1,6 +1,5 @@
 //! The operations of the store, one trait per topic. Each store implements a topic in the file of the same name.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +9,13 @@ use async_trait::async_trait;
 use crate::{BackupError, Begin, Claim, Counts, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::password_hash;
-use domain::remembered::ObjectKind;
 use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
     CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId,
-    IntegrationType, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
-    RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
+    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Remembered, Revocation,
+    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -55,116 +52,34 @@ pub trait RegistrationStore: Send + Sync {
 
     /// The registrations and remembered files of these names, and all legacy instances, at one position in the sequence
     /// of changes.
-    async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Excerpt, StoreError> {
-        let version = self.registry_version().await?;
-        let (mut clients, mut users) = (Vec::new(), Vec::new());
-        for name in &names {
-            match name.kind {
-                ObjectKind::Client => {
-                    if let Some(client_id) = ClientId::parse(&name.name) {
-                        clients.extend(self.client(client_id).await?);
-                    }
-                }
-                ObjectKind::User => {
-                    if let Some(username) = Username::parse(&name.name) {
-                        users.extend(self.user(username).await?);
-                    }
-                }
-                ObjectKind::LegacyInstance => {}
-            }
-        }
-        let mut remembered = self.remembered().await?;
-        remembered.retain(|one| names.contains(&one.object));
-        Ok(Excerpt::new(clients, users)
-            .with_legacy_instances(self.legacy_instances().await?)
-            .with_remembered(remembered)
-            .at(version))
-    }
+    async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Excerpt, StoreError>;
 
-    /// What all registrations say together, at one position in the sequence of changes.
-    async fn registry_summary(&self) -> Result<RegistrySummary, StoreError> {
-        let version = self.registry_version().await?;
-        let clients = self.clients(String::new(), usize::MAX).await?;
-        let users = self.users(String::new(), usize::MAX).await?;
-        let clients = clients.iter().filter(|client| client.enabled);
-        let scopes: BTreeSet<String> = clients
-            .flat_map(|client| client.scopes.tokens())
-            .map(str::to_owned)
-            .collect();
-        let hashes = users
-            .iter()
-            .filter_map(|user| user.password_hash.as_deref());
-        let accounts = users.iter().flat_map(|user| &user.accounts);
-        let length = |text: &str| serde_json::to_string(text).map_or(0, |json| json.len() - 2);
-        Ok(RegistrySummary {
-            version,
-            scopes: scopes.into_iter().collect(),
-            password_schemes: password_hash::schemes(hashes).into(),
-            longest_user_id: accounts
-                .map(|account| length(&account.user_id))
-                .max()
-                .unwrap_or_default(),
-            legacy_instances: self.legacy_instances().await?,
-        })
-    }
+    /// What all registrations say together, at one position in the sequence of changes. A store reads it from its
+    /// [index](domain::registry_index).
+    async fn registry_summary(&self) -> Result<RegistrySummary, StoreError>;
 
     /// True if a page of this origin may call the token endpoint, because an enabled public client has a redirect URI
     /// with this origin (D-12, D-20).
-    async fn allows_origin(&self, origin: String) -> Result<bool, StoreError> {
-        let clients = self.clients(String::new(), usize::MAX).await?;
-        Ok(clients
-            .iter()
-            .filter(|client| client.enabled)
-            .filter(|client| matches!(client.integration, IntegrationType::Installed { .. }))
-            .flat_map(|client| client.redirect_uris())
-            .any(|uri| uri.allows_origin(&origin)))
-    }
+    async fn allows_origin(&self, origin: String) -> Result<bool, StoreError>;
 
-    /// The enabled single-sign-on users with this e-mail address. Ignores case (protocol.md §4.5).
-    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
-        let email = email.to_lowercase();
-        let mut users = self.users(String::new(), usize::MAX).await?;
-        users.retain(|user| {
-            let address = user.email.as_deref().map(str::to_lowercase);
-            user.enabled && user.single_sign_on && address.as_ref() == Some(&email)
-        });
-        Ok(users.into_iter().map(|user| user.username).collect())
-    }
+    /// The enabled single-sign-on users with this e-mail address, at most two of them, because the address of several
+    /// users identifies nobody. Ignores case (protocol.md §4.5).
+    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError>;
 
     /// One of the clients that are bound to this user, enabled or not.
-    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError> {
-        let clients = self.clients(String::new(), usize::MAX).await?;
-        let bound = clients.into_iter().find(|client| {
-            matches!(&client.integration, IntegrationType::UserBound { bound_user, .. } if *bound_user == username)
-        });
-        Ok(bound.map(|client| client.client_id))
-    }
+    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError>;
 
     /// At most `limit` legacy clients whose ids follow `after`, like [`RegistrationStore::clients`].
-    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
-        let mut clients = self.clients(after, usize::MAX).await?;
-        clients.retain(|client| matches!(client.integration, IntegrationType::Legacy { .. }));
-        clients.truncate(limit);
-        Ok(clients)
-    }
+    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
 
     /// At most `limit` objects of which the store remembers a file, whose keys follow the key of `after`, sorted by key;
-    /// with `at_start`, only objects of a file that a start applied.
+    /// with `at_start`, only objects of a file that a start applied. A shorter list means that no more follow.
     async fn remembered_objects(
         &self,
         at_start: bool,
         after: Option<ObjectName>,
         limit: usize,
-    ) -> Result<Vec<ObjectName>, StoreError> {
-        let remembered = self.remembered().await?.into_iter();
-        let remembered = remembered.filter(|one| !at_start || one.start.is_some());
-        let mut objects: Vec<ObjectName> = remembered.map(|one| one.object).collect();
-        objects.sort_by_key(ObjectName::key);
-        let after = after.map(|after| after.key()).unwrap_or_default();
-        objects.retain(|object| object.key() > after);
-        objects.truncate(limit);
-        Ok(objects)
-    }
+    ) -> Result<Vec<ObjectName>, StoreError>;
 
     /// Applies `change` atomically, with its consequences:
     /// - Removing or disabling a client or a user revokes its tokens.

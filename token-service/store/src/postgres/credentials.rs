@@ -7,7 +7,7 @@
 use super::fault::Fault;
 use super::operation::Connection;
 use super::value::unsigned;
-use crate::row::{RowError, decode_json, encode_json};
+use crate::row::{RowError, decode_json};
 use domain::{CredentialsVersion, User, Username};
 
 /// The user with this name. Locks the row against changes and comparisons until this transaction ends.
@@ -40,13 +40,4 @@ pub(super) async fn next_version(client: &Connection<'_>) -> Result<CredentialsV
     let row = client.query_opt(sql, &[]).await?;
     let row = row.ok_or_else(|| RowError("the counter of credentials is missing".into()))?;
     Ok(CredentialsVersion::new(unsigned(row.try_get(0)?)))
-}
-
-pub(super) async fn put(client: &Connection<'_>, user: &User) -> Result<(), Fault> {
-    let sql = "INSERT INTO users (username, body) VALUES ($1, $2)
-        ON CONFLICT (username) DO UPDATE SET body = excluded.body";
-    client
-        .execute(sql, &[&user.username.as_str(), &encode_json(user)?])
-        .await?;
-    Ok(())
 }

@@ -15,6 +15,7 @@ mod grants;
 mod once;
 mod operation;
 mod registry;
+mod registry_index;
 mod revocations;
 mod schema;
 mod sealed;

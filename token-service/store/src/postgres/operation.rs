@@ -96,6 +96,28 @@ impl Connection<'_> {
     }
 }
 
+/// Names per statement. A statement with all names of a large file would exceed its time limit.
+const NAMES: usize = 10_000;
+
+impl Connection<'_> {
+    /// Reads the rows of these names, and converts them with `read`. The statement selects the rows whose names are in
+    /// the array $1.
+    pub(super) async fn rows_named<T>(
+        &self,
+        sql: &str,
+        names: &[String],
+        read: impl Fn(&Row) -> Result<Option<T>, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut found = Vec::new();
+        for part in names.chunks(NAMES) {
+            for row in &self.query(sql, &[&part]).await? {
+                found.extend(read(row)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
 /// How the statements of an operation are isolated.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Isolation {

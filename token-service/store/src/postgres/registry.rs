@@ -1,5 +1,7 @@
 //! Clients and users, and what a change of them ends.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
@@ -11,16 +13,18 @@ use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, run};
 use super::revocations::{announce, counter};
 use super::value::{number, rows, unsigned};
-use super::{client_secrets, credentials, grants, second_factors, sessions};
-use crate::row::{RowError, decode_json, encode_json};
+use super::{client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use crate::row::{Before, RowError, decode_json, encode_json};
 use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
 use domain::clock::Timestamp;
+use domain::password_hash;
 use domain::registry_change::CHANGES_KEPT;
+use domain::registry_index::{CountedKind, NamedKind, email_value, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, CredentialsVersion, Extent, IntegrationType, LegacyInstance, ObjectName,
-    Premises, RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revoked, Touched, User,
-    Username,
+    Client, ClientId, CredentialsVersion, Excerpt, Extent, IndexDifference, IntegrationType,
+    LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome,
+    RegistrySummary, Remembered, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -61,21 +65,139 @@ impl RegistrationStore for PostgresStore {
         .await
     }
 
-    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
-        self.statement(async move |client| {
-            let sql = "SELECT body FROM legacy_instances ORDER BY hostname";
-            let found = client.query(sql, &[]).await?;
-            found
-                .iter()
-                .map(|row| Ok(decode_json(row.try_get(0)?)?))
-                .collect()
+    async fn excerpt(&self, mut names: Vec<ObjectName>) -> Result<Excerpt, StoreError> {
+        names.sort();
+        names.dedup();
+        let (mut clients, mut users) = (Vec::new(), Vec::new());
+        for object in &names {
+            match object.kind {
+                ObjectKind::Client => {
+                    clients.extend(ClientId::parse(&object.name).map(String::from));
+                }
+                ObjectKind::User => users.extend(Username::parse(&object.name).map(String::from)),
+                ObjectKind::LegacyInstance => {}
+            }
+        }
+        // PostgreSQL refuses a text with U+0000, and no object has such a name.
+        let objects = names.iter().map(ObjectName::key);
+        let objects = objects.filter(|key| !key.contains('\0')).collect();
+        let names: Arc<[Vec<String>; 3]> = Arc::new([clients, users, objects]);
+        self.snapshot(async move |client| {
+            let [clients, users, objects] = &*names;
+            let sql = "SELECT client_id, body FROM clients WHERE client_id = ANY($1)";
+            let clients = client.rows_named(sql, clients, registration).await?;
+            let sql = "SELECT username, body FROM users WHERE username = ANY($1)";
+            let users: Vec<User> = client.rows_named(sql, users, registration).await?;
+            let sql = "SELECT object, body FROM remembered WHERE object = ANY($1)";
+            let remembered = client.rows_named(sql, objects, registration).await?;
+            Ok(Excerpt::new(clients, users)
+                .with_legacy_instances(legacy_instances(client).await?)
+                .with_remembered(remembered)
+                .at(counter(client, "registry_position").await?))
         })
         .await
     }
 
+    async fn registry_summary(&self) -> Result<RegistrySummary, StoreError> {
+        self.snapshot(async move |client| {
+            let scopes = registry_index::counted(client, CountedKind::Scope).await?;
+            let mut scopes: Vec<String> = scopes.into_iter().map(|(_, scope)| scope).collect();
+            // The database may sort in the order of a language.
+            scopes.sort();
+            let schemes = registry_index::counted(client, CountedKind::PasswordScheme).await?;
+            let sql = "SELECT max(number) FROM registry_counts WHERE kind = $1";
+            let kind = CountedKind::UserIdLength as i16;
+            let longest = client.query_opt(sql, &[&kind]).await?;
+            let longest = longest.map(|row| row.try_get::<_, Option<i64>>(0));
+            let longest = unsigned(longest.transpose()?.flatten().unwrap_or_default());
+            Ok(RegistrySummary {
+                version: counter(client, "registry_position").await?,
+                scopes,
+                password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
+                longest_user_id: longest.try_into().unwrap_or(usize::MAX),
+                legacy_instances: legacy_instances(client).await?,
+            })
+        })
+        .await
+    }
+
+    async fn allows_origin(&self, origin: String) -> Result<bool, StoreError> {
+        let values = origin_values(&origin);
+        if values.is_empty() {
+            return Ok(false);
+        }
+        self.statement(async move |client| {
+            let (kinds, numbers, values) = registry_index::keys(values.iter());
+            let sql = "SELECT 1 FROM registry_counts WHERE (kind, number, value) IN
+                (SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[])) LIMIT 1";
+            let found = client.query_opt(sql, &[&kinds, &numbers, &values]).await?;
+            Ok(found.is_some())
+        })
+        .await
+    }
+
+    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
+        let Some(email) = email_value(&email) else {
+            return Ok(Vec::new());
+        };
+        self.statement(async move |client| {
+            let names = registry_index::named(client, NamedKind::SingleSignOn, &email, 2).await?;
+            Ok(names
+                .iter()
+                .filter_map(|name| Username::parse(name))
+                .collect())
+        })
+        .await
+    }
+
+    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError> {
+        self.statement(async move |client| {
+            let (kind, value) = (NamedKind::BoundUser, username.as_str());
+            let names = registry_index::named(client, kind, value, 1).await?;
+            Ok(names.first().and_then(|name| ClientId::parse(name)))
+        })
+        .await
+    }
+
+    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
+        self.statement(async move |client| {
+            let kind = NamedKind::LegacyClient as i16;
+            let sql = format!(
+                "SELECT client_id, body FROM registry_names JOIN clients ON client_id = name
+                WHERE kind = {kind} AND value = '' AND name > $1 ORDER BY name LIMIT $2"
+            );
+            client.rows_behind(&sql, after, limit, registration).await
+        })
+        .await
+    }
+
+    async fn remembered_objects(
+        &self,
+        at_start: bool,
+        after: Option<ObjectName>,
+        limit: usize,
+    ) -> Result<Vec<ObjectName>, StoreError> {
+        let after = after.map(|after| after.key()).unwrap_or_default();
+        self.statement(async move |client| {
+            let sql = if at_start {
+                "SELECT object FROM remembered_at_start WHERE object > $1 ORDER BY object LIMIT $2"
+            } else {
+                "SELECT object FROM remembered WHERE object > $1 ORDER BY object LIMIT $2"
+            };
+            let object = |row: &Row| Ok(ObjectName::from_key(row.try_get(0)?));
+            client.rows_behind(sql, after, limit, object).await
+        })
+        .await
+    }
+
+    async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
+        self.statement(async move |client| legacy_instances(client).await)
+            .await
+    }
+
     async fn registry_version(&self) -> Result<u64, StoreError> {
         let asked = async |client: &Connection<'_>| {
-            let sql = "SELECT (SELECT value FROM counters WHERE name = 'registry_version'),
+            let sql = "SELECT (SELECT value FROM counters WHERE name = 'registry_position'),
                 (SELECT value FROM counters WHERE name = 'schema_version')";
             let row = client.query_opt(sql, &[]).await?;
             let counter = |index| -> Result<i64, Fault> {
@@ -96,7 +218,7 @@ impl RegistrationStore for PostgresStore {
         limit: usize,
     ) -> Result<RegistryChanges, StoreError> {
         self.snapshot(async move |client| {
-            let last = counter(client, "registry_version").await?;
+            let last = counter(client, "registry_position").await?;
             changes_behind(client, after, limit, last).await
         })
         .await
@@ -122,6 +244,7 @@ impl RegistrationStore for PostgresStore {
                 credentials_version: credentials::next_version(client).await?,
                 now,
                 announced: Vec::new(),
+                index: IndexDifference::new(),
             };
             for client_id in &change.remove_clients {
                 changing.remove_client(client_id).await?;
@@ -146,6 +269,7 @@ impl RegistrationStore for PostgresStore {
                     .execute(sql, &[&instance.hostname, &encode_json(instance)?])
                     .await?;
             }
+            registry_index::write(client, &changing.index).await?;
             for revoked in changing.announced {
                 let at = if revoked.is_up_to_a_time() {
                     issued_until(now)
@@ -155,16 +279,20 @@ impl RegistrationStore for PostgresStore {
                 let extent = Extent::of(at, access_token_lifetime);
                 announce(client, &revoked, extent).await?;
             }
+            let mut at_start: BTreeMap<String, bool> = BTreeMap::new();
             for object in &change.forget {
-                let sql = "DELETE FROM remembered WHERE object = $1";
-                client.execute(sql, &[&object.key()]).await?;
+                let (key, sql) = (object.key(), "DELETE FROM remembered WHERE object = $1");
+                client.execute(sql, &[&key]).await?;
+                at_start.insert(key, false);
             }
             for remembered in &change.remember {
                 let sql = "INSERT INTO remembered (object, body) VALUES ($1, $2)
                 ON CONFLICT (object) DO UPDATE SET body = excluded.body";
                 let (key, row) = (remembered.object.key(), encode_json(remembered)?);
                 client.execute(sql, &[&key, &row]).await?;
+                at_start.insert(key, remembered.start.is_some());
             }
+            note_starts(client, at_start).await?;
             Ok(RegistryOutcome::Changed)
         })
         .await
@@ -188,11 +316,12 @@ impl RegistrationStore for PostgresStore {
     ) -> Result<(), StoreError> {
         self.transaction(async move |client| {
             let last = turn(client).await?;
-            let Some(mut user) = credentials::user(client, &username).await? else {
+            let Some(before) = credentials::user(client, &username).await? else {
                 return Ok(());
             };
+            let mut user = before.clone();
             if user.rehash(&hash, stronger.clone()) {
-                credentials::put(client, &user).await?;
+                registry_index::replace_user(client, &before, &user).await?;
                 let user = ObjectName::new(ObjectKind::User, username.as_str());
                 note_changes(client, last, &[user.into()]).await?;
             }
@@ -200,6 +329,40 @@ impl RegistrationStore for PostgresStore {
         })
         .await
     }
+}
+
+async fn legacy_instances(client: &Connection<'_>) -> Result<Vec<LegacyInstance>, Fault> {
+    let sql = "SELECT body FROM legacy_instances ORDER BY hostname";
+    let found = client.query(sql, &[]).await?;
+    found
+        .iter()
+        .map(|row| Ok(decode_json(row.try_get(0)?)?))
+        .collect()
+}
+
+/// Notes for objects whether the file of a start listed them.
+async fn note_starts(
+    client: &Connection<'_>,
+    at_start: BTreeMap<String, bool>,
+) -> Result<(), Fault> {
+    let (listed, others): (Vec<_>, Vec<_>) = at_start.into_iter().partition(|(_, listed)| *listed);
+    for (sql, objects) in [
+        (
+            "INSERT INTO remembered_at_start (object) SELECT * FROM unnest($1::TEXT[])
+                ON CONFLICT (object) DO NOTHING",
+            listed,
+        ),
+        (
+            "DELETE FROM remembered_at_start WHERE object = ANY($1)",
+            others,
+        ),
+    ] {
+        if !objects.is_empty() {
+            let keys: Vec<String> = objects.into_iter().map(|(key, _)| key).collect();
+            client.execute(sql, &[&keys]).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a registration from a row with name and body.
@@ -213,7 +376,7 @@ fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
 /// Locks the registry for a change, and returns the position in the sequence of changes. Call it first in every change,
 /// so that changes run one after the other.
 pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
-    let sql = "SELECT value FROM counters WHERE name = 'registry_version' FOR UPDATE";
+    let sql = "SELECT value FROM counters WHERE name = 'registry_position' FOR UPDATE";
     let row = client.query_opt(sql, &[]).await?;
     let row = row.ok_or_else(|| RowError("the counter of the registry is missing".into()))?;
     Ok(unsigned(row.try_get(0)?))
@@ -238,7 +401,7 @@ pub(super) async fn note_changes(
     client
         .execute(sql, &[&(last - number(CHANGES_KEPT))])
         .await?;
-    let sql = "UPDATE counters SET value = $1 WHERE name = 'registry_version'";
+    let sql = "UPDATE counters SET value = $1 WHERE name = 'registry_position'";
     client.execute(sql, &[&last]).await?;
     Ok(())
 }
@@ -267,30 +430,28 @@ struct Changing<'a> {
     credentials_version: CredentialsVersion,
     now: Timestamp,
     announced: Vec<Revoked>,
+    /// What the change makes different in the index of clients and users.
+    index: IndexDifference,
 }
 
 impl Changing<'_> {
     async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
-        let key = client.client_id.as_str();
-        let sql = "SELECT body FROM clients WHERE client_id = $1";
-        let before: Option<Client> = self.stored(sql, key).await?;
-        let sql = "INSERT INTO clients (client_id, body) VALUES ($1, $2)
-            ON CONFLICT (client_id) DO UPDATE SET body = excluded.body";
-        self.client
-            .execute(sql, &[&key, &encode_json(client)?])
-            .await?;
-        let secrets = before.as_ref().map(Client::secrets).unwrap_or_default();
-        let (id, now) = (&client.client_id, self.now);
-        client_secrets::change(self.client, id, secrets, client.secrets(), now).await?;
-        if before.is_some_and(|before| before.enabled && !client.enabled) {
-            self.end_client(&client.client_id).await?;
+        let id = &client.client_id;
+        let before = registry_index::client_before(self.client, id).await?;
+        let index = &mut self.index;
+        registry_index::put_client(self.client, index, before.known(), client).await?;
+        let secrets = before.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.client, id, secrets, client.secrets(), self.now).await?;
+        if before.may_be(|before| before.enabled) && !client.enabled {
+            self.end_client(id).await?;
         }
         Ok(())
     }
 
     async fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
-        let sql = "DELETE FROM clients WHERE client_id = $1";
-        if self.client.execute(sql, &[&client_id.as_str()]).await? > 0 {
+        let index = &mut self.index;
+        let removed = registry_index::remove_client(self.client, index, client_id).await?;
+        if !matches!(removed, Before::Absent) {
             let sql = "DELETE FROM client_secrets WHERE client_id = $1";
             self.client.execute(sql, &[&client_id.as_str()]).await?;
             self.end_client(client_id).await?;
@@ -300,8 +461,8 @@ impl Changing<'_> {
 
     async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let key = user.username.as_str();
-        let before = credentials::user(self.client, &user.username).await?;
-        let credentials_version = match &before {
+        let before = registry_index::user_before(self.client, &user.username).await?;
+        let credentials_version = match before.known() {
             Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
             _ => self.credentials_version,
         };
@@ -309,9 +470,12 @@ impl Changing<'_> {
             credentials_version,
             ..user.clone()
         };
-        credentials::put(self.client, &changed).await?;
-        let Some(before) = before else {
-            return Ok(());
+        let index = &mut self.index;
+        registry_index::put_user(self.client, index, before.known(), &changed).await?;
+        let before = match before {
+            Before::Absent => return Ok(()),
+            Before::Unreadable => return self.end_user(&user.username).await,
+            Before::Read(before) => before,
         };
         if before.totp_secret_sealed != user.totp_secret_sealed {
             second_factors::remove(self.client, key).await?;
@@ -336,25 +500,14 @@ impl Changing<'_> {
 
     async fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
         let key = username.as_str();
-        let sql = "DELETE FROM users WHERE username = $1";
-        if self.client.execute(sql, &[&key]).await? > 0 {
+        let removed = registry_index::remove_user(self.client, &mut self.index, username).await?;
+        if !matches!(removed, Before::Absent) {
             let sql = "DELETE FROM totp_steps WHERE username = $1";
             self.client.execute(sql, &[&key]).await?;
             second_factors::remove(self.client, key).await?;
             self.end_user(username).await?;
         }
         Ok(())
-    }
-
-    async fn stored<T: serde::de::DeserializeOwned>(
-        &self,
-        sql: &str,
-        key: &str,
-    ) -> Result<Option<T>, Fault> {
-        match self.client.query_opt(sql, &[&key]).await? {
-            Some(row) => Ok(Some(decode_json(row.try_get(0)?)?)),
-            None => Ok(None),
-        }
     }
 
     async fn end_grant(&mut self, grant_id: domain::GrantId) -> Result<(), Fault> {
@@ -372,11 +525,9 @@ impl Changing<'_> {
 
     /// True for a client of the legacy flow, whose tokens do not contain the username.
     async fn is_legacy(&self, client_id: &ClientId) -> Result<bool, Fault> {
-        let sql = "SELECT body FROM clients WHERE client_id = $1";
-        let client: Option<Client> = self.stored(sql, client_id.as_str()).await?;
+        let client = registry_index::client_before(self.client, client_id).await?;
         // If the client was removed, its grants and tokens were revoked then.
-        Ok(client
-            .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
+        Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
     }
 
     async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {

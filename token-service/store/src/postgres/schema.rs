@@ -7,6 +7,8 @@ use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::error::SqlState;
 
 use super::fault::{Fault, readable};
+use super::operation::Connection;
+use super::registry_index;
 use crate::row::{decode_json, encode_json};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{User, Username};
@@ -136,6 +138,26 @@ const MIGRATIONS: &[&str] = &["
         object TEXT NOT NULL,
         is_legacy BOOLEAN NOT NULL
     );
+", "
+    -- The index of clients and users: see registry_index::build. A program of an earlier version, which would change
+    -- clients and users without the index, does not find the counter that every change locks.
+    UPDATE counters SET name = 'registry_position' WHERE name = 'registry_version';
+    CREATE TABLE IF NOT EXISTS registry_counts (
+        kind SMALLINT NOT NULL,
+        number BIGINT NOT NULL,
+        value TEXT NOT NULL,
+        count BIGINT NOT NULL,
+        PRIMARY KEY (kind, number, value)
+    );
+    CREATE TABLE IF NOT EXISTS registry_names (
+        kind SMALLINT NOT NULL,
+        value TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (kind, value, name)
+    );
+    CREATE TABLE IF NOT EXISTS remembered_at_start (
+        object TEXT PRIMARY KEY
+    );
 "];
 
 /// The tables of every version. The schema version is one of the counters.
@@ -216,6 +238,9 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
     }
     if found < 5 {
         forget_registered_hashes(&transaction).await?;
+    }
+    if found < 9 {
+        registry_index::build(&Connection::Transaction(&transaction)).await?;
     }
     if found < VERSION {
         let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \

@@ -8,6 +8,7 @@ use super::credentials;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
 use super::registry::{note_changes, turn};
+use super::registry_index;
 use crate::row::{decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
@@ -126,9 +127,9 @@ async fn reseal_registered(
     };
     let changed = User {
         totp_secret_sealed: Some(after.to_vec()),
-        ..user
+        ..user.clone()
     };
-    credentials::put(client, &changed).await?;
+    registry_index::replace_user(client, &user, &changed).await?;
     let object = ObjectName::new(ObjectKind::User, username.as_str());
     let key = object.key();
     note_changes(client, last, &[object.into()]).await?;

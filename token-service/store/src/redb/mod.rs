@@ -14,6 +14,7 @@ mod grants;
 mod once;
 mod open;
 mod registry;
+mod registry_index;
 mod revocations;
 mod sealed;
 mod second_factors;
@@ -123,12 +124,18 @@ impl RedbStore {
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
-        let database: &Database = guard
-            .as_ref()
-            .ok_or_else(|| StoreError::Failed("the store is closed after a failure".into()))?;
-        let transaction = database.begin_read().map_err(Fault::from)?;
-        Ok(read(&transaction)?)
+        read_from(&self.shared, read)
+    }
+
+    /// Reads so many rows that the read would hold up the other tasks of the thread.
+    async fn read_much<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || read_from(&shared, read))
+            .await
+            .map_err(|error| StoreError::Failed(error.to_string()))?
     }
 
     async fn write<T, F>(&self, operation: F) -> Result<T, StoreError>
@@ -141,6 +148,18 @@ impl RedbStore {
             .write(move |tables| operation(tables, lifetime))
             .await
     }
+}
+
+fn read_from<T>(
+    shared: &Shared,
+    read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
+) -> Result<T, StoreError> {
+    let guard = shared.read().unwrap_or_else(PoisonError::into_inner);
+    let database: &Database = guard
+        .as_ref()
+        .ok_or_else(|| StoreError::Failed("the store is closed after a failure".into()))?;
+    let transaction = database.begin_read().map_err(Fault::from)?;
+    Ok(read(&transaction)?)
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 use super::fault::Fault;
 use super::revocations;
 use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
-use super::{upgrade, usernames};
+use super::{registry_index, upgrade, usernames};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
 use domain::random::{OsRandom, RandomError};
@@ -222,6 +222,9 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
         }
         if found.is_some_and(|found| found < 4) {
             upgrade::note_live_grants(&mut tables)?;
+        }
+        if found.is_some_and(|found| found < 6) {
+            registry_index::build(&mut tables)?;
         }
         revocations::ensure_feed(&mut tables, fresh)?;
     }

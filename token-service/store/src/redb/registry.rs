@@ -11,17 +11,22 @@ use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{
-    CLIENTS, LEGACY_INSTANCES, META, REGISTRY_CHANGES, REGISTRY_VERSION_KEY, REMEMBERED, Tables,
-    USERS, all_json, decode_json, encode_json,
+    CLIENTS, LEGACY_INSTANCES, META, REGISTRY_CHANGES, REGISTRY_COUNTS, REGISTRY_NAMES,
+    REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Tables, USERS, all_json, decode_json,
+    encode_json,
 };
-use super::{client_secrets, credentials, grants, second_factors, sessions};
+use super::{client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use crate::row::Before;
 use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
+use domain::password_hash;
 use domain::registry_change::CHANGES_KEPT;
+use domain::registry_index::{CountedKind, NamedKind, email_value, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Extent, GrantId, IntegrationType, LegacyInstance, ObjectName, Premises,
-    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revoked, Touched, User, Username,
+    Client, ClientId, Excerpt, Extent, GrantId, IntegrationType, LegacyInstance, ObjectName,
+    Premises, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Remembered,
+    Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -42,15 +47,125 @@ impl RegistrationStore for RedbStore {
         self.read(|transaction| registrations(transaction, USERS, &after, limit))
     }
 
+    async fn excerpt(&self, mut names: Vec<ObjectName>) -> Result<Excerpt, StoreError> {
+        names.sort();
+        names.dedup();
+        self.read_much(move |transaction| {
+            let client_rows = transaction.open_table(CLIENTS)?;
+            let user_rows = transaction.open_table(USERS)?;
+            let memory = transaction.open_table(REMEMBERED)?;
+            let (mut clients, mut users, mut remembered) = (Vec::new(), Vec::new(), Vec::new());
+            for object in &names {
+                match object.kind {
+                    ObjectKind::Client => {
+                        clients.extend(row(&client_rows, "client", &object.name)?)
+                    }
+                    ObjectKind::User => {
+                        if let Some(username) = Username::parse(&object.name) {
+                            users.extend(row(&user_rows, "user", username.as_str())?);
+                        }
+                    }
+                    ObjectKind::LegacyInstance => {}
+                }
+                remembered.extend(row(&memory, "remembered file", &object.key())?);
+            }
+            Ok(Excerpt::new(clients, users)
+                .with_legacy_instances(all_json(transaction, LEGACY_INSTANCES)?)
+                .with_remembered(remembered)
+                .at(position(transaction)?))
+        })
+        .await
+    }
+
+    async fn registry_summary(&self) -> Result<RegistrySummary, StoreError> {
+        self.read(|transaction| {
+            let counts = transaction.open_table(REGISTRY_COUNTS)?;
+            let all = |kind| registry_index::counted(&counts, kind);
+            let scopes = all(CountedKind::Scope)?.map(|row| Ok(row?.1));
+            let schemes: Vec<(u64, String)> =
+                all(CountedKind::PasswordScheme)?.collect::<Result<_, Fault>>()?;
+            let longest = all(CountedKind::UserIdLength)?.next_back().transpose()?;
+            Ok(RegistrySummary {
+                version: position(transaction)?,
+                scopes: scopes.collect::<Result<_, Fault>>()?,
+                password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
+                longest_user_id: longest
+                    .map_or(0, |(length, _)| length.try_into().unwrap_or(usize::MAX)),
+                legacy_instances: all_json(transaction, LEGACY_INSTANCES)?,
+            })
+        })
+    }
+
+    async fn allows_origin(&self, origin: String) -> Result<bool, StoreError> {
+        self.read(|transaction| {
+            let counts = transaction.open_table(REGISTRY_COUNTS)?;
+            for counted in origin_values(&origin) {
+                if counts.get(registry_index::counted_key(&counted))?.is_some() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    async fn single_sign_on_users(&self, email: String) -> Result<Vec<Username>, StoreError> {
+        let Some(email) = email_value(&email) else {
+            return Ok(Vec::new());
+        };
+        self.read(|transaction| {
+            let names = transaction.open_table(REGISTRY_NAMES)?;
+            let found = registry_index::named(&names, NamedKind::SingleSignOn, &email, "")?;
+            let found =
+                found.filter_map(|name| name.map(|name| Username::parse(&name)).transpose());
+            found.take(2).collect()
+        })
+    }
+
+    async fn client_bound_to(&self, username: Username) -> Result<Option<ClientId>, StoreError> {
+        self.read(|transaction| {
+            let names = transaction.open_table(REGISTRY_NAMES)?;
+            let kind = NamedKind::BoundUser;
+            let mut found = registry_index::named(&names, kind, username.as_str(), "")?;
+            let found = found.next().transpose()?;
+            Ok(found.and_then(|name| ClientId::parse(&name)))
+        })
+    }
+
+    async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
+        self.read(|transaction| {
+            let names = transaction.open_table(REGISTRY_NAMES)?;
+            let clients = transaction.open_table(CLIENTS)?;
+            let found = registry_index::named(&names, NamedKind::LegacyClient, "", &after)?;
+            let found = found.filter_map(|name| match name {
+                Ok(name) => row(&clients, "client", &name).transpose(),
+                Err(fault) => Some(Err(fault)),
+            });
+            found.take(limit).collect()
+        })
+    }
+
+    async fn remembered_objects(
+        &self,
+        at_start: bool,
+        after: Option<ObjectName>,
+        limit: usize,
+    ) -> Result<Vec<ObjectName>, StoreError> {
+        let after = after.map(|after| after.key()).unwrap_or_default();
+        self.read(|transaction| {
+            if at_start {
+                objects_behind(&transaction.open_table(REMEMBERED_AT_START)?, &after, limit)
+            } else {
+                objects_behind(&transaction.open_table(REMEMBERED)?, &after, limit)
+            }
+        })
+    }
+
     async fn legacy_instances(&self) -> Result<Vec<LegacyInstance>, StoreError> {
         self.read(|transaction| all_json(transaction, LEGACY_INSTANCES))
     }
 
     async fn registry_version(&self) -> Result<u64, StoreError> {
-        self.read(|transaction| {
-            let version = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
-            Ok(version.map_or(0, |version| version.value()))
-        })
+        self.read(position)
     }
 
     async fn registry_changes(
@@ -59,8 +174,7 @@ impl RegistrationStore for RedbStore {
         limit: usize,
     ) -> Result<RegistryChanges, StoreError> {
         self.read(|transaction| {
-            let last = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
-            let last = last.map_or(0, |last| last.value());
+            let last = position(transaction)?;
             let log = transaction.open_table(REGISTRY_CHANGES)?;
             changes_behind(&log, after, limit, last)
         })
@@ -109,12 +223,20 @@ impl RegistrationStore for RedbStore {
                     .insert(instance.hostname.as_str(), row.as_slice())?;
             }
             for object in &change.forget {
-                tables.remembered.open()?.remove(object.key().as_str())?;
+                let key = object.key();
+                tables.remembered.open()?.remove(key.as_str())?;
+                tables.remembered_at_start.open()?.remove(key.as_str())?;
             }
             for remembered in &change.remember {
                 let (key, row) = (remembered.object.key(), encode_json(remembered)?);
                 let table = tables.remembered.open()?;
                 table.insert(key.as_str(), row.as_slice())?;
+                let at_start = tables.remembered_at_start.open()?;
+                if remembered.start.is_some() {
+                    at_start.insert(key.as_str(), ())?;
+                } else {
+                    at_start.remove(key.as_str())?;
+                }
             }
             Ok(RegistryOutcome::Changed)
         })
@@ -132,15 +254,13 @@ impl RegistrationStore for RedbStore {
         stronger: String,
     ) -> Result<(), StoreError> {
         self.write(move |tables, _| {
-            let key = username.as_str();
-            let mut user: User = match tables.users.open()?.get(key)? {
-                Some(row) => decode_json(row.value())?,
-                None => return Ok(()),
+            let Some(before) = credentials::user(tables, &username)? else {
+                return Ok(());
             };
+            let mut user = before.clone();
             if user.rehash(&hash, stronger) {
-                let row = encode_json(&user)?;
-                tables.users.open()?.insert(key, row.as_slice())?;
-                let user = ObjectName::new(ObjectKind::User, key);
+                registry_index::put_user(tables, Some(&before), &user)?;
+                let user = ObjectName::new(ObjectKind::User, username.as_str());
                 note_changes(tables, &[user.into()])?;
             }
             Ok(())
@@ -156,9 +276,37 @@ fn registration<T: DeserializeOwned>(
     table: Registrations,
     name: &str,
 ) -> Result<Option<T>, Fault> {
-    let row = transaction.open_table(table)?.get(name)?;
-    let registration = row.map(|row| readable("registration", decode_json(row.value())));
-    Ok(registration.transpose()?.flatten())
+    row(&transaction.open_table(table)?, "registration", name)
+}
+
+/// The JSON row of a name; `None` if the row is missing or cannot be read.
+fn row<T: DeserializeOwned>(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    what: &'static str,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    let row = table.get(name)?;
+    let row = row.map(|row| readable(what, decode_json(row.value())));
+    Ok(row.transpose()?.flatten())
+}
+
+/// The position in the sequence of changes.
+fn position(transaction: &ReadTransaction) -> Result<u64, Fault> {
+    let position = transaction.open_table(META)?.get(REGISTRY_VERSION_KEY)?;
+    Ok(position.map_or(0, |position| position.value()))
+}
+
+/// The objects whose keys follow `after`, sorted by key.
+fn objects_behind<V: redb::Value + 'static>(
+    table: &impl ReadableTable<&'static str, V>,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<ObjectName>, Fault> {
+    let keys = behind(table, after)?.filter_map(|entry| match entry {
+        Ok((key, _)) => ObjectName::from_key(key.value()).map(Ok),
+        Err(error) => Some(Err(error.into())),
+    });
+    keys.take(limit).collect()
 }
 
 /// Registrations with names after `after`, sorted by name.
@@ -227,48 +375,43 @@ struct Changing<'a, 'txn> {
 
 impl Changing<'_, '_> {
     fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
-        let row = encode_json(client)?;
-        let key = client.client_id.as_str();
-        let before: Option<Client> = match self.tables.clients.open()?.get(key)? {
-            Some(row) => Some(decode_json(row.value())?),
-            None => None,
-        };
-        self.tables.clients.open()?.insert(key, row.as_slice())?;
-        let secrets = before.as_ref().map(Client::secrets).unwrap_or_default();
-        let (id, now) = (&client.client_id, self.now);
-        client_secrets::change(self.tables, id, secrets, client.secrets(), now)?;
-        if before.is_some_and(|before| before.enabled && !client.enabled) {
-            self.end_client(&client.client_id)?;
+        let id = &client.client_id;
+        let before = registry_index::client_before(self.tables, id)?;
+        registry_index::put_client(self.tables, before.known(), client)?;
+        let secrets = before.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.tables, id, secrets, client.secrets(), self.now)?;
+        if before.may_be(|before| before.enabled) && !client.enabled {
+            self.end_client(id)?;
         }
         Ok(())
     }
 
     fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
-        let removed = self.tables.clients.open()?.remove(client_id.as_str())?;
-        let removed = removed.map(|row| decode_json::<Client>(row.value()));
-        if let Some(client) = removed {
-            let client = readable("client", client)?;
-            let secrets = client.as_ref().map(Client::secrets).unwrap_or_default();
-            client_secrets::change(self.tables, client_id, secrets, &[], self.now)?;
-            self.end_client(client_id)?;
+        let removed = registry_index::remove_client(self.tables, client_id)?;
+        if matches!(removed, Before::Absent) {
+            return Ok(());
         }
-        Ok(())
+        let secrets = removed.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.tables, client_id, secrets, &[], self.now)?;
+        self.end_client(client_id)
     }
 
     fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let key = user.username.as_str();
-        let before = credentials::user(self.tables, &user.username)?;
-        let credentials_version = match &before {
+        let before = registry_index::user_before(self.tables, &user.username)?;
+        let credentials_version = match before.known() {
             Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
             _ => credentials::next_version(self.tables)?,
         };
-        let row = encode_json(&User {
+        let versioned = User {
             credentials_version,
             ..user.clone()
-        })?;
-        self.tables.users.open()?.insert(key, row.as_slice())?;
-        let Some(before) = before else {
-            return Ok(());
+        };
+        registry_index::put_user(self.tables, before.known(), &versioned)?;
+        let before = match before {
+            Before::Absent => return Ok(()),
+            Before::Unreadable => return self.end_user(&user.username),
+            Before::Read(before) => before,
         };
         if before.totp_secret_sealed != user.totp_secret_sealed {
             second_factors::remove(self.tables, key)?;
@@ -296,8 +439,8 @@ impl Changing<'_, '_> {
 
     fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
         let key = username.as_str();
-        let existed = self.tables.users.open()?.remove(key)?.is_some();
-        if existed {
+        let removed = registry_index::remove_user(self.tables, username)?;
+        if !matches!(removed, Before::Absent) {
             self.tables.totp_steps.open()?.remove(key)?;
             second_factors::remove(self.tables, key)?;
             self.end_user(username)?;
@@ -327,14 +470,9 @@ impl Changing<'_, '_> {
         let Some(grant) = grants::get(self.tables, grant_id)? else {
             return Ok(false);
         };
-        let client: Option<Client> =
-            match self.tables.clients.open()?.get(grant.client_id.as_str())? {
-                Some(row) => Some(decode_json(row.value())?),
-                None => None,
-            };
+        let client = registry_index::client_before(self.tables, &grant.client_id)?;
         // If the client was removed, its grants and tokens were revoked then.
-        Ok(client
-            .is_some_and(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
+        Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
     }
 
     fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {

@@ -4,8 +4,10 @@ use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
+use super::credentials;
 use super::fault::readable;
 use super::registry::{behind, note_changes};
+use super::registry_index;
 use super::tables::{ROOT_KEY, SEALED, SECOND_FACTORS, decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};
 use domain::remembered::{ObjectKind, ObjectName};
@@ -72,19 +74,17 @@ impl SealedStore for RedbStore {
                     table.insert(kid.as_str(), encode_json(&key)?.as_slice())?;
                 }
                 SealedValue::RegisteredTotpSecret(username) => {
-                    let table = tables.users.open()?;
-                    let found = table.get(username.as_str())?;
-                    let found = found.map(|row| decode_json::<User>(row.value()));
-                    let Some(mut user) = found.transpose()? else {
+                    let Some(user) = credentials::user(tables, username)?.filter(|user| {
+                        user.totp_secret_sealed.is_some()
+                            && user.totp_secret_sealed.as_deref() == before
+                    }) else {
                         return Ok(false);
                     };
-                    if user.totp_secret_sealed.is_none()
-                        || user.totp_secret_sealed.as_deref() != before
-                    {
-                        return Ok(false);
-                    }
-                    user.totp_secret_sealed = Some(after.clone());
-                    table.insert(username.as_str(), encode_json(&user)?.as_slice())?;
+                    let resealed = User {
+                        totp_secret_sealed: Some(after.clone()),
+                        ..user.clone()
+                    };
+                    registry_index::put_user(tables, Some(&user), &resealed)?;
                     let object = ObjectName::new(ObjectKind::User, username.as_str());
                     let key = object.key();
                     let table = tables.remembered.open()?;

@@ -7,8 +7,8 @@ use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::Fault;
-use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode, encode_json};
-use super::{credentials, grants, sessions};
+use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode};
+use super::{credentials, grants, registry_index, sessions};
 use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -115,10 +115,10 @@ fn renew(
         grants::revoke(tables, grant_id, now, access_token_lifetime)?;
     }
     let version = credentials::next_version(tables)?;
-    let row = encode_json(&User {
+    let renewed = User {
         credentials_version: version,
         ..user.clone()
-    })?;
-    tables.users.open()?.insert(key, row.as_slice())?;
+    };
+    registry_index::put_user(tables, Some(&user), &renewed)?;
     Ok(version)
 }

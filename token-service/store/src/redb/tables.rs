@@ -8,13 +8,15 @@ use serde::de::DeserializeOwned;
 
 use super::fault::Fault;
 use crate::row::{self, Row};
+use domain::IndexDifference;
 use domain::clock::Timestamp;
 
 /// The version of this layout. Files with a higher version are refused.
-pub(super) const SCHEMA_VERSION: u64 = 5;
+pub(super) const SCHEMA_VERSION: u64 = 6;
 /// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
 /// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added [`LIVE_GRANTS`] and
-/// [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`].
+/// [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`], [`REGISTRY_NAMES`] and
+/// [`REMEMBERED_AT_START`].
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
@@ -51,6 +53,15 @@ pub(super) const LEGACY_INSTANCES: TableDefinition<&str, &[u8]> =
     TableDefinition::new("legacy_instances");
 /// Key of an object to what is remembered of its files, JSON.
 pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new("remembered");
+/// Keys of the objects in [`REMEMBERED`] that the file of a start listed.
+pub(super) const REMEMBERED_AT_START: TableDefinition<&str, ()> =
+    TableDefinition::new("remembered_at_start");
+/// Kind, number and value of [`Counted`](domain::registry_index::Counted) to the count, which is never 0.
+pub(super) const REGISTRY_COUNTS: TableDefinition<(u8, u64, &str), u64> =
+    TableDefinition::new("registry_counts");
+/// Kind, value and name of [`Named`](domain::registry_index::Named).
+pub(super) const REGISTRY_NAMES: TableDefinition<(u8, &str, &str), ()> =
+    TableDefinition::new("registry_names");
 /// Position in the sequence of changes to the key of the changed object, and whether the object is now of the legacy
 /// flow. Contains the newest changes without gaps.
 pub(super) const REGISTRY_CHANGES: TableDefinition<u64, (&str, bool)> =
@@ -186,11 +197,17 @@ macro_rules! tables {
         /// The tables in a write transaction.
         pub(super) struct Tables<'txn> {
             $(pub(super) $field: Lazy<'txn, $key, $value>,)*
+            /// What the transaction changes in the index of clients and users. Written once for all operations of the
+            /// transaction, because they have nearly all counts in common.
+            pub(super) index: IndexDifference,
         }
 
         impl<'txn> Tables<'txn> {
             pub(super) const fn new(transaction: &'txn WriteTransaction) -> Self {
-                Self { $($field: Lazy::new(transaction, $definition),)* }
+                Self {
+                    $($field: Lazy::new(transaction, $definition),)*
+                    index: IndexDifference::new(),
+                }
             }
 
             /// Opens every table, which creates it for readers.
@@ -221,6 +238,9 @@ tables! {
     users: USERS<&'static str, &'static [u8]>,
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
     remembered: REMEMBERED<&'static str, &'static [u8]>,
+    remembered_at_start: REMEMBERED_AT_START<&'static str, ()>,
+    registry_counts: REGISTRY_COUNTS<(u8, u64, &'static str), u64>,
+    registry_names: REGISTRY_NAMES<(u8, &'static str, &'static str), ()>,
     registry_changes: REGISTRY_CHANGES<u64, (&'static str, bool)>,
     signing_keys: SIGNING_KEYS<&'static str, &'static [u8]>,
     client_secrets: CLIENT_SECRETS<(&'static str, &'static [u8; 32]), (u64, u64)>,

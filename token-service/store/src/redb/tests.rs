@@ -14,8 +14,10 @@ use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_registered, at, code, conformance, grant_made, grant_of, issue, put,
-    registered, registrations, session, start, use_of, user,
+    ACCESS, Subject, assert_look_ups_agree, assert_registered,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_made, grant_of, issue, put,
+    register_at_random, register_many, registered, registrations, replacements_and_removals,
+    session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
@@ -695,6 +697,59 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
     stronger.await.unwrap();
     assert!(!copy_has_weak("after").await);
+}
+
+/// Adds a client and a user whose rows cannot be read.
+fn break_rows(file: &mut File, name: &str) {
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut tables = Tables::new(&transaction);
+        let garbage = [0xff; 3].as_slice();
+        let clients = tables.clients.open().unwrap();
+        clients.insert(name, garbage).unwrap();
+        tables.users.open().unwrap().insert(name, garbage).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+}
+
+#[tokio::test]
+async fn an_unreadable_registration_is_replaced_and_removed() {
+    let mut file = File::new(false);
+    register_at_random(&*file.store(), 20).await;
+    for (name, change) in replacements_and_removals() {
+        break_rows(&mut file, name);
+        assert_unreadable_rows_stop_no_change(&*file.store(), name, change).await;
+    }
+}
+
+/// Up to version 5, there was no index of clients and users.
+#[tokio::test]
+async fn registrations_of_a_file_of_an_earlier_version_are_indexed() {
+    let mut file = File::new(true);
+    register_many(&*file.store()).await;
+    let before = file.store().registry_summary().await.unwrap();
+    break_rows(&mut file, "broken");
+    file.store = None;
+    let database = Database::create(file.path()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.delete_table(tables::REGISTRY_COUNTS).unwrap();
+    transaction.delete_table(tables::REGISTRY_NAMES).unwrap();
+    let at_start = tables::REMEMBERED_AT_START;
+    transaction.delete_table(at_start).unwrap();
+    let mut meta = transaction.open_table(tables::META).unwrap();
+    meta.insert(tables::SCHEMA_VERSION_KEY, 5).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
+    drop(database);
+    file.open();
+    assert_look_ups_agree(&*file.store()).await;
+    assert_eq!(file.store().registry_summary().await.unwrap(), before);
+    register_at_random(&*file.store(), 20).await;
+    assert_look_ups_agree(&*file.store()).await;
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::fault::Fault;
 use super::open::OpenError;
+use super::registry_index;
 use super::tables::Tables;
 use super::writer_metrics::WriterMetrics;
 use crate::StoreError;
@@ -275,6 +276,7 @@ fn transact(database: &Database, batch: &mut [Box<dyn Job>]) -> Result<bool, Fau
         for job in batch {
             job.apply(&mut tables)?;
         }
+        registry_index::write(&mut tables)?;
         tables.revocations.is_open()
     };
     transaction.commit()?;

@@ -8,8 +8,10 @@ use self::server::{Server, fresh_database, settings};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_registered, at, code, conformance, grant_of, issue, put, registered,
-    session, start, use_of, user,
+    ACCESS, Subject, assert_look_ups_agree, assert_registered,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue, put,
+    register_at_random, register_many, registered, replacements_and_removals, session, start,
+    use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
@@ -317,6 +319,53 @@ async fn a_database_of_an_earlier_version_is_read_whole() {
     let weak = hex(r#""registered_password_hash":"hash""#);
     assert!(left.contains(&weak) && !dump(&store).await.contains(&weak));
     assert_filled(&*open(&url).await).await;
+}
+
+#[tokio::test]
+async fn an_unreadable_registration_is_replaced_and_removed() {
+    let database = Database::new(false).await;
+    register_at_random(&*database.store, 20).await;
+    for (name, change) in replacements_and_removals() {
+        let client = database.store.pool.get().await.unwrap();
+        for table in ["clients", "users"] {
+            let garbage = format!(r"INSERT INTO {table} VALUES ('{name}', '\xff')");
+            client.batch_execute(&garbage).await.unwrap();
+        }
+        drop(client);
+        assert_unreadable_rows_stop_no_change(&*database.store, name, change).await;
+    }
+}
+
+/// Up to version 8, there was no index of clients and users.
+#[tokio::test]
+async fn registrations_of_a_database_of_an_earlier_version_are_indexed() {
+    let database = Database::new(false).await;
+    register_many(&*database.store).await;
+    let before = database.store.registry_summary().await.unwrap();
+    let client = database.store.pool.get().await.unwrap();
+    let back = r"DROP TABLE registry_counts; DROP TABLE registry_names; DROP TABLE remembered_at_start;
+        UPDATE counters SET name = 'registry_version' WHERE name = 'registry_position';
+        INSERT INTO users VALUES ('broken', '\xff');
+        UPDATE counters SET value = 8 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let store = open(&database.url).await;
+    assert_look_ups_agree(&*store).await;
+    assert_eq!(store.registry_summary().await.unwrap(), before);
+    register_at_random(&*store, 20).await;
+    assert_look_ups_agree(&*store).await;
+}
+
+/// A replica of an earlier version, which runs on for a moment, would change registrations without their index.
+#[tokio::test]
+async fn a_program_of_an_earlier_version_changes_no_registrations() {
+    let database = Database::new(false).await;
+    let client = database.store.pool.get().await.unwrap();
+    // The first statements of a change in versions 8 and 7 of the schema.
+    let turn = "SELECT value FROM counters WHERE name = 'registry_version' FOR UPDATE";
+    assert_eq!(client.query(turn, &[]).await.unwrap().len(), 0);
+    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
+    assert_eq!(client.execute(turn, &[]).await.unwrap(), 0);
 }
 
 #[tokio::test]

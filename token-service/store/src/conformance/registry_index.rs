@@ -1,0 +1,674 @@
+//! Look-ups over all registrations, compared with what all registrations say.
+
+use super::*;
+use domain::client::IntegrationKind;
+use domain::redirect_uri::RedirectUriUse;
+use domain::{Excerpt, RedirectUriPattern, RegistrySummary, password_hash};
+
+fn app(id: &str, uris: &[&str]) -> Client {
+    let uris = uris.iter();
+    let redirect_uris = uris
+        .map(|text| RedirectUriPattern::parse(text, RedirectUriUse::Installed).unwrap())
+        .collect();
+    Client {
+        integration: IntegrationType::Installed { redirect_uris },
+        ..client(id)
+    }
+}
+
+fn bound(id: &str, to: &str) -> Client {
+    let secrets = Vec::new();
+    let bound_user = username(to);
+    Client {
+        integration: IntegrationType::UserBound {
+            secrets,
+            bound_user,
+        },
+        ..client(id)
+    }
+}
+
+fn legacy(id: &str) -> Client {
+    Client::new(client_id(id), IntegrationKind::Legacy)
+}
+
+fn found_by(name: &str, email: &str) -> User {
+    User {
+        email: Some(email.to_owned()),
+        single_sign_on: true,
+        ..user(name)
+    }
+}
+
+/// A password hash with this cost.
+fn hash(memory: u32, passes: u32) -> String {
+    let salt_and_hash = "yDktG0K1Tk7h22spOXgPmA$GwMwFfwe0CGKrYdcHstP/5MtuYHf/9JfVYWUA0OXABc";
+    format!("$argon2id$v=19$m={memory},t={passes},p=1${salt_and_hash}")
+}
+
+fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
+    RegistryChange {
+        remove_clients: clients.iter().map(|id| client_id(id)).collect(),
+        remove_users: users.iter().map(|name| username(name)).collect(),
+        ..RegistryChange::default()
+    }
+}
+
+async fn change(store: &dyn Store, change: RegistryChange) {
+    let outcome = store.change_registry(change, at(0)).await.unwrap();
+    assert_eq!(outcome, RegistryOutcome::Changed);
+}
+
+fn disabled(client: Client) -> Client {
+    Client {
+        enabled: false,
+        ..client
+    }
+}
+
+pub(crate) async fn look_ups_follow_each_change_of_a_client(subject: &mut impl Subject) {
+    let scoped = |client: Client, scopes: &str| Client {
+        scopes: Scope::parse(scopes).unwrap(),
+        ..client
+    };
+    let (spa, loopback) = ("https://spa.example/cb", "http://127.0.0.1:*/cb");
+    let none = (vec![], [false, false], None, vec![]);
+    let bound_to = |id: &str| Some(client_id(id));
+    for (registered, expected) in [
+        (put(vec![], vec![]), none.clone()),
+        (
+            put(vec![scoped(app("app", &[spa, spa]), "a b")], vec![]),
+            (vec!["a", "b"], [true, false], None, vec![]),
+        ),
+        (
+            put(vec![scoped(app("app", &[loopback]), "b c")], vec![]),
+            (vec!["b", "c"], [false, true], None, vec![]),
+        ),
+        (
+            put(
+                vec![
+                    scoped(app("other", &[loopback, spa]), "c"),
+                    disabled(scoped(app("app", &[loopback]), "b c")),
+                ],
+                vec![],
+            ),
+            (vec!["c"], [true, true], None, vec![]),
+        ),
+        (
+            RegistryChange {
+                put_clients: vec![scoped(bound("app", "ada"), "b"), legacy("old")],
+                ..remove(&["other"], &[])
+            },
+            (
+                vec!["b"],
+                [false, false],
+                bound_to("app"),
+                vec![legacy("old")],
+            ),
+        ),
+        // Disabled clients are still bound, and they are still of the legacy flow.
+        (
+            put(
+                vec![disabled(bound("app", "ada")), disabled(legacy("old"))],
+                vec![],
+            ),
+            (
+                vec![],
+                [false, false],
+                bound_to("app"),
+                vec![disabled(legacy("old"))],
+            ),
+        ),
+        (
+            put(
+                vec![
+                    bound("app", "grace"),
+                    scoped(client("old"), "projects"),
+                    legacy("new"),
+                ],
+                vec![],
+            ),
+            (vec!["projects"], [false, false], None, vec![legacy("new")]),
+        ),
+        (remove(&["app", "old", "new"], &[]), none),
+    ] {
+        change(&*subject.store(), registered).await;
+        subject.restart().await;
+        let store = subject.store();
+        let summary = store.registry_summary().await.unwrap();
+        let allows = async |origin: &str| store.allows_origin(origin.to_owned()).await.unwrap();
+        let allowed = [
+            allows("https://spa.example").await,
+            allows("http://127.0.0.1:12345").await,
+        ];
+        let bound = store.client_bound_to(username("ada")).await.unwrap();
+        let legacy = store.legacy_clients(String::new(), 10).await.unwrap();
+        let scopes: Vec<&str> = summary.scopes.iter().map(String::as_str).collect();
+        assert_eq!((scopes, allowed, bound, legacy), expected);
+        assert_eq!(
+            summary.version,
+            store.registry_version().await.unwrap(),
+            "the summary knows its position"
+        );
+        for origin in ["https://spa.example.evil.example", "null", "", "a\0b"] {
+            assert!(!allows(origin).await, "{origin:?}");
+        }
+    }
+}
+
+pub(crate) async fn look_ups_follow_each_change_of_a_user(subject: &mut impl Subject) {
+    let ada = found_by("ada", "Ada@Mail.Example");
+    let with = |accounts: &[&str], hash: Option<String>| User {
+        accounts: accounts.iter().map(|id| account(id)).collect(),
+        password_hash: hash,
+        ..ada.clone()
+    };
+    let (weak, strong) = (hash(8192, 1), hash(8192, 2));
+    let scheme = |hash: &str| password_hash::scheme(hash).unwrap().to_owned();
+    let [weak_one, strong_one] = [&weak, &strong].map(|hash| vec![scheme(hash)]);
+    for (registered, expected) in [
+        (
+            put(vec![], vec![with(&["1", "\"12"], Some(weak.clone()))]),
+            (vec!["ada"], 4, weak_one.clone()),
+        ),
+        (
+            put(
+                vec![],
+                vec![
+                    with(&["1"], Some(weak.clone())),
+                    found_by("grace", "ADA@mail.example"),
+                ],
+            ),
+            (vec!["ada", "grace"], 1, weak_one.clone()),
+        ),
+        (
+            put(
+                vec![],
+                vec![
+                    User {
+                        single_sign_on: false,
+                        ..with(&["123"], Some(weak.clone()))
+                    },
+                    User {
+                        enabled: false,
+                        ..found_by("grace", "ada@mail.example")
+                    },
+                ],
+            ),
+            (vec![], 3, weak_one),
+        ),
+        (
+            RegistryChange {
+                put_users: vec![found_by("grace", "ada@mail.example")],
+                ..remove(&[], &["ada"])
+            },
+            (vec!["grace"], 1, vec![]),
+        ),
+        (
+            put(vec![], vec![with(&[], Some(weak.clone()))]),
+            (vec!["ada", "grace"], 1, vec![scheme(&weak)]),
+        ),
+    ] {
+        change(&*subject.store(), registered).await;
+        subject.restart().await;
+        let store = subject.store();
+        let summary = store.registry_summary().await.unwrap();
+        let by_email = async |email: &str| {
+            let found = store.single_sign_on_users(email.to_owned()).await.unwrap();
+            found.into_iter().map(String::from).collect::<Vec<String>>()
+        };
+        let found = by_email("ada@MAIL.example").await;
+        let found = found.iter().map(String::as_str).collect();
+        let schemes = summary.password_schemes.to_vec();
+        assert_eq!((found, summary.longest_user_id, schemes), expected);
+        for email in ["", "ada", "ada@mail.example2", "ada\0@mail.example"] {
+            assert_eq!(by_email(email).await, [""; 0], "{email:?}");
+        }
+    }
+    let store = subject.store();
+    let rehash = store.rehash_password(username("ada"), weak, strong);
+    rehash.await.unwrap();
+    let third = put(vec![], vec![found_by("joan", "ada@mail.example")]);
+    change(&*store, third).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let summary = store.registry_summary().await.unwrap();
+    assert_eq!(summary.password_schemes.to_vec(), strong_one);
+    let found = store.single_sign_on_users("ada@mail.example".to_owned());
+    assert_eq!(found.await.unwrap().len(), 2, "at most two");
+}
+
+/// Reproducible random numbers (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+
+    fn some_of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
+        let all = all.iter();
+        all.filter(|_| self.below(3) == 0).cloned().collect()
+    }
+
+    fn client(&mut self) -> Client {
+        let id = self.one_of(&NAMES);
+        let some = match self.below(5) {
+            0 => bound(id, self.one_of(&NAMES)),
+            1 => legacy(id),
+            2 => Client::new(client_id(id), IntegrationKind::WebServer),
+            _ => app(id, &self.some_of(&URIS)),
+        };
+        let scopes = self.some_of(&["a", "b", "c", "d"]).join(" ");
+        Client {
+            enabled: self.below(4) > 0,
+            scopes: Scope::parse(&scopes).unwrap_or_default(),
+            ..some
+        }
+    }
+
+    fn user(&mut self) -> User {
+        let accounts = self.some_of(&["1", "12", "123456", "\"\\\n", "\u{1}", "z\u{eb}"]);
+        User {
+            email: Some(self.one_of(&EMAILS).to_owned()).filter(|_| self.below(4) > 0),
+            single_sign_on: self.below(2) == 0,
+            enabled: self.below(4) > 0,
+            password_hash: self.hash(),
+            accounts: accounts.into_iter().map(account).collect(),
+            ..user(self.one_of(&NAMES))
+        }
+    }
+
+    fn hash(&mut self) -> Option<String> {
+        match self.below(10) {
+            0 => None,
+            1 => Some("plain".to_owned()),
+            2 => Some(hash(1024 * 1024, 1)),
+            passes => Some(hash(8192, u32::try_from(passes).unwrap())),
+        }
+    }
+
+    fn remembered(&mut self) -> Remembered {
+        Remembered {
+            object: self.object(),
+            start: (self.below(2) == 0).then(Said::new),
+            ..remembered("", &self.below(1000).to_string())
+        }
+    }
+
+    fn object(&mut self) -> ObjectName {
+        let kinds = [
+            ObjectKind::Client,
+            ObjectKind::User,
+            ObjectKind::LegacyInstance,
+        ];
+        ObjectName::new(self.one_of(&kinds), self.one_of(&NAMES))
+    }
+
+    fn several<T>(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.below(most + 1)).map(|_| make(self)).collect()
+    }
+
+    fn change(&mut self) -> RegistryChange {
+        RegistryChange {
+            put_clients: self.several(3, Self::client),
+            remove_clients: self.several(1, |dice| client_id(dice.one_of(&NAMES))),
+            put_users: self.several(3, Self::user),
+            remove_users: self.several(1, |dice| username(dice.one_of(&NAMES))),
+            put_legacy_instances: self.several(1, |dice| legacy_instance(dice.one_of(&NAMES))),
+            remove_legacy_instances: self.several(1, |dice| dice.one_of(&NAMES).to_owned()),
+            remember: self.several(2, Self::remembered),
+            forget: self.several(1, Self::object),
+            planned_on: None,
+        }
+    }
+}
+
+const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+
+const EMAILS: [&str; 4] = [
+    "ada@mail.example",
+    "Ada@mail.example",
+    "grace@mail.example",
+    "stra\u{df}e@mail.example",
+];
+
+const URIS: [&str; 6] = [
+    "com.example.app:/callback",
+    "http://127.0.0.1:8000/callback",
+    "http://127.0.0.1:*/callback",
+    "http://[::1]:*/callback",
+    "https://one.example/callback",
+    "https://other.example:8443/callback",
+];
+
+const ORIGINS: [&str; 8] = [
+    "http://127.0.0.1",
+    "http://127.0.0.1:8000",
+    "http://127.0.0.1:9000",
+    "http://[::1]:9000",
+    "https://one.example",
+    "https://one.example:8443",
+    "https://other.example:8443",
+    "null",
+];
+
+/// Changes registrations in every way in which a store changes them.
+pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
+    let seed = store.registry_version().await.unwrap();
+    let mut dice = Dice(seed);
+    for _ in 0..changes {
+        change(store, dice.change()).await;
+        let Some(user) = store.user(username(dice.one_of(&NAMES))).await.unwrap() else {
+            continue;
+        };
+        let name = user.username.clone();
+        match dice.below(3) {
+            0 => {
+                if let (Some(before), Some(after)) = (user.password_hash, dice.hash()) {
+                    let rehash = store.rehash_password(name, before, after);
+                    rehash.await.unwrap();
+                }
+            }
+            1 => {
+                let own = Some(second_factor(&["a"]));
+                let set = store.set_second_factor(name, own, None, at(0));
+                assert!(set.await.unwrap().is_some());
+            }
+            _ => {
+                let sealed = |bytes: &[u8]| User {
+                    totp_secret_sealed: Some(bytes.to_vec()),
+                    ..user.clone()
+                };
+                change(store, put(vec![], vec![sealed(b"before")])).await;
+                let value = SealedValue::RegisteredTotpSecret(name);
+                let reseal = store.reseal(value, Some(b"before".to_vec()), b"after".to_vec());
+                assert!(reseal.await.unwrap());
+            }
+        }
+    }
+}
+
+/// More registrations than a store indexes at once.
+pub(crate) async fn register_many(store: &dyn Store) {
+    let names: Vec<String> = (0..2500).map(|number| format!("{number}-name")).collect();
+    let clients = names.iter().map(|name| client(name)).collect();
+    let users = names.iter().map(|name| found_by(name, name)).collect();
+    let remember = names.iter().map(|name| remembered(name, "1"));
+    let many = RegistryChange {
+        remember: remember.collect(),
+        ..put(clients, users)
+    };
+    change(store, many).await;
+    register_at_random(store, 50).await;
+}
+
+pub(crate) async fn look_ups_agree_with_all_registrations(subject: &mut impl Subject) {
+    for _ in 0..10 {
+        register_at_random(&*subject.store(), 30).await;
+        subject.restart().await;
+        assert_look_ups_agree(&*subject.store()).await;
+    }
+    let store = subject.store();
+    let clear = remove(&NAMES, &NAMES);
+    change(&*store, clear).await;
+    let summary = store.registry_summary().await.unwrap();
+    let expected = RegistrySummary {
+        version: summary.version,
+        legacy_instances: summary.legacy_instances.clone(),
+        ..RegistrySummary::default()
+    };
+    assert_eq!(summary, expected);
+    assert_look_ups_agree(&*store).await;
+}
+
+/// Asserts that the look-ups say what all registrations say.
+pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
+    let (clients, users) = registrations(store).await;
+    assert_eq!(
+        store.registry_summary().await.unwrap(),
+        summary_of(store, &clients, &users).await
+    );
+    for origin in ORIGINS {
+        let apps = clients.iter().filter(|client| client.enabled);
+        let allowed = apps
+            .filter(|client| matches!(client.integration, IntegrationType::Installed { .. }))
+            .flat_map(Client::redirect_uris)
+            .any(|uri| uri.allows_origin(origin));
+        let found = store.allows_origin(origin.to_owned()).await.unwrap();
+        assert_eq!(found, allowed, "{origin}");
+    }
+    for email in EMAILS.into_iter().chain(["2499-name", "nobody"]) {
+        let expected: Vec<&Username> = users
+            .iter()
+            .filter(|user| user.enabled && user.single_sign_on)
+            .filter(|user| {
+                user.email.as_deref().map(str::to_lowercase) == Some(email.to_lowercase())
+            })
+            .map(|user| &user.username)
+            .collect();
+        // The capital form of some letters has another lower-case form.
+        let capitals = Some(email.to_uppercase());
+        let asked = capitals.filter(|capitals| capitals.to_lowercase() == email.to_lowercase());
+        let asked = asked.unwrap_or_else(|| email.to_owned());
+        let found = store.single_sign_on_users(asked).await.unwrap();
+        assert_eq!(found.len(), expected.len().min(2), "{email}");
+        assert!(found.iter().all(|name| expected.contains(&name)), "{email}");
+    }
+    for name in NAMES {
+        let is_bound = |client: &&Client| {
+            matches!(&client.integration, IntegrationType::UserBound { bound_user, .. }
+                if *bound_user == username(name))
+        };
+        let bound: Vec<&ClientId> = clients
+            .iter()
+            .filter(is_bound)
+            .map(|client| &client.client_id)
+            .collect();
+        let found = store.client_bound_to(username(name)).await.unwrap();
+        assert_eq!(found.is_some(), !bound.is_empty(), "{name}");
+        assert!(found.iter().all(|id| bound.contains(&id)), "{name}");
+    }
+    let is_legacy = |client: &&Client| matches!(client.integration, IntegrationType::Legacy { .. });
+    let expected: Vec<Client> = clients.iter().filter(is_legacy).cloned().collect();
+    let mut found: Vec<Client> = Vec::new();
+    loop {
+        let after = found.last().map(|last| last.client_id.to_string());
+        let page = store.legacy_clients(after.unwrap_or_default(), 2).await;
+        let page = page.unwrap();
+        let is_last = page.len() < 2;
+        found.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    assert_eq!(found, expected);
+    let all = objects(store, false).await;
+    let remembered = store.excerpt(all.clone()).await.unwrap();
+    let mut memory = remembered.remembered().to_vec();
+    memory.sort_by_key(|one| one.object.key());
+    let named = |memory: Vec<Remembered>| -> Vec<ObjectName> {
+        memory.into_iter().map(|one| one.object).collect()
+    };
+    assert_eq!(named(memory.clone()), all);
+    memory.retain(|one| one.start.is_some());
+    assert_eq!(objects(store, true).await, named(memory));
+}
+
+/// What all registrations say, computed from all of them.
+async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> RegistrySummary {
+    let enabled = clients.iter().filter(|client| client.enabled);
+    let scopes: BTreeSet<&str> = enabled.flat_map(|client| client.scopes.tokens()).collect();
+    let hashes = users
+        .iter()
+        .filter_map(|user| user.password_hash.as_deref());
+    let accounts = users.iter().flat_map(|user| &user.accounts);
+    let length = |text: &str| serde_json::to_string(text).unwrap().len() - 2;
+    let longest = accounts.map(|account| length(&account.user_id)).max();
+    RegistrySummary {
+        version: store.registry_version().await.unwrap(),
+        scopes: scopes.into_iter().map(str::to_owned).collect(),
+        password_schemes: password_hash::schemes(hashes).into(),
+        longest_user_id: longest.unwrap_or_default(),
+        legacy_instances: store.legacy_instances().await.unwrap(),
+    }
+}
+
+/// All objects of which the store remembers a file, read in small pages.
+async fn objects(store: &dyn Store, at_start: bool) -> Vec<ObjectName> {
+    let mut found: Vec<ObjectName> = Vec::new();
+    loop {
+        let after = found.last().cloned();
+        let page = store.remembered_objects(at_start, after, 3).await.unwrap();
+        let is_last = page.len() < 3;
+        found.extend(page);
+        if is_last {
+            return found;
+        }
+    }
+}
+
+pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject) {
+    let of_user = Remembered {
+        object: ObjectName::new(ObjectKind::User, "ada"),
+        ..remembered("", "1")
+    };
+    let registered = RegistryChange {
+        put_legacy_instances: vec![
+            legacy_instance("us2.example"),
+            legacy_instance("us1.example"),
+        ],
+        remember: vec![
+            remembered("web", "1"),
+            remembered("other", "1"),
+            of_user.clone(),
+        ],
+        ..put(
+            vec![client("web"), client("other"), disabled(client("off"))],
+            vec![user("ada"), user("grace"), user("Zo\u{eb}")],
+        )
+    };
+    change(&*subject.store(), registered).await;
+    subject.restart().await;
+    let store = subject.store();
+    let name = |kind, name: &str| ObjectName::new(kind, name);
+    let mut names = vec![
+        name(ObjectKind::Client, "web"),
+        name(ObjectKind::Client, "off"),
+        name(ObjectKind::User, "ada"),
+        // Another form of the same name (D-33).
+        name(ObjectKind::User, "Zoe\u{308}"),
+        // Unknown, or no legal names.
+        name(ObjectKind::User, "web"),
+        name(ObjectKind::User, "a\0b"),
+        name(ObjectKind::Client, "a b"),
+        name(ObjectKind::LegacyInstance, "us1.example"),
+    ];
+    // More than a store asks for at once.
+    names.extend((0..25_000).map(|number| name(ObjectKind::Client, &number.to_string())));
+    names.push(name(ObjectKind::Client, "web"));
+    let excerpt = store.excerpt(names).await.unwrap();
+    let has_client = |id: &str| excerpt.client(&client_id(id)).is_some();
+    assert_eq!(["web", "off", "other"].map(has_client), [true, true, false]);
+    let has_user = |name: &str| excerpt.user(&username(name)).is_some();
+    assert_eq!(
+        ["ada", "Zo\u{eb}", "grace", "web"].map(has_user),
+        [true, true, false, false]
+    );
+    assert_eq!(**excerpt.client(&client_id("web")).unwrap(), client("web"));
+    assert_eq!(
+        excerpt.legacy_instances(),
+        ["us1.example", "us2.example"].map(legacy_instance)
+    );
+    let mut memory = excerpt.remembered().to_vec();
+    memory.sort_by_key(|one| one.object.key());
+    assert_eq!(memory, [remembered("web", "1"), of_user]);
+    let version = store.registry_version().await.unwrap();
+    assert_eq!(excerpt.version(), Some(version));
+    let empty: Excerpt = store.excerpt(Vec::new()).await.unwrap();
+    assert_eq!(empty.legacy_instances().len(), 2);
+    assert!(empty.remembered().is_empty());
+}
+
+pub(crate) async fn remembered_objects_are_found_in_pages(subject: &mut impl Subject) {
+    let of = |name: &str, at_start: bool| Remembered {
+        start: at_start.then(Said::new),
+        ..remembered(name, "1")
+    };
+    let remember = |remember| RegistryChange {
+        remember,
+        ..RegistryChange::default()
+    };
+    let names = async |store: &dyn Store, at_start| -> Vec<String> {
+        let found = objects(store, at_start).await;
+        found.into_iter().map(|object| object.name).collect()
+    };
+    let first = ["d", "b", "a", "e", "c"].map(|name| of(name, name != "b"));
+    change(&*subject.store(), remember(first.to_vec())).await;
+    subject.restart().await;
+    let store = subject.store();
+    assert_eq!(names(&*store, false).await, ["a", "b", "c", "d", "e"]);
+    assert_eq!(names(&*store, true).await, ["a", "c", "d", "e"]);
+    let second = RegistryChange {
+        forget: vec![of("a", true).object, of("d", true).object],
+        ..remember(vec![of("b", true), of("c", false), of("d", true)])
+    };
+    change(&*store, second).await;
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert_eq!(names(&*store, false).await, ["b", "c", "d", "e"]);
+    assert_eq!(names(&*store, true).await, ["b", "d", "e"]);
+}
+
+/// Changes of clients and users that cannot be read, with their names.
+pub(crate) fn replacements_and_removals() -> [(&'static str, RegistryChange); 3] {
+    let off = User {
+        enabled: false,
+        ..user("disabled")
+    };
+    let on = found_by("replaced", EMAILS[0]);
+    [
+        ("replaced", put(vec![bound("replaced", "a")], vec![on])),
+        (
+            "disabled",
+            put(vec![disabled(client("disabled"))], vec![off]),
+        ),
+        ("removed", remove(&["removed"], &["removed"])),
+    ]
+}
+
+/// Asserts that a change of the unreadable client and user `name` is made, and that their tokens end.
+pub(crate) async fn assert_unreadable_rows_stop_no_change(
+    store: &dyn Store,
+    name: &str,
+    changed: RegistryChange,
+) {
+    assert_eq!(store.user(username(name)).await.unwrap(), None);
+    let ends_client = changed.put_clients.iter().all(|client| !client.enabled);
+    let feed_before = store.feed_state().await.unwrap().last;
+    change(store, changed.clone()).await;
+    for client in &changed.put_clients {
+        let stored = store.client(client.client_id.clone()).await.unwrap();
+        assert_eq!(stored.as_ref(), Some(client));
+    }
+    for user in &changed.put_users {
+        let stored = store.user(user.username.clone()).await.unwrap();
+        assert_eq!(stored.unwrap().enabled, user.enabled);
+    }
+    let announced = store.revocations_since(feed_before, 10).await.unwrap();
+    let announced: Vec<Revoked> = announced.into_iter().map(|entry| entry.revoked).collect();
+    let client = Revoked::Client(client_id(name));
+    assert!(announced.contains(&Revoked::User(username(name))));
+    assert_eq!(announced.contains(&client), ends_client);
+    assert_look_ups_agree(store).await;
+}

@@ -1,0 +1,257 @@
+//! Rows of clients and users, and their index. Every write of such a row goes through this module, which gathers what
+//! changes in the index. [`write`] then writes the changes of the transaction with few statements.
+//!
+//! Transactions that change the index run one after the other: see [`turn`](super::registry::turn).
+
+use super::fault::{Fault, readable};
+use super::operation::Connection;
+use super::value::{number, unsigned};
+use crate::row::{Before, decode_json, encode_json};
+use domain::registry_index::{Counted, CountedKind, NamedKind};
+use domain::{Client, ClientId, IndexDifference, Remembered, User, Username};
+use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
+
+pub(super) async fn client_before(
+    client: &Connection<'_>,
+    client_id: &ClientId,
+) -> Result<Before<Client>, Fault> {
+    let sql = "SELECT body FROM clients WHERE client_id = $1";
+    let row = client.query_opt(sql, &[&client_id.as_str()]).await?;
+    before("client", row.as_ref())
+}
+
+/// Writes the row of a client. `before` is the row that it replaces, if that can be read.
+pub(super) async fn put_client(
+    client: &Connection<'_>,
+    index: &mut IndexDifference,
+    before: Option<&Client>,
+    after: &Client,
+) -> Result<(), Fault> {
+    let sql = "INSERT INTO clients (client_id, body) VALUES ($1, $2)
+        ON CONFLICT (client_id) DO UPDATE SET body = excluded.body";
+    client
+        .execute(sql, &[&after.client_id.as_str(), &encode_json(after)?])
+        .await?;
+    index.change_client(before, Some(after));
+    Ok(())
+}
+
+pub(super) async fn remove_client(
+    client: &Connection<'_>,
+    index: &mut IndexDifference,
+    client_id: &ClientId,
+) -> Result<Before<Client>, Fault> {
+    let sql = "DELETE FROM clients WHERE client_id = $1 RETURNING body";
+    let row = client.query_opt(sql, &[&client_id.as_str()]).await?;
+    let removed = before("client", row.as_ref())?;
+    index.change_client(removed.known(), None);
+    Ok(removed)
+}
+
+/// Locks the row until this transaction ends, like [`credentials::user`](super::credentials::user).
+pub(super) async fn user_before(
+    client: &Connection<'_>,
+    username: &Username,
+) -> Result<Before<User>, Fault> {
+    let sql = "SELECT body FROM users WHERE username = $1 FOR UPDATE";
+    let row = client.query_opt(sql, &[&username.as_str()]).await?;
+    before("user", row.as_ref())
+}
+
+/// Writes the row of a user. `before` is the row that it replaces, if that can be read.
+pub(super) async fn put_user(
+    client: &Connection<'_>,
+    index: &mut IndexDifference,
+    before: Option<&User>,
+    after: &User,
+) -> Result<(), Fault> {
+    let sql = "INSERT INTO users (username, body) VALUES ($1, $2)
+        ON CONFLICT (username) DO UPDATE SET body = excluded.body";
+    client
+        .execute(sql, &[&after.username.as_str(), &encode_json(after)?])
+        .await?;
+    index.change_user(before, Some(after));
+    Ok(())
+}
+
+/// Replaces the row of one user, and writes the index.
+pub(super) async fn replace_user(
+    client: &Connection<'_>,
+    before: &User,
+    after: &User,
+) -> Result<(), Fault> {
+    let mut index = IndexDifference::new();
+    put_user(client, &mut index, Some(before), after).await?;
+    write(client, &index).await
+}
+
+pub(super) async fn remove_user(
+    client: &Connection<'_>,
+    index: &mut IndexDifference,
+    username: &Username,
+) -> Result<Before<User>, Fault> {
+    let sql = "DELETE FROM users WHERE username = $1 RETURNING body";
+    let row = client.query_opt(sql, &[&username.as_str()]).await?;
+    let removed = before("user", row.as_ref())?;
+    index.change_user(removed.known(), None);
+    Ok(removed)
+}
+
+fn before<T: DeserializeOwned>(what: &'static str, row: Option<&Row>) -> Result<Before<T>, Fault> {
+    let body = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(Before::read(what, body))
+}
+
+/// Rows per statement, so that a statement stays within its time limit.
+const ROWS: usize = 10_000;
+
+/// Writes what a transaction changes in the index.
+pub(super) async fn write(
+    client: &Connection<'_>,
+    difference: &IndexDifference,
+) -> Result<(), Fault> {
+    let counts: Vec<(&Counted, i64)> = difference.counts().collect();
+    for part in counts.chunks(ROWS) {
+        add(client, part).await?;
+    }
+    let (added, removed): (Vec<_>, Vec<_>) = difference.names().partition(|(_, there)| *there);
+    for (sql, names) in [
+        (
+            "INSERT INTO registry_names (kind, value, name)
+                SELECT * FROM unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[])
+                ON CONFLICT (kind, value, name) DO NOTHING",
+            added,
+        ),
+        (
+            "DELETE FROM registry_names WHERE (kind, value, name) IN
+                (SELECT * FROM unnest($1::SMALLINT[], $2::TEXT[], $3::TEXT[]))",
+            removed,
+        ),
+    ] {
+        for part in names.chunks(ROWS) {
+            let kinds: Vec<i16> = part.iter().map(|(named, _)| named.kind as i16).collect();
+            let values: Vec<&str> = part.iter().map(|(named, _)| &*named.value).collect();
+            let names: Vec<&str> = part.iter().map(|(named, _)| &*named.name).collect();
+            client.execute(sql, &[&kinds, &values, &names]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn add(client: &Connection<'_>, counts: &[(&Counted, i64)]) -> Result<(), Fault> {
+    let (kinds, numbers, values) = keys(counts.iter().map(|(counted, _)| *counted));
+    let by: Vec<i64> = counts.iter().map(|(_, by)| *by).collect();
+    let sql = "INSERT INTO registry_counts (kind, number, value, count)
+        SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[], $4::BIGINT[])
+        ON CONFLICT (kind, number, value) DO UPDATE SET count = registry_counts.count + excluded.count";
+    client
+        .execute(sql, &[&kinds, &numbers, &values, &by])
+        .await?;
+    let fallen = counts.iter().filter(|(_, by)| *by < 0);
+    let (kinds, numbers, values) = keys(fallen.map(|(counted, _)| *counted));
+    if !kinds.is_empty() {
+        let sql = "DELETE FROM registry_counts WHERE count <= 0 AND (kind, number, value) IN
+            (SELECT * FROM unnest($1::SMALLINT[], $2::BIGINT[], $3::TEXT[]))";
+        client.execute(sql, &[&kinds, &numbers, &values]).await?;
+    }
+    Ok(())
+}
+
+type Keys<'a> = (Vec<i16>, Vec<i64>, Vec<&'a str>);
+
+/// The columns of the primary key.
+pub(super) fn keys<'a>(counts: impl Iterator<Item = &'a Counted>) -> Keys<'a> {
+    let mut keys = Keys::default();
+    for counted in counts {
+        keys.0.push(counted.kind as i16);
+        keys.1.push(number(counted.number));
+        keys.2.push(&counted.value);
+    }
+    keys
+}
+
+/// Numbers and values of these kinds, in any order.
+pub(super) async fn counted(
+    client: &Connection<'_>,
+    kind: CountedKind,
+) -> Result<Vec<(u64, String)>, Fault> {
+    let sql = "SELECT number, value FROM registry_counts WHERE kind = $1";
+    let rows = client.query(sql, &[&(kind as i16)]).await?;
+    let read = |row: &Row| Ok((unsigned(row.try_get(0)?), row.try_get(1)?));
+    rows.iter().map(read).collect()
+}
+
+/// At most `limit` names of objects that have the value.
+pub(super) async fn named(
+    client: &Connection<'_>,
+    kind: NamedKind,
+    value: &str,
+    limit: i64,
+) -> Result<Vec<String>, Fault> {
+    let sql =
+        "SELECT name FROM registry_names WHERE kind = $1 AND value = $2 ORDER BY name LIMIT $3";
+    let rows = client.query(sql, &[&(kind as i16), &value, &limit]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Rows whose index entries are in memory at once.
+const PAGE: usize = 2000;
+
+/// Builds the index of a database of an earlier version.
+pub(super) async fn build(client: &Connection<'_>) -> Result<(), Fault> {
+    for table in ["registry_counts", "registry_names", "remembered_at_start"] {
+        client.execute(&format!("DELETE FROM {table}"), &[]).await?;
+    }
+    let sql =
+        "SELECT client_id, body FROM clients WHERE client_id > $1 ORDER BY client_id LIMIT $2";
+    let mut after = String::new();
+    while let Some(page) = next_page(client, sql, &mut after).await? {
+        let mut index = IndexDifference::new();
+        for row in &page {
+            index.change_client(None, body("client", row)?.as_ref());
+        }
+        write(client, &index).await?;
+    }
+    let sql = "SELECT username, body FROM users WHERE username > $1 ORDER BY username LIMIT $2";
+    after.clear();
+    while let Some(page) = next_page(client, sql, &mut after).await? {
+        let mut index = IndexDifference::new();
+        for row in &page {
+            index.change_user(None, body("user", row)?.as_ref());
+        }
+        write(client, &index).await?;
+    }
+    let sql = "SELECT object, body FROM remembered WHERE object > $1 ORDER BY object LIMIT $2";
+    after.clear();
+    while let Some(page) = next_page(client, sql, &mut after).await? {
+        let mut at_start: Vec<&str> = Vec::new();
+        for row in &page {
+            let remembered: Option<Remembered> = body("remembered file", row)?;
+            if remembered.is_some_and(|remembered| remembered.start.is_some()) {
+                at_start.push(row.try_get(0)?);
+            }
+        }
+        let sql = "INSERT INTO remembered_at_start (object) SELECT * FROM unnest($1::TEXT[])";
+        client.execute(sql, &[&at_start]).await?;
+    }
+    Ok(())
+}
+
+/// The next rows of name and body; `None` after the last row.
+async fn next_page(
+    client: &Connection<'_>,
+    sql: &str,
+    after: &mut String,
+) -> Result<Option<Vec<Row>>, Fault> {
+    let page = client.query(sql, &[&*after, &(PAGE as i64)]).await?;
+    let Some(last) = page.last() else {
+        return Ok(None);
+    };
+    *after = last.try_get(0)?;
+    Ok(Some(page))
+}
+
+fn body<T: DeserializeOwned>(what: &'static str, row: &Row) -> Result<Option<T>, Fault> {
+    readable(what, decode_json(row.try_get(1)?).map_err(Fault::from))
+}

@@ -1,0 +1,188 @@
+//! Rows of clients and users, and their index. Every write of such a row goes through this module, which keeps the index
+//! in step.
+
+use std::ops::Bound;
+
+use redb::{ReadableTable, Table};
+
+use super::fault::{Fault, readable};
+use super::tables::{Tables, decode_json, encode_json};
+use crate::row::Before;
+use domain::registry_index::{Counted, CountedKind, NamedKind};
+use domain::{Client, ClientId, IndexDifference, Remembered, User, Username};
+
+pub(super) fn client_before(
+    tables: &mut Tables<'_>,
+    client_id: &ClientId,
+) -> Result<Before<Client>, Fault> {
+    let row = tables.clients.open()?.get(client_id.as_str())?;
+    let row = row.as_ref().map(|row| row.value());
+    Ok(Before::read("client", row))
+}
+
+/// Writes the row of a client. `before` is the row that it replaces, if that can be read.
+pub(super) fn put_client(
+    tables: &mut Tables<'_>,
+    before: Option<&Client>,
+    client: &Client,
+) -> Result<(), Fault> {
+    let (key, row) = (client.client_id.as_str(), encode_json(client)?);
+    tables.clients.open()?.insert(key, row.as_slice())?;
+    tables.index.change_client(before, Some(client));
+    Ok(())
+}
+
+pub(super) fn remove_client(
+    tables: &mut Tables<'_>,
+    client_id: &ClientId,
+) -> Result<Before<Client>, Fault> {
+    let row = tables.clients.open()?.remove(client_id.as_str())?;
+    let removed = Before::read("client", row.as_ref().map(|row| row.value()));
+    tables.index.change_client(removed.known(), None);
+    Ok(removed)
+}
+
+pub(super) fn user_before(
+    tables: &mut Tables<'_>,
+    username: &Username,
+) -> Result<Before<User>, Fault> {
+    let row = tables.users.open()?.get(username.as_str())?;
+    Ok(Before::read("user", row.as_ref().map(|row| row.value())))
+}
+
+/// Writes the row of a user. `before` is the row that it replaces, if that can be read.
+pub(super) fn put_user(
+    tables: &mut Tables<'_>,
+    before: Option<&User>,
+    user: &User,
+) -> Result<(), Fault> {
+    let (key, row) = (user.username.as_str(), encode_json(user)?);
+    tables.users.open()?.insert(key, row.as_slice())?;
+    tables.index.change_user(before, Some(user));
+    Ok(())
+}
+
+pub(super) fn remove_user(
+    tables: &mut Tables<'_>,
+    username: &Username,
+) -> Result<Before<User>, Fault> {
+    let row = tables.users.open()?.remove(username.as_str())?;
+    let removed = Before::read("user", row.as_ref().map(|row| row.value()));
+    tables.index.change_user(removed.known(), None);
+    Ok(removed)
+}
+
+type Counts<'txn> = Table<'txn, (u8, u64, &'static str), u64>;
+type Names<'txn> = Table<'txn, (u8, &'static str, &'static str), ()>;
+
+/// Writes what the transaction changes in the index. Call it before the commit.
+pub(super) fn write(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    if tables.index.is_empty() {
+        return Ok(());
+    }
+    let (counts, names) = (
+        tables.registry_counts.open()?,
+        tables.registry_names.open()?,
+    );
+    add(counts, names, &std::mem::take(&mut tables.index))
+}
+
+fn add(
+    counts: &mut Counts<'_>,
+    names: &mut Names<'_>,
+    difference: &IndexDifference,
+) -> Result<(), Fault> {
+    for (counted, by) in difference.counts() {
+        let key = counted_key(counted);
+        let before = counts.get(key)?.map_or(0, |count| count.value());
+        let count = before.saturating_add_signed(by);
+        if count == 0 {
+            counts.remove(key)?;
+        } else {
+            counts.insert(key, count)?;
+        }
+    }
+    for (named, is_there) in difference.names() {
+        let key = (named.kind as u8, named.value.as_str(), named.name.as_str());
+        if is_there {
+            names.insert(key, ())?;
+        } else {
+            names.remove(key)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) const fn counted_key(counted: &Counted) -> (u8, u64, &str) {
+    (counted.kind as u8, counted.number, counted.value.as_str())
+}
+
+/// Numbers and values of this kind, in ascending order.
+pub(super) fn counted(
+    counts: &impl ReadableTable<(u8, u64, &'static str), u64>,
+    kind: CountedKind,
+) -> Result<impl DoubleEndedIterator<Item = Result<(u64, String), Fault>>, Fault> {
+    let kind = kind as u8;
+    let rows = counts.range::<(u8, u64, &str)>((kind, 0, "")..(kind + 1, 0, ""))?;
+    Ok(rows.map(|entry| {
+        let (key, _) = entry?;
+        let (_, number, value) = key.value();
+        Ok((number, value.to_owned()))
+    }))
+}
+
+/// The names after `after` of objects that have the value, in ascending order.
+pub(super) fn named<'t>(
+    names: &'t impl ReadableTable<(u8, &'static str, &'static str), ()>,
+    kind: NamedKind,
+    value: &'t str,
+    after: &'t str,
+) -> Result<impl Iterator<Item = Result<String, Fault>>, Fault> {
+    let kind = kind as u8;
+    let first = Bound::Excluded((kind, value, after));
+    let rows = names.range::<(u8, &str, &str)>((first, Bound::Unbounded))?;
+    let names = rows.map(move |entry| {
+        let (key, _) = entry?;
+        let (found, of, name) = key.value();
+        Ok::<_, Fault>(((found, of) == (kind, value)).then(|| name.to_owned()))
+    });
+    Ok(names.map_while(Result::transpose))
+}
+
+/// Rows whose index entries are in memory at once.
+const PAGE: usize = 2000;
+
+/// Builds the index of a file of an earlier version.
+pub(super) fn build(tables: &mut Tables<'_>) -> Result<(), Fault> {
+    let counts = tables.registry_counts.open()?;
+    let names = tables.registry_names.open()?;
+    counts.retain(|_, _| false)?;
+    names.retain(|_, ()| false)?;
+    let mut page = IndexDifference::new();
+    let mut rows = 0;
+    macro_rules! index {
+        ($table:ident, $what:literal, $change:ident) => {
+            for entry in tables.$table.open()?.iter()? {
+                let row = readable($what, decode_json(entry?.1.value()))?;
+                page.$change(None, row.as_ref());
+                rows += 1;
+                if rows % PAGE == 0 {
+                    add(counts, names, &std::mem::take(&mut page))?;
+                }
+            }
+        };
+    }
+    index!(clients, "client", change_client);
+    index!(users, "user", change_user);
+    add(counts, names, &page)?;
+    let at_start = tables.remembered_at_start.open()?;
+    at_start.retain(|_, ()| false)?;
+    for entry in tables.remembered.open()?.iter()? {
+        let (key, row) = entry?;
+        let remembered: Option<Remembered> = readable("remembered file", decode_json(row.value()))?;
+        if remembered.is_some_and(|remembered| remembered.start.is_some()) {
+            at_start.insert(key.value(), ())?;
+        }
+    }
+    Ok(())
+}
