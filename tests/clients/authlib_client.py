@@ -1,5 +1,6 @@
 """Every grant with Authlib. The person with the browser is the program that runs this one: it reads `OPEN url` lines
-and answers each with the address at which the browser ended. Access tokens go out as `TOKEN name token` lines."""
+and answers each with the address at which the browser ended. Access tokens go out as `TOKEN name token` lines; the answer
+tells that the API was called."""
 
 import sys
 import time
@@ -13,13 +14,13 @@ token_url = f"{lobby}/auth/token"
 authorize_url = f"{lobby}/auth/authorize"
 
 
-def say(*words):
+def ask(*words):
     print(*words, flush=True)
+    return sys.stdin.readline().strip()
 
 
 def visit(url):
-    say("OPEN", url)
-    return sys.stdin.readline().strip()
+    return ask("OPEN", url)
 
 
 # Web Server Application: authorization code, refresh, revocation.
@@ -32,9 +33,9 @@ web = OAuth2Session(
 )
 url, state = web.create_authorization_url(authorize_url)
 token = web.fetch_token(token_url, authorization_response=visit(url), state=state)
-say("TOKEN", "authorization_code", token["access_token"])
+ask("TOKEN", "authorization_code", token["access_token"])
 token = web.refresh_token(token_url, refresh_token=token["refresh_token"])
-say("TOKEN", "refresh_token", token["access_token"])
+ask("TOKEN", "refresh_token", token["access_token"])
 assert web.introspect_token(f"{lobby}/auth/introspect", token=token["access_token"]).json()["active"]
 assert web.revoke_token(f"{lobby}/auth/revoke", token=token["refresh_token"]).status_code == 200
 
@@ -50,9 +51,9 @@ url, state = installed.create_authorization_url(authorize_url, code_verifier=ver
 token = installed.fetch_token(
     token_url, authorization_response=visit(url), state=state, code_verifier=verifier
 )
-say("TOKEN", "pkce", token["access_token"])
+ask("TOKEN", "pkce", token["access_token"])
 token = installed.refresh_token(token_url, refresh_token=token["refresh_token"])
-say("TOKEN", "refresh_token_public", token["access_token"])
+ask("TOKEN", "refresh_token_public", token["access_token"])
 
 # Non-Interactive Integration: JWT bearer with a signed user assertion.
 now = int(time.time())
@@ -77,7 +78,7 @@ token = non_interactive.fetch_token(
     grant_type="urn:ietf:params:oauth:grant-type:jwt-bearer",
     assertion=assertion.decode(),
 )
-say("TOKEN", "jwt_bearer", token["access_token"])
+ask("TOKEN", "jwt_bearer", token["access_token"])
 
 # User-Bound Integration: client credentials.
 user_bound = OAuth2Session("user-bound-demo", "demo-secret-of-user-bound-demo-not-for-real-use")
@@ -87,4 +88,4 @@ token = user_bound.fetch_token(
     user_id="1879048403",
     user_site="https://us1.example.com",
 )
-say("TOKEN", "client_credentials", token["access_token"])
+ask("TOKEN", "client_credentials", token["access_token"])

@@ -1,6 +1,7 @@
 // Every grant with openid-client, which stands on oauth4webapi. It finds the endpoints by discovery (RFC 8414) and
 // checks `iss` of the authorization response (RFC 9207). The program that starts this one plays the user with the
-// browser: it reads `OPEN url` lines and answers each with the address at which the browser ended.
+// browser: it reads `OPEN url` lines and answers each with the address at which the browser ended. Access tokens go out as
+// `TOKEN name token` lines; the answer tells that the API was called.
 
 import { createPrivateKey, createSign, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -9,12 +10,13 @@ import * as client from 'openid-client'
 
 const [lobby, keyFile] = process.argv.slice(2)
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
-const say = (...words) => console.log(words.join(' '))
 
-async function visit(url) {
-  say('OPEN', url.href)
-  return new URL((await lines.next()).value)
+async function ask(...words) {
+  console.log(words.join(' '))
+  return (await lines.next()).value
 }
+
+const visit = async (url) => new URL(await ask('OPEN', url.href))
 
 const discover = (id, authentication) =>
   client.discovery(new URL(lobby), id, undefined, authentication, {
@@ -41,9 +43,9 @@ async function codeFlow(config, redirectUri) {
 // Web Server Application, here with PKCE and its secret.
 const web = await discover('web-demo', client.ClientSecretBasic('demo-secret-of-web-demo-not-for-real-use'))
 let tokens = await codeFlow(web, 'https://app.example.com/callback')
-say('TOKEN', 'authorization_code', tokens.access_token)
+await ask('TOKEN', 'authorization_code', tokens.access_token)
 tokens = await client.refreshTokenGrant(web, tokens.refresh_token)
-say('TOKEN', 'refresh_token', tokens.access_token)
+await ask('TOKEN', 'refresh_token', tokens.access_token)
 const { active } = await client.tokenIntrospection(web, tokens.access_token)
 if (!active) throw new Error('the token is not active')
 await client.tokenRevocation(web, tokens.refresh_token)
@@ -51,9 +53,9 @@ await client.tokenRevocation(web, tokens.refresh_token)
 // Installed Application.
 const installed = await discover('installed-demo', client.None())
 tokens = await codeFlow(installed, 'http://127.0.0.1:8765/callback')
-say('TOKEN', 'pkce', tokens.access_token)
+await ask('TOKEN', 'pkce', tokens.access_token)
 tokens = await client.refreshTokenGrant(installed, tokens.refresh_token)
-say('TOKEN', 'refresh_token_public', tokens.access_token)
+await ask('TOKEN', 'refresh_token_public', tokens.access_token)
 
 // Non-Interactive Integration.
 const base64url = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -77,7 +79,7 @@ const nonInteractive = await discover(
 tokens = await client.genericGrantRequest(nonInteractive, 'urn:ietf:params:oauth:grant-type:jwt-bearer', {
   assertion: `${input}.${signature}`,
 })
-say('TOKEN', 'jwt_bearer', tokens.access_token)
+await ask('TOKEN', 'jwt_bearer', tokens.access_token)
 
 // User-Bound Integration.
 const userBound = await discover(
@@ -88,5 +90,5 @@ tokens = await client.clientCredentialsGrant(userBound, {
   user_id: '1879048403',
   user_site: 'https://us1.example.com',
 })
-say('TOKEN', 'client_credentials', tokens.access_token)
+await ask('TOKEN', 'client_credentials', tokens.access_token)
 process.exit(0)

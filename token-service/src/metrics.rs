@@ -12,11 +12,11 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::feed::FeedMetrics;
 use crate::output;
-use domain::AuditAction;
 use domain::clock::Timestamp;
+use domain::{AuditAction, CertificateExpiry};
 use protocol::Context;
 use protocol::token::rotation::{Policy, Signers};
-use store::Counts;
+use store::{Counts, Registrations, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Route {
@@ -95,12 +95,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates counters at zero. `store` adds its own counters.
+    /// Creates counters at zero. `store` and `registrations` add their own counters.
     #[must_use]
-    pub fn new(store: &dyn store::Store, now: Timestamp) -> Self {
+    pub fn new(store: &dyn Store, registrations: &Registrations, now: Timestamp) -> Self {
         let mut registry = Registry::with_prefix("token_service");
         let of_store = registry.sub_registry_with_prefix("store");
         store.register_metrics(of_store);
+        registrations.register_metrics(of_store);
         of_store.register(
             "unreadable_rows",
             "Times that a row was passed over because it cannot be read",
@@ -291,6 +292,7 @@ impl Metrics {
         &self,
         context: &Context<'_>,
         counts: Counts,
+        certificates: &[CertificateExpiry],
         passwords_waiting: usize,
     ) -> Result<String, std::fmt::Error> {
         let gauge = |gauge: &Gauge, value: u64| {
@@ -301,22 +303,19 @@ impl Metrics {
         gauge(&self.revocations, counts.revocations);
         gauge(&self.audit_entries, counts.audit_entries);
         gauge(&self.passwords_waiting, passwords_waiting as u64);
-        let registry = context.registry;
-        gauge(&self.clients, registry.clients().count() as u64);
-        gauge(&self.users, registry.users().count() as u64);
+        gauge(&self.clients, counts.clients);
+        gauge(&self.users, counts.users);
         let now = context.now;
         self.keys(context);
         self.certificate_expiry.clear();
-        for client in registry.clients() {
-            for certificate in client.certificates() {
-                let label = CertificateLabel {
-                    client_id: client.client_id.to_string(),
-                    alias: certificate.alias.clone(),
-                };
-                self.certificate_expiry
-                    .get_or_create(&label)
-                    .set(difference(certificate.not_after, now));
-            }
+        for certificate in certificates {
+            let label = CertificateLabel {
+                client_id: certificate.client_id.to_string(),
+                alias: certificate.alias.clone(),
+            };
+            self.certificate_expiry
+                .get_or_create(&label)
+                .set(difference(certificate.not_after, now));
         }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
@@ -327,7 +326,7 @@ impl Metrics {
         let (keys, now) = (context.keys, context.now);
         let signers = Signers::at(
             keys.sealed(),
-            &Policy::of(context.settings, context.registry),
+            &Policy::of(context.settings, &context.summary.legacy_instances),
             now,
         );
         self.key_age.clear();

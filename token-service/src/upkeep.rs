@@ -20,14 +20,14 @@ const SWEEP_BATCH: usize = 500;
 /// Interval between checks of the keys. Limits the time in which replicas may sign with different keys.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
-/// Interval between checks of the registry. Limits the time in which a replica uses an outdated registry.
-const FOLLOW_REGISTRY_EVERY: Duration = Duration::from_secs(1);
+/// Interval between looks at the changes of registrations. Limits the time in which a replica uses an outdated one.
+const FOLLOW_REGISTRATIONS_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval between warnings about certificates.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Number of clients per read when the service checks all clients.
-const CLIENTS_AT_ONCE: usize = 1000;
+/// Maximum number of certificates with a warning or a metric: those that expire first.
+pub const MOST_CERTIFICATES: usize = 1000;
 
 /// Time for which audit entries are collected, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const AUDIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub async fn run(service: Arc<Service>) {
     tokio::join!(
         maintain_keys(&service),
-        follow_registry(&service),
+        follow_registrations(&service),
         sweep_on_and_on(&service),
         write_audit_log(&service),
         note_secret_uses(&service),
@@ -101,31 +101,21 @@ async fn warn_of_certificates(service: &Service) {
 
 async fn warn_once_of_certificates(service: &Service) -> Result<(), StoreError> {
     let now = service.clock.now();
-    let mut after = String::new();
-    loop {
-        let clients = service.store.clients(after, CLIENTS_AT_ONCE).await?;
-        for client in &clients {
-            for certificate in client.certificates() {
-                let state = certificate.state(now);
-                if matches!(
-                    state,
-                    CertificateState::ExpiresSoon | CertificateState::Expired
-                ) {
-                    tracing::warn!(
-                        client_id = %client.client_id,
-                        alias = certificate.alias,
-                        not_after = certificate.not_after.rfc3339(),
-                        state = state.name(),
-                        "a certificate needs a successor"
-                    );
-                }
-            }
+    let certificates = service.store.certificates_by_expiry(MOST_CERTIFICATES);
+    for certificate in certificates.await? {
+        let state = CertificateState::by_expiry(certificate.not_after, now);
+        if state == CertificateState::Valid {
+            break;
         }
-        match clients.last() {
-            Some(last) if clients.len() == CLIENTS_AT_ONCE => after = last.client_id.to_string(),
-            _ => return Ok(()),
-        }
+        tracing::warn!(
+            client_id = %certificate.client_id,
+            alias = certificate.alias,
+            not_after = certificate.not_after.rfc3339(),
+            state = state.name(),
+            "a certificate needs a successor"
+        );
     }
+    Ok(())
 }
 
 async fn maintain_keys(service: &Service) {
@@ -145,16 +135,16 @@ async fn maintain_keys(service: &Service) {
     }
 }
 
-async fn follow_registry(service: &Service) {
-    let mut ticks = every(FOLLOW_REGISTRY_EVERY);
+async fn follow_registrations(service: &Service) {
+    let mut ticks = every(FOLLOW_REGISTRATIONS_EVERY);
     let mut failing = false;
     loop {
         ticks.tick().await;
-        match service.follow_registry().await {
+        match service.follow_registrations().await {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
-                tracing::error!(%error, "the registry cannot be read; it stays as it was");
+                tracing::error!(%error, "changes of registrations cannot be read; those in memory stay as they were");
             }
             Err(_) => {}
         }

@@ -9,8 +9,8 @@ use domain::digest::Digest;
 use domain::random::{self, OsRandom};
 use domain::{
     Client, ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, IntegrationType,
-    LinkedAccount, PresentedCode, Redemption, RefreshStep, Registry, RegistryChange, Scope,
-    Session, SessionStage, TokenId, User, Username,
+    LinkedAccount, PresentedCode, Redemption, RefreshStep, RegistryChange, Scope, Session,
+    SessionStage, TokenId, User, Username,
 };
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
@@ -104,7 +104,7 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
     let grants = workers.join_all().await.concat();
     let encryption_key = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
     let encryption_key = EncryptionKey::new(&encryption_key).unwrap();
-    let policy = Policy::of(&config.protocol, &Registry::default());
+    let policy = Policy::of(&config.protocol, &[]);
     let keys = KeyRing::open(&*store, &encryption_key, &policy, SystemClock.now())
         .await
         .unwrap();

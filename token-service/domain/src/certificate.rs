@@ -71,6 +71,18 @@ pub enum CertificateState {
 }
 
 impl CertificateState {
+    /// The state of a certificate that is valid already.
+    #[must_use]
+    pub fn by_expiry(not_after: Timestamp, now: Timestamp) -> Self {
+        if not_after < now {
+            Self::Expired
+        } else if not_after < now + WARN_BEFORE {
+            Self::ExpiresSoon
+        } else {
+            Self::Valid
+        }
+    }
+
     /// The value in lists.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -204,12 +216,8 @@ impl Certificate {
     pub fn state(&self, now: Timestamp) -> CertificateState {
         if now < self.not_before {
             CertificateState::NotYetValid
-        } else if self.not_after < now {
-            CertificateState::Expired
-        } else if self.not_after < now + WARN_BEFORE {
-            CertificateState::ExpiresSoon
         } else {
-            CertificateState::Valid
+            CertificateState::by_expiry(self.not_after, now)
         }
     }
 

@@ -20,7 +20,6 @@ pub mod random;
 pub mod redirect_template;
 pub mod redirect_uri;
 pub mod refresh_rotation;
-pub mod registry;
 pub mod registry_change;
 pub mod registry_index;
 pub mod registry_summary;
@@ -47,10 +46,9 @@ pub use grant_id::GrantId;
 pub use legacy_instance::LegacyInstance;
 pub use redirect_uri::{RedirectUri, RedirectUriPattern};
 pub use refresh_rotation::{RefreshRotation, Rotation, RotationRefusal};
-pub use registry::Registry;
 pub use registry_change::{Premises, RegistryChange, RegistryChanges, RegistryOutcome, Touched};
 pub use registry_index::IndexDifference;
-pub use registry_summary::RegistrySummary;
+pub use registry_summary::{CertificateExpiry, RegistrySummary};
 pub use remembered::{ObjectName, Remembered};
 pub use revocation::{
     Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,

@@ -6,9 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::{Client, IntegrationType};
+use crate::certificate::Certificate;
+use crate::client::{Client, ClientId, IntegrationType};
+use crate::clock::Timestamp;
 use crate::password_hash;
 use crate::redirect_uri::without_port;
+use crate::registry_summary::CertificateExpiry;
 use crate::user::{User, json_length};
 
 /// Maximum length of an indexed value, in bytes. PostgreSQL refuses a key of more than some 2,700 bytes. Only a scope
@@ -51,6 +54,8 @@ pub enum NamedKind {
     SingleSignOn = 2,
     /// Legacy clients, enabled or not. The value is empty; the name is the Client ID.
     LegacyClient = 3,
+    /// The [expiry](expiry_of) of a certificate of a client, enabled or not. The name is the Client ID.
+    Certificate = 4,
 }
 
 /// A value, and the name of an object that has it.
@@ -67,6 +72,23 @@ pub struct Named {
 pub fn email_value(email: &str) -> Option<String> {
     let value = email.to_lowercase();
     is_indexable(&value).then_some(value)
+}
+
+/// Seconds since 1970-01-01 UTC with leading zeros, so that values are in the order of time, and the alias.
+fn expiry_value(certificate: &Certificate) -> String {
+    let (not_after, alias) = (certificate.not_after.seconds(), &certificate.alias);
+    format!("{not_after:020} {alias}")
+}
+
+/// The certificate that value and name of [`NamedKind::Certificate`] describe.
+#[must_use]
+pub fn expiry_of(value: &str, name: &str) -> Option<CertificateExpiry> {
+    let (not_after, alias) = value.split_once(' ')?;
+    Some(CertificateExpiry {
+        client_id: ClientId::parse(name)?,
+        alias: alias.to_owned(),
+        not_after: Timestamp::from_seconds(not_after.parse().ok()?),
+    })
 }
 
 /// The values that answer whether pages of `origin` may call the token endpoint: they may if the index contains one of
@@ -175,9 +197,15 @@ impl IndexDifference {
                     }
                 }
             }
-            IntegrationType::Installed { .. }
-            | IntegrationType::WebServer { .. }
-            | IntegrationType::NonInteractive { .. } => {}
+            IntegrationType::NonInteractive { certificates, .. } => {
+                for certificate in certificates {
+                    let value = expiry_value(certificate);
+                    if is_indexable(&value) {
+                        self.name(NamedKind::Certificate, value, client_id.to_string(), by);
+                    }
+                }
+            }
+            IntegrationType::Installed { .. } | IntegrationType::WebServer { .. } => {}
         }
         if *enabled {
             for scope in scopes.tokens() {

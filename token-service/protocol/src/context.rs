@@ -1,7 +1,7 @@
-use domain::Registry;
+use domain::RegistrySummary;
 use domain::clock::Timestamp;
 use domain::random::Random;
-use store::Store;
+use store::{Registrations, Store};
 
 use crate::sealing::EncryptionKey;
 use crate::secret_uses::SecretUses;
@@ -14,7 +14,9 @@ pub struct Context<'a> {
     /// Issuer, audiences, lifetimes.
     pub settings: &'a Settings,
     /// Clients and users.
-    pub registry: &'a Registry,
+    pub registrations: &'a Registrations,
+    /// What all registrations say together, the same for the whole request.
+    pub summary: &'a RegistrySummary,
     /// Durable state.
     pub store: &'a dyn Store,
     /// Signing keys.

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::Context;
-use crate::oauth::authorize::{AuthorizationRequest, AuthorizeError, CodeRequest, UnsafeRequest};
+use crate::oauth::authorize::{AuthorizeError, CodeRequest, UnidentifiedRequest, UnsafeRequest};
 use crate::settings::Settings;
 use crate::token::IssuedToken;
 use claims::AccessTokenClaims;
 use domain::user::json_length;
-use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, Registry, TokenId, User};
+use domain::{Client, ClientId, GrantId, IntegrationType, LegacyInstance, TokenId, User};
+use store::StoreError;
 
 /// A flow. Pages, endpoints and operator tools go through [`FLOWS`](crate::flows::FLOWS) for everything that differs
 /// between flows.
+#[async_trait(?Send)]
 pub trait Flow: Sync {
     /// Path of the page where the browser enters the flow.
     fn begins_at(&self) -> &'static str;
@@ -22,12 +25,11 @@ pub trait Flow: Sync {
     ///
     /// # Errors
     /// A [`BeginError`].
-    fn begin(
+    async fn begin(
         &self,
+        context: &Context<'_>,
         query: &[u8],
         host: &str,
-        settings: &Settings,
-        registry: &Registry,
     ) -> Result<Box<dyn CodeRequest>, BeginError>;
 
     /// Method and path of the flow's other endpoints, for hints in responses to unknown paths.
@@ -36,7 +38,7 @@ pub trait Flow: Sync {
     }
 
     /// The values of `iss` in access tokens.
-    fn issuers(&self, settings: &Settings, registry: &Registry) -> Vec<String>;
+    fn issuers(&self, settings: &Settings, instances: &[LegacyInstance]) -> Vec<String>;
 
     /// Reads the claims of an access token with one of [`Self::issuers`]. `None` if the claims are not those of an
     /// access token.
@@ -75,6 +77,14 @@ pub enum BeginError {
     Redirect(String),
     /// This host does not serve the flow; the text names the right host.
     WrongHost(String),
+    /// The registrations cannot be read.
+    Store(StoreError),
+}
+
+impl From<StoreError> for BeginError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 /// A refresh token that is not a JWT.
@@ -143,28 +153,31 @@ pub const AUTHORIZE: &str = "/auth/authorize";
 #[derive(Debug)]
 pub struct Current;
 
+#[async_trait(?Send)]
 impl Flow for Current {
     fn begins_at(&self) -> &'static str {
         AUTHORIZE
     }
 
-    fn begin(
+    async fn begin(
         &self,
+        context: &Context<'_>,
         query: &[u8],
         _host: &str,
-        settings: &Settings,
-        registry: &Registry,
     ) -> Result<Box<dyn CodeRequest>, BeginError> {
-        match AuthorizationRequest::validate(query, registry) {
+        let request = UnidentifiedRequest::read(query).map_err(BeginError::Unsafe)?;
+        let client_id = request.client_id().map_err(BeginError::Unsafe)?;
+        let client = context.registrations.client(client_id).await?;
+        match request.validate(client) {
             Ok(request) => Ok(Box::new(request)),
             Err(AuthorizeError::Unsafe(reason)) => Err(BeginError::Unsafe(reason)),
             Err(AuthorizeError::Redirect(destination, error)) => Err(BeginError::Redirect(
-                destination.with_error(&error, &settings.issuer),
+                destination.with_error(&error, &context.settings.issuer),
             )),
         }
     }
 
-    fn issuers(&self, settings: &Settings, _registry: &Registry) -> Vec<String> {
+    fn issuers(&self, settings: &Settings, _instances: &[LegacyInstance]) -> Vec<String> {
         vec![settings.issuer.clone()]
     }
 

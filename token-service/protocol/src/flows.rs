@@ -3,7 +3,7 @@
 use crate::Context;
 use crate::flow::{Current, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
 use crate::settings::Settings;
-use domain::{Client, LegacyInstance, Registry};
+use domain::{Client, LegacyInstance};
 
 /// Every flow.
 pub const FLOWS: &[&dyn Flow] = &[
@@ -22,9 +22,9 @@ pub fn begun_at(path: &str) -> &'static dyn Flow {
 
 /// All values of `iss` in access tokens of this service.
 #[must_use]
-pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
+pub fn issuers(settings: &Settings, instances: &[LegacyInstance]) -> Vec<String> {
     let all = FLOWS.iter().copied();
-    all.flat_map(|flow| flow.issuers(settings, registry))
+    all.flat_map(|flow| flow.issuers(settings, instances))
         .collect()
 }
 
@@ -32,7 +32,7 @@ pub fn issuers(settings: &Settings, registry: &Registry) -> Vec<String> {
 #[must_use]
 pub fn of_issuer(context: &Context<'_>, issuer: &str) -> Option<&'static dyn Flow> {
     FLOWS.iter().copied().find(|flow| {
-        let issuers = flow.issuers(context.settings, context.registry);
+        let issuers = flow.issuers(context.settings, &context.summary.legacy_instances);
         issuers.iter().any(|own| own == issuer)
     })
 }

@@ -41,7 +41,7 @@ impl Administration<'_> {
         let resealed = encryption_key::reseal(&self.service.encryption_key, store).await;
         let resealed = resealed.map_err(|error| AdminError::Internal(error.to_string()))?;
         self.service.maintain_keys().await?;
-        self.service.follow_registry().await?;
+        self.service.follow_registrations().await?;
         let keys = self.encryption_keys().await?;
         let current = keys.keys.first().map(|key| key.id.as_str());
         let detail = format!("{resealed} values, key {}", current.unwrap_or_default());

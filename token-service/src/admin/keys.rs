@@ -5,7 +5,7 @@ use super::{AdminError, Administration};
 use crate::audit_log::Entry;
 use domain::AuditAction;
 use protocol::flows;
-use protocol::token::rotation::{KeyState, Policy, Signers};
+use protocol::token::rotation::{KeyState, Signers};
 
 /// Start time of the next key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Administration<'_> {
     /// All signing keys, oldest first.
     #[must_use]
     pub fn keys(&self) -> Vec<KeyView> {
-        let policy = Policy::of(&self.service.config.protocol, &self.service.registry());
+        let policy = self.service.key_policy();
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let signers = Signers::at(ring.sealed(), &policy, now);
         ring.sealed()
@@ -52,7 +52,8 @@ impl Administration<'_> {
     async fn cut_off_earlier_keys(&self) -> Result<(), AdminError> {
         let now = self.service.clock.now();
         let settings = &self.service.config.protocol;
-        for issuer in flows::issuers(settings, &self.service.registry()) {
+        let summary = self.service.registrations().summary();
+        for issuer in flows::issuers(settings, &summary.legacy_instances) {
             self.cut_off_up_to(Some(&issuer), now).await?;
         }
         Ok(())
@@ -64,7 +65,7 @@ impl Administration<'_> {
     /// # Errors
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if the key signs.
     pub async fn delete_key(&self, kid: &str) -> Result<(), AdminError> {
-        let policy = Policy::of(&self.service.config.protocol, &self.service.registry());
+        let policy = self.service.key_policy();
         let (ring, now) = (self.service.keys(), self.service.clock.now());
         let Some(key) = ring.sealed().iter().find(|key| key.kid == kid) else {
             return Err(AdminError::not_found("signing key", kid));

@@ -143,7 +143,7 @@ impl Administration<'_> {
         if store.change_registry(plan.change, now).await? == RegistryOutcome::Overtaken {
             return Err(AdminError::Overtaken);
         }
-        self.service.reload_registry().await?;
+        self.service.follow_registrations().await?;
         for entry in entries(&plan.differences, &plan.kept) {
             self.service
                 .record(self.origin, entry.by_administrator(self.name));

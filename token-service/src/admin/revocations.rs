@@ -70,7 +70,8 @@ impl Administration<'_> {
         let Some(issuer) = issuer else {
             return Ok(self.service.config.protocol.issuer.clone());
         };
-        let known = flows::issuers(&self.service.config.protocol, &self.service.registry());
+        let summary = self.service.registrations().summary();
+        let known = flows::issuers(&self.service.config.protocol, &summary.legacy_instances);
         if known.iter().any(|known| known == issuer) {
             return Ok(issuer.to_owned());
         }

@@ -13,7 +13,7 @@ use crate::config::{Config, StoreUrl};
 use crate::encryption_key;
 use crate::http::Application;
 use crate::planning::{self, OwnFiles};
-use crate::service::{Service, StoredRegistry};
+use crate::service::Service;
 use domain::RegistryOutcome;
 use domain::clock::{Clock, SystemClock};
 use domain::random::OsRandom;
@@ -90,17 +90,8 @@ async fn prepare_on(
     let encryption_key =
         encryption_key::open(&config.encryption_key_file, &*store, &OsRandom).await?;
     let entries = register(&config, &*store, &encryption_key).await?;
-    let registry = StoredRegistry::read(&*store).await?;
     let random = Arc::new(OsRandom);
-    let service = Service::new(
-        config,
-        store,
-        registry,
-        clock,
-        random,
-        encryption_key,
-        admin_tokens,
-    );
+    let service = Service::new(config, store, clock, random, encryption_key, admin_tokens);
     let service = service.await?;
     for entry in entries {
         service.record(&Origin::default(), entry);

@@ -104,6 +104,9 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
         internal_hosts: internal_hosts::read(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies::read(&mut root).unwrap_or(defaults.trusted_proxies),
         registrations: root.path("registrations"),
+        registrations_cache_mib: root
+            .positive("registrations_cache_mib")
+            .map_or(defaults.registrations_cache_mib, |number| number.value),
         admin_token_file: root
             .path("admin_token_file")
             .unwrap_or(defaults.admin_token_file),

@@ -21,6 +21,7 @@ mod tests;
 mod trusted_proxies;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Config {
     pub allow_insecure_http: bool,
     /// Registrations file that the service applies at each start.
     pub registrations: Option<PathBuf>,
+    /// Memory for clients and users that requests use, in MiB.
+    pub registrations_cache_mib: NonZeroU32,
     /// File with the bearer tokens of the administration. The first start creates the file with mode 0600.
     pub admin_token_file: PathBuf,
     /// File with the keys that seal signing keys and TOTP secrets. The first start creates the file with mode 0600.
@@ -125,6 +128,7 @@ impl Default for Config {
             trusted_proxies: vec![IpNet::from(IpAddr::from(Ipv4Addr::LOCALHOST))],
             allow_insecure_http: false,
             registrations: None,
+            registrations_cache_mib: NonZeroU32::MIN.saturating_add(63),
             admin_token_file: PathBuf::from("data/admin-token"),
             encryption_key_file: PathBuf::from("data/encryption-key"),
             store: StoreUrl::Redb(PathBuf::from("data/token-service.redb")),

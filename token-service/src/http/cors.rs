@@ -2,7 +2,12 @@
 //! allows none (RFC 9700 §2.6).
 
 use actix_cors::Cors;
+use actix_web::Error;
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, header};
+use actix_web::middleware::Next;
 use actix_web::web::Data;
 
 use crate::service::Service;
@@ -10,15 +15,36 @@ use crate::service::Service;
 /// Time for which a browser may cache a preflight response, in seconds.
 const MAX_AGE_SECONDS: usize = 600;
 
-/// CORS for origins of enabled public clients, without cookies.
-pub(super) fn registered_apps(service: Data<Service>) -> Cors {
+/// Header that [`look_up_origin`] adds to a request from a registered origin.
+const REGISTERED: HeaderName = HeaderName::from_static("gatepass-registered-origin");
+
+/// CORS for origins of enabled public clients, without cookies. Needs [`look_up_origin`] around it.
+pub(super) fn registered_apps() -> Cors {
     Cors::default()
-        .allowed_origin_fn(move |origin, _| {
-            origin
-                .to_str()
-                .is_ok_and(|origin| service.registry().allows_origin(origin))
-        })
+        .allowed_origin_fn(|_, request| request.headers.contains_key(REGISTERED))
         .allowed_methods([Method::GET, Method::POST])
         .allowed_headers([header::CONTENT_TYPE, header::ACCEPT])
         .max_age(MAX_AGE_SECONDS)
+}
+
+/// Looks up the origin of the request. [`Cors`] decides synchronously, and the look-up may read the store.
+pub(super) async fn look_up_origin(
+    mut request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    request.headers_mut().remove(REGISTERED);
+    let origin = request.headers().get(header::ORIGIN);
+    let origin = origin.and_then(|origin| origin.to_str().ok().map(str::to_owned));
+    let service = request.app_data::<Data<Service>>().cloned();
+    if let (Some(origin), Some(service)) = (origin, service) {
+        match service.registrations().allows_origin(&origin).await {
+            Ok(true) => {
+                let value = HeaderValue::from_static("yes");
+                request.headers_mut().insert(REGISTERED, value);
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "an origin cannot be looked up"),
+        }
+    }
+    next.call(request).await
 }

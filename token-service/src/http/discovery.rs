@@ -2,6 +2,7 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, EntityTag, IfNoneMatch};
+use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use serde::Serialize;
@@ -14,11 +15,12 @@ use protocol::oauth::grants::GrantType;
 /// Caches may keep keys and metadata for 300 seconds. A new key is announced for longer than that before its use.
 const MAX_AGE: &str = "public, max-age=300";
 
-pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes
         .service(
             web::resource(paths::JWKS)
-                .wrap(cors::registered_apps(service.clone()))
+                .wrap(cors::registered_apps())
+                .wrap(from_fn(cors::look_up_origin))
                 .route(web::get().to(jwks))
                 .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         )
@@ -28,7 +30,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
                 paths::OPENID_CONFIGURATION.to_owned(),
                 format!("{}/{{issuer_path:.*}}", paths::METADATA),
             ])
-            .wrap(cors::registered_apps(service.clone()))
+            .wrap(cors::registered_apps())
+            .wrap(from_fn(cors::look_up_origin))
             .route(web::get().to(metadata))
             .default_service(error::other_methods("GET, HEAD, OPTIONS")),
         );
@@ -98,7 +101,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         return error::not_found().await;
     }
     let at = |path: &str| format!("{issuer}{path}");
-    let registry = service.registry();
+    let summary = service.registrations().summary();
     let metadata = Metadata {
         issuer,
         authorization_endpoint: at(paths::AUTHORIZE),
@@ -114,7 +117,7 @@ async fn metadata(request: HttpRequest, service: Data<Service>) -> HttpResponse 
         introspection_endpoint_auth_methods_supported: ["client_secret_basic"],
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
-        scopes_supported: registry.scopes().collect(),
+        scopes_supported: summary.scopes.iter().map(String::as_str).collect(),
         ui_locales_supported: pages::LANGUAGES,
         service_documentation: service.config.service_documentation.as_deref(),
     };

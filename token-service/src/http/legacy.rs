@@ -10,7 +10,7 @@ use super::client_call::ClientCall;
 use super::report::{self, TokenRequest};
 use super::{error, host, tokens};
 use crate::service::Service;
-use domain::Registry;
+use domain::RegistrySummary;
 use protocol::legacy::{self, token_endpoint};
 use protocol::oauth::refusal::EndpointError as _;
 
@@ -29,8 +29,9 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    match service.registry().legacy_instance(host::of(&request)) {
-        None => wrong_host(legacy::STATUS, host::of(&request), &service.registry()),
+    let summary = service.registrations().summary();
+    match summary.legacy_instance(host::of(&request)) {
+        None => wrong_host(legacy::STATUS, host::of(&request), &summary),
         Some(instance) => HttpResponse::Ok()
             .insert_header((header::CACHE_CONTROL, "no-store"))
             .json(json!({"uri": instance.auth_server_hostname, "enabled": instance.enabled})),
@@ -39,13 +40,13 @@ async fn status(request: HttpRequest, service: Data<Service>) -> HttpResponse {
 
 async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     let host = host::of(&http);
-    let registry = call.service.registry();
-    let Some(first) = registry.legacy_auth_servers(host).next() else {
-        return wrong_host(legacy::TOKEN, host, &registry);
+    let summary = call.service.registrations().summary();
+    let Some(first) = summary.legacy_auth_servers(host).next() else {
+        return wrong_host(legacy::TOKEN, host, &summary);
     };
     let answer = call
         .issue(async |context, request| {
-            let instances = context.registry.legacy_auth_servers(host);
+            let instances = context.summary.legacy_auth_servers(host);
             token_endpoint::answer(context, instances, request).await
         })
         .await
@@ -68,6 +69,6 @@ async fn token(http: HttpRequest, call: ClientCall) -> HttpResponse {
     tokens::answer(answer)
 }
 
-fn wrong_host(path: &str, host: &str, registry: &Registry) -> HttpResponse {
-    error::no_such_path(&legacy::wrong_host(path, host, registry))
+fn wrong_host(path: &str, host: &str, summary: &RegistrySummary) -> HttpResponse {
+    error::no_such_path(&legacy::wrong_host(path, host, summary))
 }

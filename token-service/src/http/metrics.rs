@@ -6,6 +6,7 @@ use actix_web::web::{self, Data};
 
 use super::{error, paths};
 use crate::service::Service;
+use crate::upkeep::MOST_CERTIFICATES;
 use protocol::sign_in::password;
 
 /// The content type that Prometheus prefers.
@@ -20,14 +21,21 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn metrics(service: Data<Service>) -> HttpResponse {
-    let counts = match service.store.counts().await {
-        Ok(counts) => counts,
-        Err(error) => return error::unavailable(error),
+    let counts = service.store.counts().await;
+    let certificates = service
+        .store
+        .certificates_by_expiry(MOST_CERTIFICATES)
+        .await;
+    let (counts, certificates) = match (counts, certificates) {
+        (Ok(counts), Ok(certificates)) => (counts, certificates),
+        (Err(error), _) | (_, Err(error)) => return error::unavailable(error),
     };
     let moment = service.moment();
+    let context = service.context(&moment);
+    let waiting = password::waiting();
     match service
         .metrics
-        .text(&service.context(&moment), counts, password::waiting())
+        .text(&context, counts, &certificates, waiting)
     {
         Ok(text) => HttpResponse::Ok()
             .insert_header((header::CONTENT_TYPE, OPEN_METRICS))

@@ -258,10 +258,10 @@ impl Signals {
 pub fn public_routes(routes: &mut web::ServiceConfig, service: &web::Data<Service>) {
     routes
         .app_data(service.clone())
-        .configure(|routes| token::routes(routes, service))
-        .configure(|routes| revocation::routes(routes, service))
+        .configure(token::routes)
+        .configure(revocation::routes)
         .configure(introspection::routes)
-        .configure(|routes| discovery::routes(routes, service))
+        .configure(discovery::routes)
         .configure(legacy::routes)
         .configure(pages::routes)
         .default_service(web::to(lost::not_found));

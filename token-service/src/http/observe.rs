@@ -46,7 +46,7 @@ pub(super) async fn observe(
         request.head_mut().method = Method::GET;
     }
     let response = next.call(request).instrument(span.clone()).await?;
-    let mut response = pages::explain(response);
+    let mut response = pages::explain(response).await;
     let route = Route {
         route: response
             .request()

@@ -2,22 +2,23 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
-use actix_web::web::{self, Data};
+use actix_web::middleware::from_fn;
+use actix_web::web;
 use serde_json::json;
 
 use super::client_call::ClientCall;
 use super::{cors, error, paths, report};
 use crate::audit_log::Entry;
-use crate::service::Service;
 use domain::{AuditAction, ClientId};
 use protocol::issued_token::revocation::{self, Ended};
 use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError as _;
 
-pub(super) fn routes(routes: &mut web::ServiceConfig, service: &Data<Service>) {
+pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::resource(paths::REVOKE)
-            .wrap(cors::registered_apps(service.clone()))
+            .wrap(cors::registered_apps())
+            .wrap(from_fn(cors::look_up_origin))
             .route(web::post().to(revoke))
             .default_service(error::other_methods("POST, OPTIONS")),
     );

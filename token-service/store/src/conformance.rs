@@ -90,6 +90,7 @@ macro_rules! conformance {
             many_registrations_are_read_whole,
             look_ups_follow_each_change_of_a_client,
             look_ups_follow_each_change_of_a_user,
+            certificates_are_listed_by_expiry,
             look_ups_agree_with_all_registrations,
             an_excerpt_has_what_was_asked_for,
             remembered_objects_are_found_in_pages,

@@ -11,6 +11,7 @@ mod earlier;
 mod operations;
 pub mod postgres;
 pub mod redb;
+mod registrations;
 mod room;
 mod row;
 mod sealed_values;
@@ -23,13 +24,14 @@ pub use self::operations::{
     AttemptStore, AuditStore, ClientSecretStore, CodeStore, CredentialStore, GrantStore, OnceStore,
     RegistrationStore, RevocationStore, SealedStore, SessionStore, SigningKeyStore, Store,
 };
+pub use self::registrations::Registrations;
 pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 
 use domain::clock::Timestamp;
 
-/// Maximum age of the registrations in memory. The service issues no token from older registrations. The service asks
-/// the store every second for changes; the rest of the time is for reading them.
+/// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
+/// store every second for changes; the rest of the time is for reading them.
 pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Maximum difference between the clocks of replicas, plus the time until a change is durable.
@@ -66,6 +68,10 @@ pub fn ended_for_room() -> EndedForRoom {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Registered clients, enabled or not.
+    pub clients: u64,
+    /// Registered users, enabled or not.
+    pub users: u64,
     /// Grants, including revoked grants that are not yet swept.
     pub grants: u64,
     /// Sign-in sessions, including expired sessions that are not yet swept.

@@ -10,12 +10,12 @@ use crate::{BackupError, Begin, Claim, Counts, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
-    Admission, AuditEvent, AuditRange, AuditRecord, Client, ClientId, CodeRecord, Credentials,
-    CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant, GrantFilter, GrantId,
-    LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Remembered, Revocation,
-    Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
-    Session, TokenReference, User, Username,
+    Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
+    CodeRecord, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant,
+    GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
+    RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -71,6 +71,12 @@ pub trait RegistrationStore: Send + Sync {
 
     /// At most `limit` legacy clients whose ids follow `after`, like [`RegistrationStore::clients`].
     async fn legacy_clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
+
+    /// The certificates of all clients, enabled or not, the earliest to expire first, at most `limit`.
+    async fn certificates_by_expiry(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<CertificateExpiry>, StoreError>;
 
     /// At most `limit` objects of which the store remembers a file, whose keys follow the key of `after`, sorted by key;
     /// with `at_start`, only objects of a file that a start applied. A shorter list means that no more follow.

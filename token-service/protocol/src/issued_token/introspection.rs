@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
-use crate::oauth::client_authentication::PresentedClient;
+use crate::oauth::client_authentication::{PresentedClient, Served};
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
@@ -58,7 +58,7 @@ pub async fn introspect(
     context: &Context<'_>,
     request: &EndpointRequest<'_>,
 ) -> Result<Introspection, TokenError> {
-    let (form, presented) = request.open_for_any_flow(context.registry)?;
+    let (form, presented) = request.open(context, Served::AnyFlow).await?;
     presented.note_use(context);
     let PresentedClient::Authenticated(client, _) = presented else {
         return Err(TokenError::SecretRequired);
@@ -96,9 +96,10 @@ async fn active(
             grant.map(|grant| grant.username)
         }
     };
-    let Some(user) = user.filter(|user| context.registry.user(user.as_str()).is_some()) else {
+    let Some(user) = user else { return Ok(None) };
+    if context.registrations.user(user.as_str()).await?.is_none() {
         return Ok(None);
-    };
+    }
     let active = match token.token_use {
         TokenUse::Access => !context.store.is_revoked(reference.clone()).await?,
         TokenUse::Refresh => {
@@ -125,7 +126,11 @@ async fn active_opaque_refresh(
         && grant.revoked_at.is_none()
         && step.refresh_id == refresh_id
         && context.now < step.refresh_expires_at
-        && context.registry.user(grant.username.as_str()).is_some();
+        && context
+            .registrations
+            .user(grant.username.as_str())
+            .await?
+            .is_some();
     Ok(active.then(|| ActiveToken {
         client_id: grant.client_id.to_string(),
         username: grant.username.to_string(),

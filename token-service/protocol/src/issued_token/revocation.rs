@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{OpaqueRefresh, read, read_opaque};
 use crate::Context;
+use crate::oauth::client_authentication::Served;
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
@@ -39,7 +40,7 @@ pub async fn revoke(
     request: &EndpointRequest<'_>,
     admit: impl FnOnce(&ClientId) -> Result<(), Duration>,
 ) -> Result<Option<Ended>, TokenError> {
-    let (form, presented) = request.open_for_any_flow(context.registry)?;
+    let (form, presented) = request.open(context, Served::AnyFlow).await?;
     presented.note_use(context);
     let client_id = &presented.fully_authenticated()?.client_id;
     let admit = || {

@@ -16,7 +16,8 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
 use domain::redirect_template::RedirectTemplate;
-use domain::{Client, IntegrationType, LegacyInstance, RedirectUri, Registry, Session};
+use domain::{Client, IntegrationType, LegacyInstance, RedirectUri, Session};
+use store::{Registrations, StoreError};
 
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
@@ -45,6 +46,14 @@ pub enum LogonRefusal {
     Client,
     /// `redirect_uri` is missing or matches no template of the client.
     RedirectUri,
+    /// The registrations cannot be read.
+    Store(StoreError),
+}
+
+impl From<StoreError> for LogonRefusal {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl LogonRefusal {
@@ -64,7 +73,7 @@ impl LogonRefusal {
             Self::TooLarge => {
                 "Problem accessing the authorization path. Reason: the request is larger than 12288 bytes"
             }
-            Self::Unreadable(_) => {
+            Self::Unreadable(_) | Self::Store(_) => {
                 "Problem accessing the authorization path. Reason: Invalid request"
             }
         }
@@ -107,20 +116,21 @@ impl LogonRequest {
     /// Reads and checks the query of a logon (without `?`).
     ///
     /// # Errors
-    /// A [`LogonRefusal`] if the client or its redirect URI is not valid.
-    pub fn validate(
+    /// A [`LogonRefusal`] if the client or its redirect URI is not valid, or the store cannot be read.
+    pub async fn validate(
         query: &[u8],
         instance: &LegacyInstance,
-        registry: &Registry,
+        registrations: &Registrations,
     ) -> Result<Logon, LogonRefusal> {
         let parameters = Parameters::parse(query).map_err(LogonRefusal::Unreadable)?;
-        let client = parameters
-            .get("client_id")
-            .and_then(|client_id| registry.legacy_client(client_id, &instance.hostname))
+        let client_id = parameters.get("client_id").ok_or(LogonRefusal::Client)?;
+        let client = registrations
+            .legacy_client(client_id, &instance.hostname)
+            .await?
             .ok_or(LogonRefusal::Client)?;
         let redirect_uri = parameters
             .get("redirect_uri")
-            .and_then(|sent| registered(client, sent))
+            .and_then(|sent| registered(&client, sent))
             .ok_or(LogonRefusal::RedirectUri)?;
         if parameters.get("Action") != Some("StartOAuth") {
             return Err(LogonRefusal::Action);
@@ -131,7 +141,7 @@ impl LogonRequest {
         }
         let expected_user = match parameters.get("email") {
             None => None,
-            Some(email) => match registry.single_sign_on_users(email) {
+            Some(email) => match registrations.single_sign_on_users(email).await?.as_slice() {
                 [only] => Some(ExpectedUser {
                     username: only.clone(),
                     email: email.to_owned(),
@@ -151,7 +161,7 @@ impl LogonRequest {
             return Err(LogonRefusal::TooLarge);
         }
         Ok(Logon::Proceed(Self {
-            client: Arc::clone(client),
+            client,
             hostname: instance.hostname.clone(),
             redirect_uri,
             expected_user,

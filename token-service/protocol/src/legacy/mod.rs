@@ -7,6 +7,7 @@ mod refresh_token;
 pub mod token_endpoint;
 pub mod token_error;
 
+use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::Context;
@@ -14,8 +15,8 @@ use crate::flow::{BeginError, Flow, LongestUserId, Misfit, OpaqueRefreshToken};
 use crate::oauth::authorize::{CodeRequest, UnsafeRequest};
 use crate::settings::Settings;
 use crate::token::IssuedToken;
-use domain::{Client, LegacyInstance, Registry};
-use logon::{Logon, LogonRequest};
+use domain::{Client, LegacyInstance, RegistrySummary};
+use logon::{Logon, LogonRefusal, LogonRequest};
 use refresh_token::LegacyRefreshToken;
 
 /// `GET`, on a legacy host: tells whether OAuth2 is enabled, and the authorization server (protocol.md §4.4).
@@ -28,24 +29,26 @@ pub const TOKEN: &str = "/as/token.oauth2";
 #[derive(Debug)]
 pub struct Legacy;
 
+#[async_trait(?Send)]
 impl Flow for Legacy {
     fn begins_at(&self) -> &'static str {
         LOGON
     }
 
-    fn begin(
+    async fn begin(
         &self,
+        context: &Context<'_>,
         query: &[u8],
         host: &str,
-        _settings: &Settings,
-        registry: &Registry,
     ) -> Result<Box<dyn CodeRequest>, BeginError> {
-        let instance = registry
+        let summary = context.summary;
+        let instance = summary
             .legacy_instance(host)
-            .ok_or_else(|| BeginError::WrongHost(wrong_host(LOGON, host, registry)))?;
-        match LogonRequest::validate(query, instance, registry) {
+            .ok_or_else(|| BeginError::WrongHost(wrong_host(LOGON, host, summary)))?;
+        match LogonRequest::validate(query, instance, context.registrations).await {
             Ok(Logon::Proceed(request)) => Ok(Box::new(request)),
             Ok(Logon::Redirect(location)) => Err(BeginError::Redirect(location)),
+            Err(LogonRefusal::Store(error)) => Err(BeginError::Store(error)),
             Err(refusal) => {
                 let reason = UnsafeRequest::OfAnotherFlow(refusal.message());
                 Err(BeginError::Unsafe(reason))
@@ -57,9 +60,9 @@ impl Flow for Legacy {
         &[("GET", STATUS), ("GET", LOGON), ("POST", TOKEN)]
     }
 
-    fn issuers(&self, _settings: &Settings, registry: &Registry) -> Vec<String> {
-        let instances = registry.legacy_instances().iter();
+    fn issuers(&self, _settings: &Settings, instances: &[LegacyInstance]) -> Vec<String> {
         instances
+            .iter()
             .map(|instance| access_token::issuer(&instance.hostname))
             .collect()
     }
@@ -74,7 +77,7 @@ impl Flow for Legacy {
         token: &str,
     ) -> Option<OpaqueRefreshToken<'a>> {
         let key = context.encryption_key;
-        let mut instances = context.registry.legacy_instances().iter();
+        let mut instances = context.summary.legacy_instances.iter();
         instances.find_map(|instance| {
             let token = LegacyRefreshToken::parse(token, &instance.hostname, key)?;
             Some(OpaqueRefreshToken {
@@ -111,12 +114,12 @@ impl Flow for Legacy {
 /// The error text for a host that does not serve `path`. Each instance has one host for status and logon, and one for
 /// tokens (protocol.md §4.4 to §4.7).
 #[must_use]
-pub fn wrong_host(path: &str, host: &str, registry: &Registry) -> String {
+pub fn wrong_host(path: &str, host: &str, summary: &RegistrySummary) -> String {
     let right = if path == TOKEN {
-        let instance = registry.legacy_instance(host);
+        let instance = summary.legacy_instance(host);
         instance.map(|instance| &instance.auth_server_hostname)
     } else {
-        let instance = registry.legacy_auth_servers(host).next();
+        let instance = summary.legacy_auth_servers(host).next();
         instance.map(|instance| &instance.hostname)
     };
     match right {

@@ -10,7 +10,7 @@ use super::logon::code_digest;
 use super::refresh_token::LegacyRefreshToken;
 use super::token_error::LegacyTokenError;
 use crate::Context;
-use crate::oauth::client_authentication::{self, ClientLookup};
+use crate::oauth::client_authentication::{self, Served};
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::grants::{GrantType, IssuedStep, redeem, rotate};
@@ -96,7 +96,7 @@ async fn answer_at(
     let endpoint = Endpoint { context, instance };
     match GrantType::from_name(grant_type) {
         Some(GrantType::AuthorizationCode) => {
-            let client = endpoint.client(&request.authorization, fields)?;
+            let client = endpoint.client(&request.authorization, fields).await?;
             endpoint.exchange(&client, fields).await
         }
         Some(GrantType::RefreshToken) => {
@@ -117,15 +117,15 @@ struct Endpoint<'a> {
 impl Endpoint<'_> {
     /// The client, from Basic authentication or `client_id`. A client with a secret must authenticate (protocol.md
     /// §4.6).
-    fn client(
+    async fn client(
         &self,
         authorization: &[&[u8]],
         fields: &Parameters<'_>,
     ) -> Result<Arc<Client>, LegacyTokenError> {
-        let registry = self.context.registry;
-        let hostname = &self.instance.hostname;
-        let lookup: ClientLookup<'_> = &|client_id| registry.legacy_client(client_id, hostname);
-        let presented = client_authentication::authenticate_with(authorization, fields, lookup)?;
+        let served = Served::Legacy(&self.instance.hostname);
+        let presented =
+            client_authentication::authenticate(self.context, served, authorization, fields)
+                .await?;
         presented.note_use(self.context);
         Ok(Arc::clone(presented.fully_authenticated()?))
     }
@@ -138,13 +138,13 @@ impl Endpoint<'_> {
         fields: &Parameters<'_>,
     ) -> Result<Arc<Client>, LegacyTokenError> {
         if !authorization.is_empty() || fields.contains(Parameter::ClientId) {
-            return self.client(authorization, fields);
+            return self.client(authorization, fields).await;
         }
         let token = self.refresh_token(fields)?;
         let grant = self.context.store.grant(token.grant_id).await?;
         let client_id = grant.ok_or(TokenError::RefreshToken)?.client_id;
         let named = Parameters::of([(Parameter::ClientId.name(), client_id.as_str())]);
-        self.client(&[], &named)
+        self.client(&[], &named).await
     }
 
     fn refresh_token(&self, fields: &Parameters<'_>) -> Result<LegacyRefreshToken, TokenError> {

@@ -12,7 +12,7 @@ use super::parameter::Parameter;
 use super::parameters::{Parameters, form_decode};
 use crate::Context;
 use domain::client::ClientSecret;
-use domain::{Client, IntegrationType, Registry};
+use domain::{Client, IntegrationType};
 
 /// Padding is optional because some clients omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -73,73 +73,107 @@ fn is_public(client: &Client) -> bool {
     }
 }
 
-/// Finds a client by its id among the clients that the endpoint serves.
-pub type ClientLookup<'a> = &'a dyn Fn(&str) -> Option<&'a Arc<Client>>;
+/// The clients that an endpoint serves.
+#[derive(Debug, Clone, Copy)]
+pub enum Served<'a> {
+    /// Clients of the current flows.
+    Current,
+    /// Clients of the current flows and the legacy flow.
+    AnyFlow,
+    /// Clients of the legacy flow on the instance with this hostname.
+    Legacy(&'a str),
+}
 
 /// Authenticates the client from its Authorization headers and its form.
 ///
 /// # Errors
 /// A [`TokenError`] for all combinations except these two: one Basic header with the right secret (and, if the body has
 /// a `client_id`, the same Client ID), or only a `client_id` in the body.
-pub fn authenticate(
+pub async fn authenticate(
+    context: &Context<'_>,
+    served: Served<'_>,
     authorization: &[&[u8]],
     form: &Parameters<'_>,
-    registry: &Registry,
 ) -> Result<PresentedClient, TokenError> {
-    authenticate_with(authorization, form, &|client_id| registry.client(client_id))
+    let claim = Claim::read(authorization, form)?;
+    let registrations = context.registrations;
+    for client_id in claim.client_ids() {
+        let found = match served {
+            Served::Current => registrations.client(&client_id).await?,
+            Served::AnyFlow => registrations.client_of_any_flow(&client_id).await?,
+            Served::Legacy(hostname) => registrations.legacy_client(&client_id, hostname).await?,
+        };
+        if let Some(client) = found {
+            return claim.check(client);
+        }
+    }
+    Err(TokenError::UnknownClient)
 }
 
-/// Like [`authenticate`], for the clients that `lookup` finds.
-///
-/// # Errors
-/// As for [`authenticate`].
-pub fn authenticate_with(
-    authorization: &[&[u8]],
-    form: &Parameters<'_>,
-    lookup: ClientLookup<'_>,
-) -> Result<PresentedClient, TokenError> {
-    match (authorization, form.contains(Parameter::ClientSecret)) {
-        ([], false) => {
-            let client_id = form.get(Parameter::ClientId).ok_or(TokenError::NoClient)?;
-            let client = lookup(client_id).ok_or(TokenError::UnknownClient)?;
-            Ok(PresentedClient::Named(Arc::clone(client)))
-        }
-        ([], true) => Err(TokenError::SecretInBody),
-        ([header], false) => {
-            let (client, secret) = basic(header, lookup)?;
-            match form.get(Parameter::ClientId) {
-                Some(client_id) if client_id != client.client_id.as_str() => {
-                    Err(TokenError::ClientIdDiffers)
-                }
-                _ => Ok(PresentedClient::Authenticated(client, secret)),
+/// Which client a request claims to come from, and the proof.
+enum Claim<'a> {
+    /// Only a `client_id` in the body.
+    Named(&'a str),
+    /// Basic authentication.
+    Basic {
+        client_id: Zeroizing<String>,
+        secret: Zeroizing<String>,
+        /// The `client_id` in the body.
+        also_named: Option<&'a str>,
+    },
+}
+
+impl<'a> Claim<'a> {
+    fn read(authorization: &[&[u8]], form: &'a Parameters<'_>) -> Result<Self, TokenError> {
+        let named = form.get(Parameter::ClientId);
+        match (authorization, form.contains(Parameter::ClientSecret)) {
+            ([], false) => named.map(Self::Named).ok_or(TokenError::NoClient),
+            ([], true) => Err(TokenError::SecretInBody),
+            ([header], false) => {
+                let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
+                let (client_id, secret) = credentials
+                    .split_once(':')
+                    .ok_or(TokenError::BasicMalformed)?;
+                Ok(Self::Basic {
+                    client_id: Zeroizing::new(client_id.to_owned()),
+                    secret: Zeroizing::new(secret.to_owned()),
+                    also_named: named,
+                })
             }
+            // RFC 6749 §2.3: "The client MUST NOT use more than one authentication method in each request."
+            ([_], true) | ([_, _, ..], _) => Err(TokenError::SeveralAuthentications),
         }
-        // RFC 6749 §2.3: "The client MUST NOT use more than one authentication method in each request."
-        ([_], true) | ([_, _, ..], _) => Err(TokenError::SeveralAuthentications),
     }
-}
 
-fn basic(
-    header: &[u8],
-    lookup: ClientLookup<'_>,
-) -> Result<(Arc<Client>, ClientSecret), TokenError> {
-    let credentials = decode_basic(header).ok_or(TokenError::BasicMalformed)?;
-    let (client_id, secret) = credentials
-        .split_once(':')
-        .ok_or(TokenError::BasicMalformed)?;
-    let client = readings(client_id)
-        .find_map(|client_id| lookup(&client_id).cloned())
-        .ok_or(TokenError::UnknownClient)?;
-    if is_public(&client) {
-        return Err(TokenError::PublicClientInHeader);
+    /// The Client IDs that the request may mean. The first registered Client ID counts.
+    fn client_ids(&self) -> Vec<Zeroizing<String>> {
+        match self {
+            Self::Named(client_id) => vec![Zeroizing::new((*client_id).to_owned())],
+            Self::Basic { client_id, .. } => readings(client_id).collect(),
+        }
     }
-    let proved = readings(secret).find_map(|presented| {
-        let mut secrets = client.secrets().iter();
-        secrets.find(|secret| secret.matches(&presented)).cloned()
-    });
-    match proved {
-        Some(secret) => Ok((client, secret)),
-        None => Err(TokenError::WrongSecret),
+
+    fn check(&self, client: Arc<Client>) -> Result<PresentedClient, TokenError> {
+        let Self::Basic {
+            secret, also_named, ..
+        } = self
+        else {
+            return Ok(PresentedClient::Named(client));
+        };
+        if is_public(&client) {
+            return Err(TokenError::PublicClientInHeader);
+        }
+        let proved = readings(secret).find_map(|presented| {
+            let mut secrets = client.secrets().iter();
+            secrets.find(|secret| secret.matches(&presented)).cloned()
+        });
+        match (proved, also_named) {
+            (None, _) => Err(TokenError::WrongSecret),
+            (Some(_), Some(named)) if *named != client.client_id.as_str() => {
+                Err(TokenError::ClientIdDiffers)
+            }
+            (Some(secret), _) => Ok(PresentedClient::Authenticated(client, secret)),
+        }
     }
 }
 
@@ -223,34 +257,24 @@ mod tests {
     }
 
     fn authenticate_with(headers: &[&str], form: &str) -> Result<PresentedClient, TokenError> {
-        let mut disabled = web("disabled", &["secret"]);
-        disabled.enabled = false;
-        let legacy = IntegrationType::Legacy {
-            secrets: vec![ClientSecret::of("secret")],
-            redirect_templates: vec![],
-            hostname: None,
-        };
-        let registry = Registry::new(
-            [
-                web("web", &["first:+%41", "second"]),
-                web("we:b", &["secret"]),
-                client(
-                    "app",
-                    IntegrationType::Installed {
-                        redirect_uris: vec![],
-                    },
-                ),
-                client("legacy", legacy),
-                disabled,
-            ],
-            [],
-        );
+        let registered = [
+            web("web", &["first:+%41", "second"]),
+            web("we:b", &["secret"]),
+            client(
+                "app",
+                IntegrationType::Installed {
+                    redirect_uris: vec![],
+                },
+            ),
+        ];
         let headers: Vec<&[u8]> = headers.iter().map(|header| header.as_bytes()).collect();
-        authenticate(
-            &headers,
-            &Parameters::parse(form.as_bytes()).unwrap(),
-            &registry,
-        )
+        let form = Parameters::parse(form.as_bytes()).unwrap();
+        let claim = Claim::read(&headers, &form)?;
+        let found = claim.client_ids().into_iter().find_map(|claimed| {
+            let mut registered = registered.iter();
+            registered.find(|client| client.client_id.as_str() == claimed.as_str())
+        });
+        claim.check(Arc::new(found.ok_or(TokenError::UnknownClient)?.clone()))
     }
 
     fn basic(credentials: &str) -> String {
@@ -314,13 +338,10 @@ mod tests {
     #[test]
     fn everything_else_is_refused_for_its_own_reason() {
         let good = basic("web:second");
-        let unknown = TokenError::UnknownClient;
         for (headers, form, reason) in [
             (vec![], "", TokenError::NoClient),
             (vec![], "client_id=", TokenError::NoClient),
             (vec![], "client_id=nobody", TokenError::UnknownClient),
-            (vec![], "client_id=legacy", TokenError::UnknownClient),
-            (vec![], "client_id=disabled", TokenError::UnknownClient),
             (
                 vec![],
                 "client_id=web&client_secret=second",
@@ -343,9 +364,7 @@ mod tests {
             ),
             (vec![basic("web:wrong")], "", TokenError::WrongSecret),
             (vec![basic("web:")], "", TokenError::WrongSecret),
-            (vec![basic("nobody:second")], "", unknown.clone()),
-            (vec![basic("legacy:secret")], "", unknown.clone()),
-            (vec![basic("disabled:secret")], "", unknown),
+            (vec![basic("nobody:second")], "", TokenError::UnknownClient),
             (vec![basic("app:")], "", TokenError::PublicClientInHeader),
             (
                 vec![basic("app:x")],

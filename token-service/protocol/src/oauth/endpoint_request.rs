@@ -1,10 +1,10 @@
 //! First step of all endpoints with client authentication: read the form, find the client.
 
-use super::client_authentication::{self, ClientLookup, PresentedClient};
+use super::client_authentication::{self, PresentedClient, Served};
 use super::error::TokenError;
 use super::parameter::Parameter;
 use super::parameters::Parameters;
-use domain::Registry;
+use crate::Context;
 
 /// The parts of an HTTP request that these endpoints read.
 #[derive(Clone)]
@@ -25,36 +25,21 @@ impl<'a> EndpointRequest<'a> {
         client_authentication::claimed(&self.authorization, self.body)
     }
 
-    /// Reads the form and authenticates the client, which must belong to the current flows.
+    /// Reads the form and authenticates the client.
     ///
     /// # Errors
     /// The first [`TokenError`] of content type, URL, form and client authentication, in this order.
-    pub fn open(
+    pub async fn open(
         &self,
-        registry: &Registry,
-    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
-        self.open_with(&|client_id| registry.client(client_id))
-    }
-
-    /// Like [`Self::open`], for clients of the current flows and the legacy flow.
-    ///
-    /// # Errors
-    /// As for [`Self::open`].
-    pub fn open_for_any_flow(
-        &self,
-        registry: &Registry,
-    ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
-        self.open_with(&|client_id| registry.client_of_any_flow(client_id))
-    }
-
-    fn open_with(
-        &self,
-        lookup: ClientLookup<'_>,
+        context: &Context<'_>,
+        served: Served<'_>,
     ) -> Result<(Parameters<'a>, PresentedClient), TokenError> {
         check_content_type(self.content_type)?;
         check_query(self.query)?;
         let form = Parameters::parse(self.body)?;
-        let client = client_authentication::authenticate_with(&self.authorization, &form, lookup)?;
+        let client =
+            client_authentication::authenticate(context, served, &self.authorization, &form)
+                .await?;
         Ok((form, client))
     }
 }

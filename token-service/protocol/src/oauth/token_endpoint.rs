@@ -1,6 +1,6 @@
 //! The steps of the token endpoint, in order (protocol.md §4.2). Each step takes the result of the previous step.
 
-use super::client_authentication::PresentedClient;
+use super::client_authentication::{PresentedClient, Served};
 use super::endpoint_request::EndpointRequest;
 use super::error::{TokenError, required};
 use super::grants::{GrantType, authorization_code, client_credentials, jwt_bearer, refresh_token};
@@ -29,7 +29,7 @@ pub async fn answer(
     request: &EndpointRequest<'_>,
     trace: &mut Trace,
 ) -> Result<TokenResponse, TokenError> {
-    let opened = request.open(context.registry);
+    let opened = request.open(context, Served::Current).await;
     if opened.is_err() {
         trace.claimed_client = request.claimed_client();
     }
@@ -51,7 +51,7 @@ async fn issue(
         GrantType::AuthorizationCode => authorization_code::exchange(context, client, form).await,
         GrantType::RefreshToken => refresh_token::refresh(context, client, form).await,
         GrantType::JwtBearer => jwt_bearer::exchange(context, client, form).await,
-        GrantType::ClientCredentials => client_credentials::issue(context, client, form),
+        GrantType::ClientCredentials => client_credentials::issue(context, client, form).await,
     }
 }
 

@@ -4,6 +4,7 @@
 //! The service does not store the offer: the page contains the secret, sealed for this session, and the form sends it
 //! back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -70,9 +71,11 @@ pub struct Acceptance<'a> {
 /// The session `id` of a person who is signed in.
 async fn signed_in(context: &Context<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
     let session = session::live(context, id).await?;
-    Ok(session
-        .filter(|session| session.stage == SessionStage::SignedIn)
-        .filter(|session| context.registry.user(session.username.as_str()).is_some()))
+    let Some(session) = session.filter(|session| session.stage == SessionStage::SignedIn) else {
+        return Ok(None);
+    };
+    let user = context.registrations.user(session.username.as_str());
+    Ok(user.await?.map(|_| session))
 }
 
 fn sealing_context(id: &SessionId, username: &Username) -> String {
@@ -162,7 +165,7 @@ pub async fn accept(
         return Ok(SetUpOutcome::NotOffered);
     };
     let device = place.known_device(context, &username, session.credentials_version);
-    let schemes = context.registry.password_schemes();
+    let schemes = Arc::clone(&context.summary.password_schemes);
     let turn = Turn::queue(Lane::of(device.is_some()))?;
     let guess = Guess::Password(username.as_str());
     let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {

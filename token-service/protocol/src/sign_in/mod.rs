@@ -10,6 +10,7 @@ mod throttle;
 pub mod totp;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -131,7 +132,7 @@ pub async fn with_password(
     let device = known.as_ref().and_then(|(username, credentials)| {
         place.known_device(context, username, credentials.version)
     });
-    let schemes = context.registry.password_schemes();
+    let schemes = Arc::clone(&context.summary.password_schemes);
     // All spellings of a username share one count of guesses.
     let normal = Username::parse(username);
     let username = normal.as_ref().map_or(username, Username::as_str);
@@ -158,7 +159,7 @@ pub async fn with_password(
     };
     attempt.forgive().await?;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
-        // Every process reads the new hash with its next refresh of the registry.
+        // Every process reads the new hash when the service next follows the registrations.
         context
             .store
             .rehash_password(username.clone(), stored, stronger)

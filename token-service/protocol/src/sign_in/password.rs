@@ -179,7 +179,7 @@ impl Turn {
         Ok(Self { lane, place })
     }
 
-    /// Like [`verify`]. Hashes for all `schemes` ([`domain::Registry::password_schemes`]), so the work is the same with
+    /// Like [`verify`]. Hashes for all `schemes` ([`domain::RegistrySummary::password_schemes`]), so the work is the same with
     /// and without a stored hash.
     ///
     /// # Errors

@@ -33,8 +33,8 @@ pub(super) fn lifetime(settings: &Settings) -> Duration {
     settings.lifetimes.access_token + fresh_for(settings)
 }
 
-/// A token and the objects that it was signed for. These are compared by identity, not by equality: when anything in
-/// the registry or the key ring changes, the service replaces the whole object, which invalidates all earlier tokens.
+/// A token and the objects that it was signed for. These are compared by identity, not by equality: a changed client,
+/// user or key is another object, which invalidates all earlier tokens.
 #[derive(Debug)]
 struct Fresh {
     client: Arc<Client>,

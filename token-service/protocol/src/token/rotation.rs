@@ -11,7 +11,7 @@ use claims::Algorithm;
 use super::identity;
 use crate::settings::Settings;
 use domain::clock::Timestamp;
-use domain::{Registry, SealedSigningKey};
+use domain::{LegacyInstance, SealedSigningKey};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -32,11 +32,11 @@ pub struct Policy {
 
 impl Policy {
     #[must_use]
-    pub fn of(settings: &Settings, registry: &Registry) -> Self {
+    pub fn of(settings: &Settings, instances: &[LegacyInstance]) -> Self {
         let lifetimes = &settings.lifetimes;
         Self {
             algorithm: settings.signing.algorithm,
-            legacy: !registry.legacy_instances().is_empty(),
+            legacy: !instances.is_empty(),
             rotate_every: settings.signing.rotate_every,
             announce_for: settings.signing.announce_for,
             longest_token: identity::lifetime(settings)

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{CheckView, failed, passed};
-use domain::{Client, IntegrationType, Registry};
+use domain::{Client, IntegrationType, User};
 use protocol::Context;
 use protocol::oauth::account_selection;
 use protocol::oauth::assertion::{self, AssertionError};
@@ -19,7 +19,7 @@ pub(super) async fn user_assertion(
         .get("iss")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let Some(client) = context.registry.client(issuer) else {
+    let Some(client) = context.registrations.client(issuer).await? else {
         return Ok(vec![failed(
             "client",
             format!("iss must be the Client ID of an enabled client; {issuer:?} is none"),
@@ -49,9 +49,14 @@ pub(super) async fn user_assertion(
     );
     checks.extend(found.into_iter().map(|check| match check.outcome {
         Ok(found) => passed(check.name, found),
-        Err(error) => failed(check.name, refusal(&error, client)),
+        Err(error) => failed(check.name, refusal(&error, &client)),
     }));
-    checks.extend(subject(context.registry, claims, organization.as_deref()));
+    let username = claims
+        .get("sub")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let user = context.registrations.user(username).await?;
+    checks.extend(subject(user.as_deref(), claims, organization.as_deref()));
     if let Some(jti) = claims.get("jti").and_then(Value::as_str) {
         let (client_id, jti) = (client.client_id.clone(), jti.to_owned());
         if context
@@ -82,19 +87,20 @@ fn refusal(error: &AssertionError, client: &Client) -> String {
 }
 
 fn subject(
-    registry: &Registry,
+    user: Option<&User>,
     claims: &Map<String, Value>,
     organization: Option<&str>,
 ) -> Vec<CheckView> {
     let claim = |name: &str| claims.get(name).and_then(Value::as_str);
     let username = claim("sub").unwrap_or_default();
-    let Some(user) = jwt_bearer::find_subject(registry, username, organization) else {
-        let reason = match registry.user(username) {
-            None => format!("there is no enabled user {username:?}"),
-            Some(_) => format!("{username} is not of the client's organization (D-19)"),
-        };
+    let Some(user) = user else {
+        let reason = format!("there is no enabled user {username:?}");
         return vec![failed("user", reason)];
     };
+    if !jwt_bearer::is_subject(user, organization) {
+        let reason = format!("{username} is not of the client's organization (D-19)");
+        return vec![failed("user", reason)];
+    }
     let named = account_selection::NamedAccount {
         user_id: claim("user_id"),
         user_site: claim("user_site"),

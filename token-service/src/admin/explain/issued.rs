@@ -141,9 +141,11 @@ async fn refresh_token(
         return Ok(checks);
     };
     let reference = token.reference;
-    let client = context.registry.client(reference.client_id.as_str());
-    checks.push(match client {
-        Some(client) if refresh_token::may_refresh(client) => passed("client", client.name.clone()),
+    let client = context.registrations.client(reference.client_id.as_str());
+    checks.push(match client.await? {
+        Some(client) if refresh_token::may_refresh(&client) => {
+            passed("client", client.name.clone())
+        }
         Some(_) => failed("client", "is of a type that does not refresh"),
         None => failed("client", "is unknown or disabled"),
     });
@@ -161,7 +163,7 @@ async fn refresh_token(
         grace: lifetimes.refresh_reuse_grace,
     };
     let grant = context.store.grant(reference.grant_id).await?;
-    next_use(context, grant, &rotation, expiry, &mut checks);
+    next_use(context, grant, &rotation, expiry, &mut checks).await?;
     Ok(checks)
 }
 
@@ -183,14 +185,16 @@ pub(super) async fn opaque_refresh_token(
         return Ok(checks);
     };
     let client_id = grant.client_id.clone();
-    let client = context.registry.client_of_any_flow(client_id.as_str());
-    checks.push(match client.filter(|client| flow.serves(client, host)) {
-        Some(client) => passed("client", client.name.clone()),
-        None => failed(
-            "client",
-            format!("{client_id} is unknown at {host}, or disabled"),
-        ),
-    });
+    let client = context.registrations.client_of_any_flow(client_id.as_str());
+    checks.push(
+        match client.await?.filter(|client| flow.serves(client, host)) {
+            Some(client) => passed("client", client.name.clone()),
+            None => failed(
+                "client",
+                format!("{client_id} is unknown at {host}, or disabled"),
+            ),
+        },
+    );
     let rotation = RefreshRotation {
         grant_id: token.grant_id,
         refresh_id: token.refresh_id,
@@ -204,7 +208,7 @@ pub(super) async fn opaque_refresh_token(
         grace: token.reuse_grace,
     };
     let expiry = expiry(grant.current.refresh_expires_at, context.now);
-    next_use(context, Some(grant), &rotation, Some(expiry), &mut checks);
+    next_use(context, Some(grant), &rotation, Some(expiry), &mut checks).await?;
     Ok(checks)
 }
 
@@ -214,23 +218,24 @@ fn forgotten() -> CheckView {
 
 /// Checks the grant of a refresh token and the token's position in the grant. Disabling a client or user and unlinking
 /// an account also revoke the grants. If one of these is the cause, the revoked grant is not reported.
-fn next_use(
+async fn next_use(
     context: &Context<'_>,
     grant: Option<Grant>,
     rotation: &RefreshRotation,
     expiry: Option<CheckView>,
     checks: &mut Vec<CheckView>,
-) {
+) -> Result<(), StoreError> {
     if !checks.iter().all(|check| check.passed) {
-        return;
+        return Ok(());
     }
     let Some(mut grant) = grant else {
         checks.push(forgotten());
-        return;
+        return Ok(());
     };
-    let Some(user) = context.registry.user(grant.username.as_str()) else {
+    let user = context.registrations.user(grant.username.as_str());
+    let Some(user) = user.await? else {
         checks.push(failed("user", "is unknown or disabled"));
-        return;
+        return Ok(());
     };
     checks.push(passed("user", "is enabled"));
     let account = format!("{} at {}", grant.account.user_id, grant.account.site);
@@ -238,7 +243,7 @@ fn next_use(
     let unlinked = format!("{account} is not linked to the user any more");
     checks.push(judged("linked account", linked, &account, &unlinked));
     if !linked {
-        return;
+        return Ok(());
     }
     match grant.rotate(rotation) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {
@@ -264,4 +269,5 @@ fn next_use(
             checks.push(passed("rotation", "is the grant's live refresh token"));
         }
     }
+    Ok(())
 }

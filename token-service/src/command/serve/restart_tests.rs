@@ -109,29 +109,23 @@ fn object(value: serde_json::Value) -> Object {
     value.as_object().unwrap().clone()
 }
 
-fn web(service: &Service) -> Option<Client> {
+async fn web(service: &Service) -> Option<Client> {
     let web = ClientId::parse("web").unwrap();
-    service
-        .registry()
-        .any_client(&web)
-        .map(|web| (**web).clone())
+    service.store.client(web).await.unwrap()
 }
 
-fn user(service: &Service, name: &str) -> Option<User> {
+async fn user(service: &Service, name: &str) -> Option<User> {
     let name = Username::parse(name).unwrap();
-    service
-        .registry()
-        .any_user(&name)
-        .map(|user| (**user).clone())
+    service.store.user(name).await.unwrap()
 }
 
 /// The objects that a command may change. Only the store numbers the credentials.
-fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
-    let ada = user(service, "ada").map(|ada| User {
+async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
+    let ada = user(service, "ada").await.map(|ada| User {
         credentials_version: CredentialsVersion::default(),
         ..ada
     });
-    (web(service), ada)
+    (web(service).await, ada)
 }
 
 /// The audit entries of files and the configuration, including conflicts, oldest first.
@@ -247,15 +241,15 @@ async fn what_a_command_did_outlives_restarts_with_an_unchanged_file() {
         for command in Command::ALL {
             let site = Site::new(kind).await;
             let first = site.start(&file(&[])).await;
-            let before = concerned(&first);
+            let before = concerned(&first).await;
             command.run(&first).await;
-            let after = concerned(&first);
+            let after = concerned(&first).await;
             assert_ne!(before, after, "{kind:?} {command:?}");
             let audited_before = audited(&first).await;
             drop(first);
             for _ in 0..2 {
                 let restarted = site.start(&file(&[])).await;
-                assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
+                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
                 assert_eq!(
                     audited(&restarted).await,
                     audited_before,
@@ -273,11 +267,11 @@ async fn what_a_command_did_outlives_a_change_elsewhere_in_the_file() {
             let site = Site::new(kind).await;
             let first = site.start(&file(&[])).await;
             command.run(&first).await;
-            let after = concerned(&first);
+            let after = concerned(&first).await;
             drop(first);
             let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
-            assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
-            let grace = user(&restarted, "grace").unwrap();
+            assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
+            let grace = user(&restarted, "grace").await.unwrap();
             assert_eq!(grace.organization.as_deref(), Some("minor"));
             let entry = audited(&restarted).await.pop().unwrap().event;
             assert_eq!(entry.action, AuditAction::UserUpdated);
@@ -299,16 +293,16 @@ async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
             let text = file(&[change]);
             let expected = {
                 let site = Site::new(kind).await;
-                concerned(&*site.start(&text).await)
+                concerned(&*site.start(&text).await).await
             };
             let site = Site::new(kind).await;
             let first = site.start(&file(&[])).await;
             command.run(&first).await;
-            let after = concerned(&first);
+            let after = concerned(&first).await;
             drop(first);
             for _ in 0..2 {
                 let restarted = site.start(&text).await;
-                assert_eq!(concerned(&restarted), after, "{kind:?} {command:?}");
+                assert_eq!(concerned(&restarted).await, after, "{kind:?} {command:?}");
                 let mut kept = audited(&restarted).await;
                 kept.retain(|entry| entry.event.action == AuditAction::RegistrationKept);
                 assert_eq!(kept.len(), 1, "{kind:?} {command:?}");
@@ -323,9 +317,9 @@ async fn a_conflict_is_audited_once_and_only_overwriting_lets_the_file_count() {
                 "{kind:?} {command:?}: {:?}",
                 applied.kept
             );
-            assert_eq!(concerned(&running), after, "{kind:?} {command:?}");
+            assert_eq!(concerned(&running).await, after, "{kind:?} {command:?}");
             apply(&running, &text, Conflicts::Overwrite).await;
-            assert_eq!(concerned(&running), expected, "{kind:?} {command:?}");
+            assert_eq!(concerned(&running).await, expected, "{kind:?} {command:?}");
             let applied = apply(&running, &text, Conflicts::Keep).await;
             assert_eq!((applied.differences, applied.kept), (vec![], vec![]));
         }
@@ -342,7 +336,7 @@ async fn lists_take_what_file_and_command_added() {
         drop(first);
         let uris = "\"https://app.example/callback\", \"https://file.example/callback\"";
         let text = file(&[("SCOPES", "\"reports\""), ("URIS", uris)]);
-        let web = web(&*site.start(&text).await).unwrap();
+        let web = web(&*site.start(&text).await).await.unwrap();
         // The file removed projects and added reports; the command's admin stays.
         assert_eq!(web.scopes.to_string(), "admin reports");
         let uris: Vec<String> = web
@@ -369,20 +363,20 @@ async fn a_file_that_nobody_touched_does_not_undo_another_one_that_was_applied()
         let other = file(&[("ENABLED", "false"), ("NAME", "Applied")]);
         let applied = apply(&first, &other, Conflicts::Keep).await;
         assert_eq!(applied.kept, [""; 0]);
-        let after = concerned(&first);
+        let after = concerned(&first).await;
         assert!(!after.0.as_ref().unwrap().enabled);
         drop(first);
         let restarted = site.start(&file(&[("ORGANIZATION", "minor")])).await;
-        assert_eq!(concerned(&restarted), after, "{kind:?}");
+        assert_eq!(concerned(&restarted).await, after, "{kind:?}");
         // The file is set to the new state and then changes further.
         drop(restarted);
         let caught_up = site.start(&other).await;
-        assert_eq!(concerned(&caught_up), after, "{kind:?}");
+        assert_eq!(concerned(&caught_up).await, after, "{kind:?}");
         drop(caught_up);
         let on = site
             .start(&file(&[("ENABLED", "false"), ("NAME", "Further")]))
             .await;
-        assert_eq!(web(&on).unwrap().name, "Further");
+        assert_eq!(web(&on).await.unwrap().name, "Further");
     }
 }
 
@@ -393,7 +387,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         let first = site.start(&file(&[])).await;
         Command::EndOldSecret.run(&first).await;
         Command::Unlink.run(&first).await;
-        let after = concerned(&first);
+        let after = concerned(&first).await;
         // The state that a version without this memory leaves.
         let forget = first.store.remembered().await.unwrap();
         let change = domain::RegistryChange {
@@ -406,8 +400,11 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         drop(first);
         let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
         let upgraded = site.start(&text).await;
-        assert_eq!(concerned(&upgraded), after, "{kind:?}");
-        assert!(user(&upgraded, "hedy").is_some(), "what is new is added");
+        assert_eq!(concerned(&upgraded).await, after, "{kind:?}");
+        assert!(
+            user(&upgraded, "hedy").await.is_some(),
+            "what is new is added"
+        );
         drop(upgraded);
         // Disabled wins because it is the safer state.
         let site = Site::new(kind).await;
@@ -420,8 +417,8 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         first.store.change_registry(change, now).await.unwrap();
         drop(first);
         let disabled = site.start(&file(&[("ENABLED", "false")])).await;
-        assert!(!web(&disabled).unwrap().enabled);
-        assert!(!user(&disabled, "ada").unwrap().enabled);
+        assert!(!web(&disabled).await.unwrap().enabled);
+        assert!(!user(&disabled, "ada").await.unwrap().enabled);
     }
 }
 
@@ -434,7 +431,7 @@ async fn replicas_that_start_together_apply_a_file_once() {
     std::fs::write(site.folder.path().join("registrations.toml"), &changed).unwrap();
     let (one, other) = tokio::join!(prepare(site.config.clone()), prepare(site.config.clone()));
     let (one, other) = (Arc::new(one.unwrap()), Arc::new(other.unwrap()));
-    assert_eq!(concerned(&one), concerned(&other));
+    assert_eq!(concerned(&one).await, concerned(&other).await);
     let entries = audited(&one).await;
     let updated = entries
         .iter()
@@ -444,7 +441,7 @@ async fn replicas_that_start_together_apply_a_file_once() {
     Command::RemoveUser.run(&one).await;
     drop(other);
     let restarted = site.start(&changed).await;
-    assert_eq!(user(&restarted, "ada"), None);
+    assert_eq!(user(&restarted, "ada").await, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -468,8 +465,7 @@ async fn replicas_do_not_undo_each_others_changes() {
                 .await
         })
         .await;
-        let stored = StoredRegistry::read(&*other.store).await.unwrap().registry;
-        let web = stored.any_client(&ClientId::parse("web").unwrap()).unwrap();
+        let web = web(&other).await.unwrap();
         assert_eq!((web.enabled, &web.name), (!disabled, &name));
     }
 }
@@ -488,23 +484,24 @@ async fn the_memory_holds_no_secret() {
     for secret in ["sesame", "GEZDGNBV", "12345678901234567890", &digest] {
         assert!(!json.contains(secret), "{json}");
     }
-    let before = user(&service, "ada").unwrap();
+    let before = user(&service, "ada").await.unwrap();
     drop(service);
     let restarted = site.start(text).await;
-    assert_eq!(user(&restarted, "ada").unwrap(), before);
+    assert_eq!(user(&restarted, "ada").await.unwrap(), before);
     assert_eq!(restarted.store.remembered().await.unwrap(), memory);
 }
 
-/// All registry content that decides about requests.
-fn content(registry: &domain::Registry) -> impl PartialEq + std::fmt::Debug + use<> {
-    let mut clients: Vec<Client> = registry.clients().map(|one| (**one).clone()).collect();
-    clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
-    let mut users: Vec<User> = registry.users().map(|one| (**one).clone()).collect();
-    users.sort_by(|one, other| one.username.cmp(&other.username));
-    let scopes: Vec<String> = registry.scopes().map(str::to_owned).collect();
-    let found_by_email = registry.single_sign_on_users("hedy@example.com").to_vec();
-    let instances = registry.legacy_instances().to_vec();
-    (clients, users, scopes, found_by_email, instances)
+/// The content that decides about requests, as the service sees it.
+async fn content(service: &Service) -> impl PartialEq + std::fmt::Debug + use<> {
+    let registrations = service.registrations();
+    let mut users = Vec::new();
+    for name in ["ada", "grace", "hedy", "person-2", "person-3", "person-19"] {
+        users.push(registrations.user(name).await.unwrap());
+    }
+    let web = registrations.client("web").await.unwrap();
+    let found_by_email = registrations.single_sign_on_users("Hedy@example.com");
+    let summary = domain::RegistrySummary::clone(&registrations.summary());
+    (users, web, found_by_email.await.unwrap(), summary)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -542,24 +539,29 @@ async fn a_replica_takes_up_what_others_change_all_the_time() {
             .await;
         }
     };
+    // Both replicas have everything in memory before it changes.
+    let _ = (content(&one).await, content(&other).await);
     tokio::join!(load, renamed);
-    let stored = StoredRegistry::read(&*one.store).await.unwrap().registry;
+    let fresh = site.start(&text).await;
     for replica in [&one, &other] {
-        replica.follow_registry().await.unwrap();
-        let followed = replica.registry();
-        assert_eq!(followed.version(), stored.version());
-        assert_eq!(content(&followed), content(&stored));
+        replica.follow_registrations().await.unwrap();
+        assert_eq!(content(replica).await, content(&fresh).await);
     }
-    assert_eq!(web(&one).unwrap().name, "Name 9");
-    assert_eq!(user(&other, "person-3"), None);
+    assert_eq!(web(&one).await.unwrap().name, "Name 9");
+    assert_eq!(user(&other, "person-3").await, None);
 }
 
 /// The replica is further behind than the change log of the store reaches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_missed_too_much_reads_everything_anew() {
+async fn a_replica_that_missed_too_much_forgets_everything() {
     let site = Site::new(Kind::Postgres).await;
     let text = file(&[]);
     let (one, other) = (site.start(&text).await, site.start(&text).await);
+    let knows = async |name: &str| {
+        let found = other.registrations().user(name).await.unwrap();
+        found.is_some()
+    };
+    assert!(knows("ada").await);
     Command::RemoveUser.run(&one).await;
     let forget = (0..domain::registry_change::CHANGES_KEPT).map(|number| {
         let name = number.to_string();
@@ -571,8 +573,8 @@ async fn a_replica_that_missed_too_much_reads_everything_anew() {
     };
     let now = SystemClock.now();
     one.store.change_registry(change, now).await.unwrap();
-    assert!(user(&other, "ada").is_some());
-    other.follow_registry().await.unwrap();
-    assert_eq!(user(&other, "ada"), None);
-    assert!(user(&other, "grace").is_some());
+    assert!(knows("ada").await);
+    other.follow_registrations().await.unwrap();
+    assert!(!knows("ada").await);
+    assert!(knows("grace").await);
 }

@@ -39,11 +39,8 @@ pub(super) fn demo(folder: &TempDir) -> Config {
     Config::load(Some(Path::new(DEMO)), environment).unwrap()
 }
 
-fn users(service: &Service) -> Vec<User> {
-    let registry = service.registry();
-    let mut users: Vec<User> = registry.users().map(|user| (**user).clone()).collect();
-    users.sort_by(|a, b| a.username.cmp(&b.username));
-    users
+async fn users(service: &Service) -> Vec<User> {
+    service.store.users(String::new(), 100).await.unwrap()
 }
 
 /// A second start keeps passwords, TOTP secrets and keys, so all sessions stay valid.
@@ -51,12 +48,13 @@ fn users(service: &Service) -> Vec<User> {
 async fn a_second_start_finds_everything_as_it_was() {
     let folder = TempDir::new().unwrap();
     let first = prepare(demo(&folder)).await.unwrap();
-    let (users_before, keys_before) = (users(&first), first.keys().published().to_owned());
+    let (users_before, keys_before) = (users(&first).await, first.keys().published().to_owned());
     assert_eq!(users_before.len(), 4);
-    assert!(first.registry().client("web-demo").is_some());
+    let web = first.registrations().client("web-demo").await.unwrap();
+    assert!(web.is_some());
     drop(first);
     let second = prepare(demo(&folder)).await.unwrap();
-    assert_eq!(users(&second), users_before);
+    assert_eq!(users(&second).await, users_before);
     assert_eq!(second.keys().published(), keys_before);
 }
 
@@ -166,7 +164,7 @@ async fn a_store_of_the_first_version_keeps_its_tags() {
     let key = EncryptionKey::new(&bytes).unwrap();
     {
         let store = open_store(&config).await.unwrap();
-        let policy = Policy::of(&config.protocol, &domain::Registry::default());
+        let policy = Policy::of(&config.protocol, &[]);
         let now = SystemClock.now();
         KeyRing::open(&*store, &key, &policy, now).await.unwrap();
     }

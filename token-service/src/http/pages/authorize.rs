@@ -16,7 +16,7 @@ use protocol::oauth::authorize::{RedirectError, Step};
 
 /// Shows the next step, or redirects to the client's redirect URI.
 pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure> {
-    let (id, session) = journey.browser.session().await?.unzip();
+    let (id, session) = journey.browser.live_session().await?.unzip();
     let confirmation = confirm::confirmation(&journey, id.as_ref());
     match journey.next_step(session, confirmation) {
         Step::SignIn => show(&journey, StatusCode::OK, |flow| SignInPage {

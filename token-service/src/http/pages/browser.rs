@@ -15,9 +15,10 @@ use crate::http::origin;
 use crate::service::{Moment, Service};
 use domain::Session;
 use protocol::Context;
+use protocol::oauth::authorize::LiveSession;
 use protocol::sign_in::{SessionId, session};
 
-/// One request of a browser, with the registry, keys and time of its start.
+/// One request of a browser, with the keys and time of its start.
 pub(super) struct Browser {
     pub(super) http: HttpRequest,
     pub(super) service: Data<Service>,
@@ -69,6 +70,18 @@ impl Browser {
     /// The id of the browser's session, live or not.
     pub(super) fn session_id(&self) -> Option<SessionId> {
         self.cookies.session(&self.http)
+    }
+
+    /// The live session, if its user is enabled.
+    pub(super) async fn live_session(
+        &self,
+    ) -> Result<Option<(SessionId, LiveSession)>, PageFailure> {
+        let Some((id, session)) = self.session().await? else {
+            return Ok(None);
+        };
+        let registrations = self.service.registrations();
+        let user = registrations.user(session.username.as_str()).await?;
+        Ok(user.map(|user| (id, LiveSession { session, user })))
     }
 
     pub(super) async fn session(&self) -> Result<Option<(SessionId, Session)>, PageFailure> {

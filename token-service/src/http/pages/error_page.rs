@@ -14,7 +14,7 @@ use crate::http::error;
 use crate::http::origin::RequestId;
 
 /// The page or redirect for `failure`.
-pub(super) fn page(failure: &PageFailure, browser: &Browser) -> HttpResponse {
+pub(super) async fn page(failure: &PageFailure, browser: &Browser) -> HttpResponse {
     let (http, status) = (&browser.http, failure.status());
     match failure {
         PageFailure::ErrorAtClient(_, location) | PageFailure::SignInEnded(location) => {
@@ -24,7 +24,9 @@ pub(super) fn page(failure: &PageFailure, browser: &Browser) -> HttpResponse {
         _ => {}
     }
     let carried = carried::carried(http);
-    let journey = Journey::carried(Browser::of(http, &browser.service), &carried).ok();
+    let journey = Journey::carried(Browser::of(http, &browser.service), &carried)
+        .await
+        .ok();
     let named = || {
         let (_, query) = carried.split_once('?')?;
         let (parameters, _) = Parameters::parse_unrepeated(query.as_bytes()).ok()?;

@@ -91,7 +91,7 @@ impl FromRequest for StepForm {
         Box::pin(async move {
             let Form { browser, fields } = form.await?;
             let carried = fields.get(REQUEST).unwrap_or_default();
-            let journey = Journey::carried(browser, carried)?;
+            let journey = Journey::carried(browser, carried).await?;
             Ok(Self { journey, fields })
         })
     }

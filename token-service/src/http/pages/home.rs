@@ -19,8 +19,8 @@ use protocol::sign_in::{self, authenticator};
 /// `GET /auth/`.
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
     let context = browser.context();
-    let session = browser.session().await?;
-    let signed_in = session.and_then(|(_, session)| SignedIn::of(session, context.registry));
+    let live = browser.live_session().await?;
+    let signed_in = live.and_then(|(_, live)| SignedIn::of(live));
     let person = match &signed_in {
         Some(signed_in) => {
             let user = signed_in.user();

@@ -1,12 +1,11 @@
 //! A request for an authorization code, of any flow. Every page and form passes on its path and query, and every step
 //! validates the whole request again.
 
-use std::future::{Ready, ready};
-
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use futures_util::future::LocalBoxFuture;
 
 use super::browser::Browser;
 use super::failure::PageFailure;
@@ -14,12 +13,12 @@ use super::response;
 use crate::audit_log::Entry;
 use crate::http::host;
 use crate::service::Service;
-use domain::{AuditAction, Client, LinkedAccount, RedirectUri, Session};
+use domain::{AuditAction, Client, LinkedAccount, RedirectUri};
 use protocol::flow::{BeginError, Flow};
 use protocol::flows;
 use protocol::oauth::authorize::{
-    CodeRequest, Confirmation, ExpectedUser, IssueError, Prompt, RedirectError, SignedIn, Step,
-    issue_code, next_step,
+    CodeRequest, Confirmation, ExpectedUser, IssueError, LiveSession, Prompt, RedirectError,
+    SignedIn, Step, issue_code, next_step,
 };
 use protocol::sign_in::SessionId;
 
@@ -33,27 +32,28 @@ pub(super) struct Journey {
 /// Reads the request from the URL, at the start of the journey.
 impl FromRequest for Journey {
     type Error = Error;
-    type Future = Ready<Result<Self, Error>>;
+    type Future = LocalBoxFuture<'static, Result<Self, Error>>;
 
     fn from_request(http: &HttpRequest, _: &mut Payload) -> Self::Future {
         let service = Data::<Service>::extract(http).into_inner();
-        ready(service.and_then(|service| {
-            let browser = Browser::of(http, &service);
+        let http = http.clone();
+        Box::pin(async move {
+            let browser = Browser::of(&http, &service?);
             let (path, query) = (http.path(), http.query_string());
-            Ok(Self::begin(browser, path, query, StatusCode::FOUND)?)
-        }))
+            Ok(Self::begin(browser, path, query, StatusCode::FOUND).await?)
+        })
     }
 }
 
 impl Journey {
     /// Reads path and query from a form field.
-    pub(super) fn carried(browser: Browser, text: &str) -> Result<Self, PageFailure> {
+    pub(super) async fn carried(browser: Browser, text: &str) -> Result<Self, PageFailure> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        Self::begin(browser, path, query, StatusCode::SEE_OTHER)
+        Self::begin(browser, path, query, StatusCode::SEE_OTHER).await
     }
 
     /// `status` is the status of a redirect with an error.
-    fn begin(
+    async fn begin(
         browser: Browser,
         path: &str,
         query: &str,
@@ -62,11 +62,12 @@ impl Journey {
         let flow = flows::begun_at(path);
         let context = browser.context();
         let host = host::of(&browser.http);
-        let begun = flow.begin(query.as_bytes(), host, context.settings, context.registry);
-        let request = begun.map_err(|error| match error {
+        let begun = flow.begin(&context, query.as_bytes(), host);
+        let request = begun.await.map_err(|error| match error {
             BeginError::Unsafe(reason) => PageFailure::Request(reason),
             BeginError::Redirect(location) => PageFailure::ErrorAtClient(status, location),
             BeginError::WrongHost(words) => PageFailure::WrongHost(words),
+            BeginError::Store(error) => error.into(),
         })?;
         Ok(Self {
             browser,
@@ -136,24 +137,23 @@ impl Journey {
         self.request.login_hint()
     }
 
-    pub(super) fn next_step(&self, session: Option<Session>, confirmation: Confirmation) -> Step {
-        let context = self.browser.context();
-        let session = session.filter(|session| self.request.accepts(session, context.now));
-        let prompt = self.request.prompt();
-        next_step(prompt, session, confirmation, context.registry)
+    pub(super) fn next_step(&self, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
+        let now = self.browser.context().now;
+        let live = live.filter(|live| self.request.accepts(&live.session, now));
+        next_step(self.request.prompt(), live, confirmation)
     }
 
     /// The live sign-in of the browser, if the request accepts it. While a page was open, the session may have ended or
     /// another user may have signed in.
     pub(super) async fn signed_in(&self) -> Result<Option<(SessionId, SignedIn)>, PageFailure> {
-        let Some((id, session)) = self.browser.session().await? else {
+        let Some((id, live)) = self.browser.live_session().await? else {
             return Ok(None);
         };
         let mut expected = self.expected_user().into_iter();
-        if expected.any(|user| user.username != session.username) {
+        if expected.any(|user| user.username != live.session.username) {
             return Ok(None);
         }
-        let signed_in = SignedIn::of(session, self.browser.context().registry);
+        let signed_in = SignedIn::of(live);
         Ok(signed_in.map(|signed_in| (id, signed_in)))
     }
 

@@ -69,7 +69,7 @@ fn only_post(path: &str) -> Resource {
 /// The route of a page for all methods except those in `allow`.
 fn other_methods(allow: &'static str) -> Route {
     web::to(move |browser: Browser| async move {
-        let mut response = error_page::page(&PageFailure::Method, &browser);
+        let mut response = error_page::page(&PageFailure::Method, &browser).await;
         response
             .headers_mut()
             .insert(header::ALLOW, header::HeaderValue::from_static(allow));
@@ -79,12 +79,12 @@ fn other_methods(allow: &'static str) -> Route {
 
 /// Replaces a failed response by the error page. This happens here because the request, and so the browser's language,
 /// is known only here.
-pub(super) fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+pub(super) async fn explain(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let failure = response.response().error().and_then(Error::as_error);
     let service = response.request().app_data::<Data<Service>>();
     let page = match (failure, service) {
         (Some(failure), Some(service)) => {
-            error_page::page(failure, &Browser::of(response.request(), service))
+            error_page::page(failure, &Browser::of(response.request(), service)).await
         }
         _ => return response,
     };

@@ -35,7 +35,7 @@ pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure
     let context = browser.context();
     let outcome =
         sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
-    record(browser, username, &outcome);
+    record(browser, username, &outcome).await?;
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
             return Ok(go_on(journey, &id, device.as_ref()));
@@ -117,7 +117,11 @@ fn again<'a, Page: Template>(
     Ok(response)
 }
 
-fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
+async fn record(
+    browser: &Browser,
+    username: &str,
+    outcome: &PasswordOutcome,
+) -> Result<(), PageFailure> {
     let normal = Username::parse(username);
     let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
@@ -129,20 +133,21 @@ fn record(browser: &Browser, username: &str, outcome: &PasswordOutcome) {
         PasswordOutcome::Begun {
             stage: SessionStage::SecondFactorOwed,
             ..
-        } => return,
+        } => return Ok(()),
         PasswordOutcome::Wait(_) | PasswordOutcome::Refused => {
             let entry = Entry::new(match outcome {
                 PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,
                 _ => AuditAction::SignInRefused,
             });
             // An unregistered username may be a password in the wrong field.
-            match browser.context().registry.user(username) {
+            match browser.context().registrations.user(username).await? {
                 Some(user) => entry.by_user(user.username.as_str()),
                 None => entry.detail("unknown user"),
             }
         }
     };
     browser.record(entry);
+    Ok(())
 }
 
 /// Continues with the request. Signing in for a client confirms the client.

@@ -3,7 +3,9 @@
 use super::*;
 use domain::client::IntegrationKind;
 use domain::redirect_uri::RedirectUriUse;
-use domain::{Excerpt, RedirectUriPattern, RegistrySummary, password_hash};
+use domain::{
+    Certificate, CertificateExpiry, Excerpt, RedirectUriPattern, RegistrySummary, password_hash,
+};
 
 fn app(id: &str, uris: &[&str]) -> Client {
     let uris = uris.iter();
@@ -64,6 +66,53 @@ fn disabled(client: Client) -> Client {
         enabled: false,
         ..client
     }
+}
+
+/// A client with certificates of these aliases and last seconds of validity.
+fn certified(id: &str, certificates: &[(&str, u64)]) -> Client {
+    let certificate = |(alias, not_after): &(&str, u64)| Certificate {
+        alias: (*alias).to_owned(),
+        sha1_thumbprint: [0; 20],
+        public_key_der: Vec::new(),
+        not_before: at(0),
+        not_after: at(*not_after),
+        parsed: Default::default(),
+    };
+    Client {
+        integration: IntegrationType::NonInteractive {
+            secrets: Vec::new(),
+            certificates: certificates.iter().map(certificate).collect(),
+            organization: None,
+        },
+        ..client(id)
+    }
+}
+
+pub(crate) async fn certificates_are_listed_by_expiry(subject: &mut impl Subject) {
+    let expiring = async |store: &dyn Store, limit| -> Vec<String> {
+        let found = store.certificates_by_expiry(limit).await.unwrap();
+        let text = |one: &CertificateExpiry| {
+            let left = one.not_after.since(at(0)).as_secs();
+            format!("{} {} {left}", one.client_id, one.alias)
+        };
+        found.iter().map(text).collect()
+    };
+    let clients = vec![
+        certified("a", &[("late", 900_000_000), ("two words", 5)]),
+        certified("b", &[("b", 70)]),
+        client("web"),
+    ];
+    change(&*subject.store(), put(clients, vec![])).await;
+    subject.restart().await;
+    let store = subject.store();
+    let all = ["a two words 5", "b b 70", "a late 900000000"];
+    assert_eq!(expiring(&*store, 10).await, all);
+    assert_eq!(expiring(&*store, 2).await, all[..2]);
+    let renewed = certified("a", &[("late", 900_000_000), ("new", 6)]);
+    let mut renewal = put(vec![renewed], vec![]);
+    renewal.remove_clients = vec![client_id("b")];
+    change(&*store, renewal).await;
+    assert_eq!(expiring(&*store, 10).await, ["a new 6", all[2]]);
 }
 
 pub(crate) async fn look_ups_follow_each_change_of_a_client(subject: &mut impl Subject) {

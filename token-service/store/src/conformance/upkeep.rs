@@ -11,6 +11,8 @@ pub(crate) async fn rows_are_counted(subject: &mut impl Subject) {
     drop(store);
     subject.restart().await;
     let expected = Counts {
+        clients: 0,
+        users: 1,
         grants: 1,
         sessions: 0,
         revocations: 1,

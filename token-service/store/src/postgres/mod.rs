@@ -186,7 +186,8 @@ impl Store for PostgresStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.statement(async move |client| {
             let sql = "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM sessions),
-                (SELECT count(*) FROM revocations), (SELECT count(*) FROM audit_log)";
+                (SELECT count(*) FROM revocations), (SELECT count(*) FROM audit_log),
+                (SELECT count(*) FROM clients), (SELECT count(*) FROM users)";
             let Some(row) = client.query_opt(sql, &[]).await? else {
                 return Ok(Counts::default());
             };
@@ -195,6 +196,8 @@ impl Store for PostgresStore {
                 sessions: unsigned(row.try_get(1)?),
                 revocations: unsigned(row.try_get(2)?),
                 audit_entries: unsigned(row.try_get(3)?),
+                clients: unsigned(row.try_get(4)?),
+                users: unsigned(row.try_get(5)?),
             })
         })
         .await

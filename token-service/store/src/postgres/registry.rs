@@ -19,12 +19,12 @@ use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
 use domain::clock::Timestamp;
 use domain::password_hash;
 use domain::registry_change::CHANGES_KEPT;
-use domain::registry_index::{CountedKind, NamedKind, email_value, origin_values};
+use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, CredentialsVersion, Excerpt, Extent, IndexDifference, IntegrationType,
-    LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome,
-    RegistrySummary, Remembered, Revoked, Touched, User, Username,
+    CertificateExpiry, Client, ClientId, CredentialsVersion, Excerpt, Extent, IndexDifference,
+    IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Remembered, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -167,6 +167,24 @@ impl RegistrationStore for PostgresStore {
                 WHERE kind = {kind} AND value = '' AND name > $1 ORDER BY name LIMIT $2"
             );
             client.rows_behind(&sql, after, limit, registration).await
+        })
+        .await
+    }
+
+    async fn certificates_by_expiry(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<CertificateExpiry>, StoreError> {
+        self.statement(async move |client| {
+            let sql = "SELECT value, name FROM registry_names WHERE kind = $1
+                ORDER BY value, name LIMIT $2";
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let kind = NamedKind::Certificate as i16;
+            let mut found = Vec::new();
+            for row in client.query(sql, &[&kind, &limit]).await? {
+                found.extend(expiry_of(row.try_get(0)?, row.try_get(1)?));
+            }
+            Ok(found)
         })
         .await
     }

@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
 
 use self::fault::Fault;
-use self::tables::{GRANTS, REVOCATIONS, SESSIONS, Tables};
+use self::tables::{CLIENTS, GRANTS, REVOCATIONS, SESSIONS, Tables, USERS};
 use self::writer::{Opener, Shared, Writer};
 use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept};
 use domain::clock::Timestamp;
@@ -167,6 +167,8 @@ impl Store for RedbStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|transaction| {
             Ok(Counts {
+                clients: transaction.open_table(CLIENTS)?.len()?,
+                users: transaction.open_table(USERS)?.len()?,
                 grants: transaction.open_table(GRANTS)?.len()?,
                 sessions: transaction.open_table(SESSIONS)?.len()?,
                 revocations: transaction.open_table(REVOCATIONS)?.len()?,

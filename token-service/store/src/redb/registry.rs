@@ -21,12 +21,12 @@ use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
 use domain::password_hash;
 use domain::registry_change::CHANGES_KEPT;
-use domain::registry_index::{CountedKind, NamedKind, email_value, origin_values};
+use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    Client, ClientId, Excerpt, Extent, GrantId, IntegrationType, LegacyInstance, ObjectName,
-    Premises, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, Remembered,
-    Revoked, Touched, User, Username,
+    CertificateExpiry, Client, ClientId, Excerpt, Extent, GrantId, IntegrationType, LegacyInstance,
+    ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary,
+    Remembered, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -138,6 +138,21 @@ impl RegistrationStore for RedbStore {
             let found = registry_index::named(&names, NamedKind::LegacyClient, "", &after)?;
             let found = found.filter_map(|name| match name {
                 Ok(name) => row(&clients, "client", &name).transpose(),
+                Err(fault) => Some(Err(fault)),
+            });
+            found.take(limit).collect()
+        })
+    }
+
+    async fn certificates_by_expiry(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<CertificateExpiry>, StoreError> {
+        self.read(|transaction| {
+            let names = transaction.open_table(REGISTRY_NAMES)?;
+            let found = registry_index::values(&names, NamedKind::Certificate)?;
+            let found = found.filter_map(|entry| match entry {
+                Ok((value, name)) => expiry_of(&value, &name).map(Ok),
                 Err(fault) => Some(Err(fault)),
             });
             found.take(limit).collect()

@@ -149,6 +149,20 @@ pub(super) fn named<'t>(
     Ok(names.map_while(Result::transpose))
 }
 
+/// Values and names of this kind, in ascending order.
+pub(super) fn values(
+    names: &impl ReadableTable<(u8, &'static str, &'static str), ()>,
+    kind: NamedKind,
+) -> Result<impl Iterator<Item = Result<(String, String), Fault>>, Fault> {
+    let kind = kind as u8;
+    let rows = names.range::<(u8, &str, &str)>((kind, "", "")..(kind + 1, "", ""))?;
+    Ok(rows.map(|entry| {
+        let (key, _) = entry?;
+        let (_, value, name) = key.value();
+        Ok((value.to_owned(), name.to_owned()))
+    }))
+}
+
 /// Rows whose index entries are in memory at once.
 const PAGE: usize = 2000;
 

@@ -7,27 +7,26 @@ use super::error::UnsafeRequest;
 use super::redirect_error::RedirectError;
 use crate::oauth::parameters::{Parameters, Repeated};
 use domain::digest::Digest;
-use domain::{Client, IntegrationType, RedirectUri, Registry, Scope};
+use domain::{Client, IntegrationType, RedirectUri, Scope};
 
-/// `client_id` names an enabled client whose integration type has a browser step (protocol.md §1).
-pub(super) fn client(
-    parameters: &Parameters<'_>,
+/// `client_id` is required and not repeated.
+pub(super) fn client_id<'a>(
+    parameters: &'a Parameters<'_>,
     repeated: &Repeated<'_>,
-    registry: &Registry,
-) -> Result<Arc<Client>, UnsafeRequest> {
+) -> Result<&'a str, UnsafeRequest> {
     if repeated.contains("client_id") {
         return Err(UnsafeRequest::ClientIdRepeated);
     }
-    let client_id = parameters
+    parameters
         .get("client_id")
-        .ok_or(UnsafeRequest::ClientIdMissing)?;
-    let client = registry
-        .client(client_id)
-        .ok_or(UnsafeRequest::ClientUnknown)?;
+        .ok_or(UnsafeRequest::ClientIdMissing)
+}
+
+/// `client_id` names an enabled client whose integration type has a browser step (protocol.md §1).
+pub(super) fn client(found: Option<Arc<Client>>) -> Result<Arc<Client>, UnsafeRequest> {
+    let client = found.ok_or(UnsafeRequest::ClientUnknown)?;
     match client.integration {
-        IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => {
-            Ok(Arc::clone(client))
-        }
+        IntegrationType::WebServer { .. } | IntegrationType::Installed { .. } => Ok(client),
         IntegrationType::NonInteractive { .. }
         | IntegrationType::UserBound { .. }
         | IntegrationType::Legacy { .. } => Err(UnsafeRequest::ClientUnauthorized),

@@ -1,6 +1,6 @@
 //! The authorization endpoint (protocol.md §4.1): from a query to a code on the redirect URI.
 //!
-//! [`AuthorizationRequest::validate`] validates the query, [`next_step`] decides what the person must do, and
+//! [`UnidentifiedRequest`] reads and validates the query, [`next_step`] decides what the person must do, and
 //! [`issue_code`] issues the code. Pages pass on the query, not a stored request: each step validates the whole query
 //! again.
 
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, Repeated};
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
-use domain::{Client, RedirectUri, Registry, Scope, Session};
+use domain::{Client, RedirectUri, Scope, Session};
 
 pub use code_request::{Code, CodeRequest, ExpectedUser};
 pub use destination::Destination;
 pub use error::{AuthorizeError, UnsafeRequest};
 pub use issue::{IssueError, issue_code};
 pub use redirect_error::RedirectError;
-pub use step::{Confirmation, SignedIn, Step, next_step};
+pub use step::{Confirmation, LiveSession, SignedIn, Step, next_step};
 
 /// `prompt` (OpenID Connect Core §3.1.2.1). `consent` and `select_account` are accepted without effect: signing in is
 /// the consent (protocol.md §1), and the account selector appears whenever there is a choice (protocol.md §4.1).
@@ -56,20 +56,56 @@ pub struct AuthorizationRequest {
     query: String,
 }
 
-impl AuthorizationRequest {
-    /// Reads and checks the query of an authorization request (without `?`).
+/// An authorization request whose client has not been looked up yet.
+#[derive(Debug)]
+pub struct UnidentifiedRequest<'a> {
+    parameters: Parameters<'a>,
+    repeated: Repeated<'a>,
+    carried: String,
+}
+
+impl<'a> UnidentifiedRequest<'a> {
+    /// Reads the query of an authorization request (without `?`).
     ///
     /// # Errors
-    /// [`AuthorizeError::Unsafe`] if the client is unknown or did not register the redirect URI,
-    /// [`AuthorizeError::Redirect`] otherwise (RFC 6749 §4.1.2.1).
-    pub fn validate(query: &[u8], registry: &Registry) -> Result<Self, AuthorizeError> {
+    /// [`UnsafeRequest`] if the query is malformed or too long.
+    pub fn read(query: &'a [u8]) -> Result<Self, UnsafeRequest> {
         let (parameters, repeated) =
             Parameters::parse_unrepeated(query).map_err(UnsafeRequest::Unreadable)?;
         let carried = canonical_query(&parameters);
         if carried.len() > MAX_CARRIED_BYTES {
-            return Err(UnsafeRequest::TooLarge.into());
+            return Err(UnsafeRequest::TooLarge);
         }
-        let client = checks::client(&parameters, &repeated, registry)?;
+        Ok(Self {
+            parameters,
+            repeated,
+            carried,
+        })
+    }
+
+    /// The Client ID to look up.
+    ///
+    /// # Errors
+    /// [`UnsafeRequest`] if `client_id` is missing or repeated.
+    pub fn client_id(&self) -> Result<&str, UnsafeRequest> {
+        checks::client_id(&self.parameters, &self.repeated)
+    }
+
+    /// Checks the request. `found` is the enabled client of the current flows with [`Self::client_id`].
+    ///
+    /// # Errors
+    /// [`AuthorizeError::Unsafe`] if the client is unknown or did not register the redirect URI,
+    /// [`AuthorizeError::Redirect`] otherwise (RFC 6749 §4.1.2.1).
+    pub fn validate(
+        self,
+        found: Option<Arc<Client>>,
+    ) -> Result<AuthorizationRequest, AuthorizeError> {
+        let Self {
+            parameters,
+            repeated,
+            carried,
+        } = self;
+        let client = checks::client(found)?;
         let redirect_uri = checks::redirect_uri(&parameters, &repeated, &client)?;
         let destination = Destination::new(redirect_uri, parameters.get("state"));
         let refuse = |error| AuthorizeError::Redirect(destination.clone(), error);
@@ -80,7 +116,7 @@ impl AuthorizationRequest {
         let scope = checks::scope(&parameters, &client).map_err(refuse)?;
         let prompt = checks::prompt(&parameters).map_err(refuse)?;
         let max_age = checks::max_age(&parameters).map_err(refuse)?;
-        Ok(Self {
+        Ok(AuthorizationRequest {
             query: carried,
             client,
             destination,

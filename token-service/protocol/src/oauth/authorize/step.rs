@@ -4,7 +4,14 @@ use std::sync::Arc;
 
 use super::Prompt;
 use super::redirect_error::RedirectError;
-use domain::{LinkedAccount, Registry, Session, SessionStage, User};
+use domain::{LinkedAccount, Session, SessionStage, User};
+
+/// A live session of an enabled user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveSession {
+    pub session: Session,
+    pub user: Arc<User>,
+}
 
 /// A completed sign-in of an enabled user, which issuing a code requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,14 +21,11 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// The sign-in of a live session. `None` if the second factor is missing, or the user was deleted or disabled.
+    /// The sign-in of a live session. `None` if the second factor is missing.
     #[must_use]
-    pub fn of(session: Session, registry: &Registry) -> Option<Self> {
+    pub fn of(LiveSession { session, user }: LiveSession) -> Option<Self> {
         match session.stage {
-            SessionStage::SignedIn => {
-                let user = Arc::clone(registry.user(session.username.as_str())?);
-                Some(Self { user, session })
-            }
+            SessionStage::SignedIn => Some(Self { user, session }),
             SessionStage::SecondFactorOwed => None,
         }
     }
@@ -75,22 +79,12 @@ pub enum Step {
 
 /// Decides the next step from the browser's live session, if any.
 #[must_use]
-pub fn next_step(
-    prompt: Prompt,
-    session: Option<Session>,
-    confirmation: Confirmation,
-    registry: &Registry,
-) -> Step {
-    let session = match prompt {
-        Prompt::Login => None,
-        Prompt::WhenNeeded | Prompt::Never => {
-            session.filter(|session| registry.user(session.username.as_str()).is_some())
-        }
-    };
-    let owed = session
+pub fn next_step(prompt: Prompt, live: Option<LiveSession>, confirmation: Confirmation) -> Step {
+    let live = live.filter(|_| prompt != Prompt::Login);
+    let owed = live
         .as_ref()
-        .is_some_and(|session| session.stage == SessionStage::SecondFactorOwed);
-    let signed_in = session.and_then(|session| SignedIn::of(session, registry));
+        .is_some_and(|live| live.session.stage == SessionStage::SecondFactorOwed);
+    let signed_in = live.and_then(SignedIn::of);
     match (prompt, signed_in) {
         (Prompt::Never, None) => Step::Refuse(RedirectError::LoginRequired),
         (_, None) if owed => Step::SecondFactor,

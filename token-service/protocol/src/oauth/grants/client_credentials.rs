@@ -19,7 +19,7 @@ const AMR: &str = "CLIENT_CREDENTIALS";
 ///
 /// # Errors
 /// A [`TokenError`].
-pub fn issue(
+pub async fn issue(
     context: &Context<'_>,
     presented: &PresentedClient,
     form: &Parameters<'_>,
@@ -30,13 +30,14 @@ pub fn issue(
     };
     let scope = registered_scope(client, form)?;
     let user = context
-        .registry
+        .registrations
         .user(bound_user.as_str())
+        .await?
         .ok_or(TokenError::BoundUserGone)?;
     let named = NamedAccount {
         user_id: form.get(Parameter::UserId),
         user_site: form.get(Parameter::UserSite),
     };
     let account = select(&user.accounts, named)?;
-    answer_without_refresh(context, client, user, account, AMR, &scope)
+    answer_without_refresh(context, client, &user, account, AMR, &scope)
 }

@@ -2,8 +2,6 @@
 //!
 //! Parameters: `assertion`, `user_id`, `user_site`, `scope`.
 
-use std::sync::Arc;
-
 use super::{answer_without_refresh, registered_scope};
 use crate::Context;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
@@ -13,7 +11,7 @@ use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
-use domain::{IntegrationType, Registry, User};
+use domain::{IntegrationType, User};
 use store::Claim;
 
 /// `amr` of these tokens (D-11).
@@ -53,12 +51,10 @@ pub async fn exchange(
         user_site: form.get(Parameter::UserSite),
     };
     let named = one_place(assertion.named_account(), body)?;
-    let user = find_subject(
-        context.registry,
-        &assertion.subject,
-        organization.as_deref(),
-    )
-    .ok_or(AssertionError::Subject)?;
+    let user = context.registrations.user(&assertion.subject).await?;
+    let user = user
+        .filter(|user| is_subject(user, organization.as_deref()))
+        .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
     let claim = context
         .store
@@ -70,19 +66,13 @@ pub async fn exchange(
         )
         .await?;
     match claim {
-        Claim::Claimed => answer_without_refresh(context, client, user, account, AMR, &scope),
+        Claim::Claimed => answer_without_refresh(context, client, &user, account, AMR, &scope),
         Claim::AlreadyClaimed => Err(AssertionError::Replayed.into()),
     }
 }
 
-/// The user in `sub`. If `organization` is set, the user must belong to that organization (D-19).
+/// True if assertions of a client with this organization may name `user` (D-19).
 #[must_use]
-pub fn find_subject<'a>(
-    registry: &'a Registry,
-    subject: &str,
-    organization: Option<&str>,
-) -> Option<&'a Arc<User>> {
-    registry
-        .user(subject)
-        .filter(|user| organization.is_none() || user.organization.as_deref() == organization)
+pub fn is_subject(user: &User, organization: Option<&str>) -> bool {
+    organization.is_none() || user.organization.as_deref() == organization
 }

@@ -132,7 +132,7 @@ async fn issued(
     step: RefreshStep,
     issuance: Issuance,
 ) -> Result<IssuedStep, TokenError> {
-    let user = context.registry.user(grant.username.as_str());
+    let user = context.registrations.user(grant.username.as_str()).await?;
     if user.is_some_and(|user| user.accounts.contains(&grant.account)) {
         return Ok(IssuedStep {
             grant,

@@ -45,56 +45,48 @@ fn user(username: &str, accounts: usize) -> User {
     }
 }
 
-fn registry() -> Registry {
+fn clients() -> [Client; 3] {
     let pattern = |text, use_| vec![RedirectUriPattern::parse(text, use_).unwrap()];
-    let disabled = Client {
-        enabled: false,
-        ..client(
-            "disabled",
+    [
+        client(
+            "web",
             IntegrationType::WebServer {
                 secrets: vec![],
                 redirect_uris: pattern("https://app.example.com/cb", RedirectUriUse::WebServer),
             },
-        )
-    };
-    Registry::new(
-        [
-            client(
-                "web",
-                IntegrationType::WebServer {
-                    secrets: vec![],
-                    redirect_uris: pattern("https://app.example.com/cb", RedirectUriUse::WebServer),
-                },
-            ),
-            client(
-                "app",
-                IntegrationType::Installed {
-                    redirect_uris: pattern("http://127.0.0.1:*/cb", RedirectUriUse::Installed),
-                },
-            ),
-            client(
-                "machine",
-                IntegrationType::UserBound {
-                    secrets: vec![],
-                    bound_user: Username::parse("one").unwrap(),
-                },
-            ),
-            disabled,
-        ],
-        [
-            user("none", 0),
-            user("one", 1),
-            user("three", 3),
-            User {
-                enabled: false,
-                ..user("gone", 1)
+        ),
+        client(
+            "app",
+            IntegrationType::Installed {
+                redirect_uris: pattern("http://127.0.0.1:*/cb", RedirectUriUse::Installed),
             },
-        ],
-    )
+        ),
+        client(
+            "machine",
+            IntegrationType::UserBound {
+                secrets: vec![],
+                bound_user: Username::parse("one").unwrap(),
+            },
+        ),
+    ]
 }
 
 fn validate(query: &str) -> Result<AuthorizationRequest, AuthorizeError> {
-    AuthorizationRequest::validate(query.as_bytes(), &registry())
+    let request = UnidentifiedRequest::read(query.as_bytes())?;
+    let client_id = request.client_id()?;
+    let found = clients()
+        .into_iter()
+        .find(|client| client.client_id.as_str() == client_id);
+    request.validate(found.map(Arc::new))
+}
+
+/// A live session of a user with this number of linked accounts.
+fn live(accounts: usize, stage: SessionStage) -> LiveSession {
+    let user = Arc::new(user("ada", accounts));
+    LiveSession {
+        session: session(user.username.as_str(), stage),
+        user,
+    }
 }
 
 fn refusal(query: &str) -> RedirectError {
@@ -111,8 +103,8 @@ fn unsafe_request(query: &str) -> UnsafeRequest {
     }
 }
 
-fn session(username: &str, stage: SessionStage) -> Option<Session> {
-    Some(Session {
+fn session(username: &str, stage: SessionStage) -> Session {
+    Session {
         username: Username::parse(username).unwrap(),
         stage,
         amr: vec!["USERNAME_PASSWORD".to_owned()],
@@ -120,5 +112,5 @@ fn session(username: &str, stage: SessionStage) -> Option<Session> {
         expires_at: Timestamp::from_seconds(2),
         ends_at: Timestamp::from_seconds(2),
         credentials_version: CredentialsVersion::default(),
-    })
+    }
 }

@@ -42,10 +42,6 @@ fn without_a_safe_destination_there_is_no_redirect() {
             UnsafeRequest::ClientUnknown,
         ),
         (
-            format!("client_id=disabled&{uri}"),
-            UnsafeRequest::ClientUnknown,
-        ),
-        (
             format!("client_id=machine&{uri}"),
             UnsafeRequest::ClientUnauthorized,
         ),

@@ -1,0 +1,259 @@
+//! The cache in front of a real redb file.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::conformance::{ACCESS, at, client, client_id, put, user};
+use crate::redb::RedbStore;
+use domain::client::ClientSecret;
+use domain::redirect_uri::RedirectUriUse;
+use domain::registry_change::CHANGES_KEPT;
+use domain::{RedirectUriPattern, RegistryChange};
+
+const CAPACITY: u64 = 1024 * 1024;
+
+struct Process {
+    _folder: Arc<TempDir>,
+    store: Arc<RedbStore>,
+    registrations: Registrations,
+}
+
+impl Process {
+    async fn start(capacity: u64) -> Self {
+        let folder = Arc::new(TempDir::new().unwrap());
+        let store = RedbStore::open(&folder.path().join("store.redb"), ACCESS).unwrap();
+        Self::on(folder, Arc::new(store), capacity).await
+    }
+
+    async fn on(folder: Arc<TempDir>, store: Arc<RedbStore>, capacity: u64) -> Self {
+        let registrations = Registrations::open(Arc::clone(&store) as Arc<dyn Store>, capacity);
+        Self {
+            _folder: folder,
+            registrations: registrations.await.unwrap(),
+            store,
+        }
+    }
+
+    /// Another process with the same store.
+    async fn replica(&self) -> Self {
+        Self::on(Arc::clone(&self._folder), Arc::clone(&self.store), CAPACITY).await
+    }
+
+    async fn change(&self, change: RegistryChange) {
+        use crate::RegistrationStore as _;
+        self.store.change_registry(change, at(0)).await.unwrap();
+    }
+
+    async fn has(&self, client_id: &str) -> bool {
+        let found = self.registrations.client(client_id).await.unwrap();
+        found.is_some()
+    }
+
+    fn reads(&self) -> u64 {
+        self.registrations.reads.get()
+    }
+}
+
+fn disabled(id: &str) -> Client {
+    Client {
+        enabled: false,
+        ..client(id)
+    }
+}
+
+#[tokio::test]
+async fn only_the_first_look_up_reads_the_store() {
+    let process = Process::start(CAPACITY).await;
+    process
+        .change(put(vec![client("web")], vec![user("ada")]))
+        .await;
+    let registrations = &process.registrations;
+    let first = registrations.client("web").await.unwrap().unwrap();
+    let again = registrations.client_of_any_flow("web").await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again.unwrap()), "the same object");
+    assert_eq!(process.reads(), 1);
+    for _ in 0..2 {
+        assert!(registrations.user("ada").await.unwrap().is_some());
+    }
+    assert_eq!(process.reads(), 2);
+}
+
+#[tokio::test]
+async fn an_unknown_name_costs_one_read_and_no_room() {
+    let process = Process::start(CAPACITY).await;
+    for guess in 0..100 {
+        assert!(!process.has(&format!("guess-{guess}")).await);
+    }
+    assert!(!process.has("guess-0").await);
+    assert_eq!(process.reads(), 101);
+    assert_eq!(process.registrations.clients.0.weight(), 0);
+    assert!(!process.has("no client id\u{7}").await);
+    assert_eq!(process.reads(), 101, "text that cannot be a Client ID");
+}
+
+#[tokio::test]
+async fn only_enabled_objects_of_the_right_flow_are_found() {
+    let legacy = |id: &str, hostname: Option<&str>| Client {
+        integration: IntegrationType::Legacy {
+            secrets: vec![ClientSecret::of("secret")],
+            redirect_templates: vec![],
+            hostname: hostname.map(str::to_owned),
+        },
+        ..client(id)
+    };
+    let process = Process::start(CAPACITY).await;
+    let gone = User {
+        enabled: false,
+        ..user("gone")
+    };
+    let clients = vec![
+        client("web"),
+        disabled("disabled"),
+        legacy("old", None),
+        legacy("bound", Some("a.example.com")),
+    ];
+    process.change(put(clients, vec![gone])).await;
+    let registrations = &process.registrations;
+    for (id, current, any, at_a, at_b) in [
+        ("web", true, true, false, false),
+        ("disabled", false, false, false, false),
+        ("old", false, true, true, true),
+        ("bound", false, true, true, false),
+    ] {
+        assert_eq!(process.has(id).await, current, "{id}");
+        let found = registrations.client_of_any_flow(id).await.unwrap();
+        assert_eq!(found.is_some(), any, "{id}");
+        for (instance, expected) in [("a.example.com", at_a), ("b.example.com", at_b)] {
+            let found = registrations.legacy_client(id, instance).await.unwrap();
+            assert_eq!(found.is_some(), expected, "{id} at {instance}");
+        }
+    }
+    assert!(registrations.user("gone").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_change_takes_effect_when_the_process_follows() {
+    let one = Process::start(CAPACITY).await;
+    one.change(put(vec![client("web")], vec![user("ada")]))
+        .await;
+    one.registrations.follow().await.unwrap();
+    let other = one.replica().await;
+    for process in [&one, &other] {
+        assert!(process.has("web").await);
+    }
+    let gone = User {
+        enabled: false,
+        ..user("ada")
+    };
+    one.change(put(vec![disabled("web"), client("new")], vec![gone]))
+        .await;
+    assert!(other.has("web").await, "not followed yet");
+    for process in [&one, &other] {
+        process.registrations.follow().await.unwrap();
+        assert!(!process.has("web").await);
+        assert!(process.has("new").await);
+        assert!(process.registrations.user("ada").await.unwrap().is_none());
+    }
+    let without = RegistryChange {
+        remove_clients: vec![client_id("new")],
+        ..RegistryChange::default()
+    };
+    one.change(without).await;
+    other.registrations.follow().await.unwrap();
+    assert!(!other.has("new").await);
+}
+
+#[tokio::test]
+async fn who_missed_too_many_changes_forgets_everything() {
+    let process = Process::start(CAPACITY).await;
+    process.change(put(vec![client("web")], vec![])).await;
+    assert!(process.has("web").await);
+    let many = (0..CHANGES_KEPT).map(|number| user(&format!("user-{number}")));
+    process
+        .change(put(vec![disabled("web")], many.collect()))
+        .await;
+    process.registrations.follow().await.unwrap();
+    assert!(!process.has("web").await);
+}
+
+/// A slow reader must not put back what it read before a change.
+#[tokio::test]
+async fn what_was_read_before_a_change_is_not_kept() {
+    let process = Process::start(CAPACITY).await;
+    process.change(put(vec![client("web")], vec![])).await;
+    let registrations = &process.registrations;
+    let slow = async |client_id: ClientId| {
+        let read = client(client_id.as_str());
+        process.change(put(vec![disabled("web")], vec![])).await;
+        registrations.follow().await.unwrap();
+        Ok(Some(read))
+    };
+    let found = registrations.find(&registrations.clients, client_id("web"), slow);
+    assert!(found.await.unwrap().is_some(), "the answer of its own time");
+    assert!(!process.has("web").await);
+}
+
+#[tokio::test]
+async fn the_cache_keeps_to_its_size() {
+    let capacity = 64 * 1024;
+    let process = Process::start(capacity).await;
+    let ids: Vec<String> = (0..500).map(|number| format!("client-{number}")).collect();
+    let clients = ids.iter().map(|id| client(id)).collect();
+    process.change(put(clients, vec![])).await;
+    for id in &ids {
+        assert!(process.has(id).await);
+    }
+    let weight = process.registrations.clients.0.weight();
+    assert!(weight > 0 && weight <= capacity / 2, "{weight}");
+    assert_eq!(process.reads(), 500);
+}
+
+#[tokio::test]
+async fn origins_follow_the_clients() {
+    let app = |enabled| Client {
+        integration: IntegrationType::Installed {
+            redirect_uris: vec![
+                RedirectUriPattern::parse("https://app.example.com/cb", RedirectUriUse::Installed)
+                    .unwrap(),
+                RedirectUriPattern::parse("http://127.0.0.1:*/cb", RedirectUriUse::Installed)
+                    .unwrap(),
+            ],
+        },
+        enabled,
+        ..client("app")
+    };
+    let process = Process::start(CAPACITY).await;
+    process.change(put(vec![app(true)], vec![])).await;
+    process.registrations.follow().await.unwrap();
+    let allows = async |origin: &str| process.registrations.allows_origin(origin).await.unwrap();
+    for origin in ["https://app.example.com", "http://127.0.0.1:8000"] {
+        assert!(allows(origin).await && allows(origin).await, "{origin}");
+    }
+    assert_eq!(process.reads(), 2);
+    assert!(!allows("https://other.example.com").await);
+    process.change(put(vec![app(false)], vec![])).await;
+    process.registrations.follow().await.unwrap();
+    assert!(!allows("https://app.example.com").await);
+}
+
+#[tokio::test]
+async fn the_summary_follows_too() {
+    let process = Process::start(CAPACITY).await;
+    assert!(process.registrations.summary().scopes.is_empty());
+    process.change(put(vec![client("web")], vec![])).await;
+    process.registrations.follow().await.unwrap();
+    assert_eq!(process.registrations.summary().scopes, ["projects"]);
+    assert!(process.registrations.are_recent(Instant::now()));
+}
+
+#[test]
+fn age_counts_from_the_last_time_that_the_store_answered() {
+    let first = Instant::now();
+    let after = |seconds| first + Duration::from_secs(seconds);
+    let confirmed = Confirmed::at(first);
+    assert_eq!(confirmed.age(after(7)), Duration::from_secs(7));
+    confirmed.confirm(after(5));
+    confirmed.confirm(after(3));
+    assert_eq!(confirmed.age(after(7)), Duration::from_secs(2));
+    assert_eq!(confirmed.age(after(4)), Duration::ZERO);
+}
