@@ -2,7 +2,7 @@
 //! reads few rows, however many registrations there are.
 //!
 //! The stores write the index in the same transaction as the row of the client or user. Each change adds only the
-//! [difference](IndexDifference) that it makes.
+//! [difference](IndexDifference) that it makes. If a damaged row can no longer be read, its values stay in the index.
 
 use std::collections::BTreeMap;
 
@@ -223,8 +223,9 @@ impl IndexDifference {
             let length = json_length(&account.user_id) as u64;
             self.count(CountedKind::UserIdLength, length, "", by);
         }
-        let email = user.email.as_deref().and_then(email_value);
-        if let (true, true, Some(email)) = (user.enabled, user.single_sign_on, email) {
+        let email = user.email.as_deref();
+        let found_by = email.filter(|_| user.enabled && user.single_sign_on);
+        if let Some(email) = found_by.and_then(email_value) {
             self.name(
                 NamedKind::SingleSignOn,
                 email,
