@@ -14,16 +14,17 @@ use registration::apply::{Listed, Plan, located};
 use store::{Store, StoreError};
 
 /// Number of rows per read.
-const PAGE: usize = 1000;
+pub(crate) const PAGE: usize = 1000;
 
-/// Maximum number of stored clients in a refusal.
+/// Maximum number of lines about clients that the plan does not name.
 const MOST_MISFITS: usize = 100;
 
 /// One line for each client whose access tokens would be too short for the names after the change (protocol.md §2.5).
 /// If there are any, the change must be refused. `places` contains the place of each client in the document.
 ///
-/// The clients in `stored` and elsewhere in the store fit already, for all registered users and legacy instances. So a
-/// change reads them only if it adds a longer User ID or a host.
+/// All other clients fit already for the registered users and legacy instances. Therefore the store's list of legacy
+/// clients is read only if the change adds a longer User ID or a host. The clients in `stored` are always checked,
+/// because `api_audience` may have changed since they were registered.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -40,47 +41,50 @@ pub async fn misfits(
     let new = change.put_legacy_instances.iter().filter(is_new);
     let instances: Vec<&LegacyInstance> = known.iter().chain(new).collect();
     let adds_instances = instances.len() > known.len();
-    let mut clients = change.put_clients.iter();
-    let concerned = adds_instances
-        || clients.any(|client| client.integration.kind() == IntegrationKind::Legacy)
-        || change
-            .put_users
-            .iter()
-            .any(|user| !user.accounts.is_empty());
-    if instances.is_empty() || !concerned {
+    let put = change.put_clients.iter().map(|client| &client.client_id);
+    let replaced: HashSet<&ClientId> = put.chain(&change.remove_clients).collect();
+    let stays = |client: &&Client| is_legacy(client) && !replaced.contains(&client.client_id);
+    let mut clients: Vec<&Client> = stored.clients().map(|one| &**one).filter(stays).collect();
+    clients.sort_by_key(|client| &client.client_id);
+    clients.extend(change.put_clients.iter().filter(|client| is_legacy(client)));
+    let mut users = change.put_users.iter();
+    let is_concerned =
+        adds_instances || !clients.is_empty() || users.any(|user| !user.accounts.is_empty());
+    if instances.is_empty() || !is_concerned {
         return Ok(Vec::new());
     }
     // Read after `stored`: a change in between that matters here overtakes the plan.
     let longest_stored = store.registry_summary().await?.longest_user_id;
     let longest = LongestUserId::among(&change.put_users, longest_stored);
-    let line = |misfit: &_| located(misfit, places);
-    let put = &change.put_clients;
-    let misfits = flows::misfits(api_audience, &instances, put, longest);
-    let mut lines: Vec<String> = misfits.iter().map(line).collect();
+    let of = |client: &Client| {
+        let misfits = flows::misfits(api_audience, &instances, [client], longest);
+        misfits.into_iter().map(|misfit| located(&misfit, places))
+    };
+    let mut lines: Vec<String> = clients.into_iter().flat_map(of).collect();
     if !adds_instances && longest.length() <= longest_stored {
         return Ok(lines);
     }
-    let put = put.iter().map(|client| &client.client_id);
-    let replaced: HashSet<&ClientId> = put.chain(&change.remove_clients).collect();
     let most = lines.len() + MOST_MISFITS;
     let page = |after| store.legacy_clients(after, PAGE);
     visit(String::new(), page, client_id, |client: Client| {
-        if replaced.contains(&client.client_id) {
+        let id = &client.client_id;
+        if stored.client(id).is_some() || replaced.contains(id) {
             return ControlFlow::Continue(());
         }
-        let misfits = flows::misfits(api_audience, &instances, [&client], longest);
-        lines.extend(misfits.iter().map(line));
+        lines.extend(of(&client));
         if lines.len() <= most {
             return ControlFlow::Continue(());
         }
         lines.truncate(most);
-        lines.push(format!(
-            "more legacy clients do not fit; the lines above name the first {MOST_MISFITS}"
-        ));
+        lines.push("more legacy clients do not fit; these are the first of them".to_owned());
         ControlFlow::Break(())
     })
     .await?;
     Ok(lines)
+}
+
+fn is_legacy(client: &Client) -> bool {
+    client.integration.kind() == IntegrationKind::Legacy
 }
 
 /// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them.
@@ -175,5 +179,48 @@ where
             Some(last) => after = last,
             None => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Visits the numbers of a list of `count`, until the number `last`.
+    async fn visited(count: usize, last: usize) -> (Vec<usize>, usize) {
+        let pages = std::cell::Cell::new(0);
+        let page = async |after: usize| {
+            pages.set(pages.get() + 1);
+            Ok((after + 1..=count).take(PAGE).collect())
+        };
+        let mut seen = Vec::new();
+        let each = |number| {
+            seen.push(number);
+            if number == last {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        visit(0, page, |number| *number, each).await.unwrap();
+        (seen, pages.get())
+    }
+
+    #[tokio::test]
+    async fn every_row_is_visited_once() {
+        for (count, pages) in [
+            (0, 1),
+            (1, 1),
+            (PAGE - 1, 1),
+            (PAGE, 2),
+            (PAGE + 1, 2),
+            (2 * PAGE + 5, 3),
+        ] {
+            let (seen, read) = visited(count, usize::MAX).await;
+            assert!(seen.into_iter().eq(1..=count), "{count}");
+            assert_eq!(read, pages, "{count}");
+        }
+        let (seen, read) = visited(2 * PAGE, 7).await;
+        assert_eq!((seen.len(), read), (7, 1));
     }
 }

@@ -78,6 +78,11 @@ impl Excerpt {
         self.users.get(username)
     }
 
+    /// The clients, of any type, in any order.
+    pub fn clients(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.clients.values()
+    }
+
     /// All hosts of the legacy flow, sorted by name.
     #[must_use]
     pub fn legacy_instances(&self) -> &[LegacyInstance] {

@@ -230,6 +230,9 @@ fn entries(config: &Config, plan: &Plan) -> Vec<Entry> {
 }
 
 #[cfg(test)]
+mod planning_tests;
+
+#[cfg(test)]
 mod restart_tests;
 
 #[cfg(test)]

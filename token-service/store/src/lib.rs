@@ -15,6 +15,8 @@ mod registrations;
 mod room;
 mod row;
 mod sealed_values;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod token_lifetime;
 mod used_code;
 

@@ -1,0 +1,207 @@
+//! A store for tests of what a part of the service asks of the store.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use crate::*;
+use domain::clock::{Clock as _, SystemClock, Timestamp};
+use domain::digest::Digest;
+use domain::{
+    Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
+    CodeRecord, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant,
+    GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
+    RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+};
+
+/// Passes operations on to a store, and records them.
+#[derive(Debug)]
+pub struct Watched {
+    store: Arc<dyn Store>,
+    calls: Mutex<Vec<String>>,
+    overtaking: Mutex<Option<Overtaking>>,
+}
+
+/// A change that another replica makes.
+#[derive(Debug)]
+struct Overtaking {
+    change: RegistryChange,
+    operation: &'static str,
+    /// Calls of the operation until the change.
+    calls: usize,
+}
+
+impl Watched {
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            calls: Mutex::default(),
+            overtaking: Mutex::default(),
+        }
+    }
+
+    /// The operations since the last call of this function, with their arguments.
+    pub fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.calls))
+    }
+
+    /// Makes `change` before the call number `call` (from 1) of `operation`, as another replica would.
+    pub fn change_before(&self, operation: &'static str, call: usize, change: RegistryChange) {
+        *lock(&self.overtaking) = Some(Overtaking {
+            change,
+            operation,
+            calls: call,
+        });
+    }
+
+    async fn note(&self, operation: &'static str, arguments: String) {
+        lock(&self.calls).push(format!("{operation}({arguments})"));
+        let due = {
+            let mut overtaking = lock(&self.overtaking);
+            if let Some(next) = overtaking.as_mut().filter(|one| one.operation == operation) {
+                next.calls = next.calls.saturating_sub(1);
+            }
+            overtaking.take_if(|next| next.calls == 0)
+        };
+        if let Some(Overtaking { change, .. }) = due {
+            let outcome = self.store.change_registry(change, SystemClock.now()).await;
+            debug_assert_eq!(outcome, Ok(RegistryOutcome::Changed));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+macro_rules! watched {
+    ($($trait:ident {
+        $($name:ident($($argument:ident: $type:ty),*) -> $outcome:ty;)*
+        $({ $($other:tt)* })?
+    })*) => {$(
+        #[async_trait]
+        impl $trait for Watched {
+            $(async fn $name(&self, $($argument: $type),*) -> $outcome {
+                let arguments: &[&(dyn Debug + Sync)] = &[$(&$argument),*];
+                let arguments: Vec<String> =
+                    arguments.iter().map(|argument| format!("{argument:?}")).collect();
+                self.note(stringify!($name), arguments.join(", ")).await;
+                self.store.$name($($argument),*).await
+            })*
+            $($($other)*)?
+        }
+    )*};
+}
+
+watched! {
+    RegistrationStore {
+        client(client_id: ClientId) -> Result<Option<Client>, StoreError>;
+        user(username: Username) -> Result<Option<User>, StoreError>;
+        clients(after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
+        users(after: String, limit: usize) -> Result<Vec<User>, StoreError>;
+        legacy_instances() -> Result<Vec<LegacyInstance>, StoreError>;
+        registry_version() -> Result<u64, StoreError>;
+        registry_changes(after: u64, limit: usize) -> Result<RegistryChanges, StoreError>;
+        excerpt(names: Vec<ObjectName>) -> Result<Excerpt, StoreError>;
+        registry_summary() -> Result<RegistrySummary, StoreError>;
+        allows_origin(origin: String) -> Result<bool, StoreError>;
+        single_sign_on_users(email: String) -> Result<Vec<Username>, StoreError>;
+        client_bound_to(username: Username) -> Result<Option<ClientId>, StoreError>;
+        legacy_clients(after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
+        certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
+        remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
+        change_registry(change: RegistryChange, now: Timestamp) -> Result<RegistryOutcome, StoreError>;
+        remembered() -> Result<Vec<Remembered>, StoreError>;
+        rehash_password(username: Username, hash: String, stronger: String) -> Result<(), StoreError>;
+    }
+    ClientSecretStore {
+        secret_times(client_ids: Vec<ClientId>) -> Result<Vec<SecretTimes>, StoreError>;
+        note_secret_uses(uses: Vec<SecretUse>) -> Result<(), StoreError>;
+    }
+    SigningKeyStore {
+        signing_keys() -> Result<Vec<SealedSigningKey>, StoreError>;
+        add_signing_key(key: SealedSigningKey, unless_after: Option<Timestamp>) -> Result<bool, StoreError>;
+        retire_signing_key(kid: String, retired_at: Option<Timestamp>) -> Result<(), StoreError>;
+        forget_signing_key(kid: String) -> Result<bool, StoreError>;
+    }
+    SealedStore {
+        sealed_root() -> Result<Option<Vec<u8>>, StoreError>;
+        own_totp_secrets(after: String, limit: usize) -> Result<Vec<(Username, Vec<u8>)>, StoreError>;
+        reseal(value: SealedValue, before: Option<Vec<u8>>, after: Vec<u8>) -> Result<bool, StoreError>;
+    }
+    CodeStore {
+        issue_code(code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
+        redeem_code(code: Digest, presented: PresentedCode, grant_id: GrantId, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
+    }
+    GrantStore {
+        rotate_refresh(rotation: RefreshRotation) -> Result<Rotation, StoreError>;
+        grant(grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
+        grants(filter: GrantFilter, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
+        revoke_grant(grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+    }
+    RevocationStore {
+        announce(revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
+        is_revoked(token: TokenReference) -> Result<bool, StoreError>;
+        feed_state() -> Result<FeedState, StoreError>;
+        renew_feed(feed: FeedId) -> Result<(), StoreError>;
+        revocations_since(since: u64, limit: usize) -> Result<Vec<Revocation>, StoreError>;
+        {
+            fn longest_token(&self) -> Duration {
+                self.store.longest_token()
+            }
+
+            fn feed_changes(&self) -> Option<watch::Receiver<u64>> {
+                self.store.feed_changes()
+            }
+        }
+    }
+    OnceStore {
+        claim_jti(client_id: ClientId, jti: String, expires_at: Timestamp, now: Timestamp) -> Result<Claim, StoreError>;
+        is_jti_claimed(client_id: ClientId, jti: String, now: Timestamp) -> Result<bool, StoreError>;
+        claim_totp_step(username: Username, step: u64) -> Result<Claim, StoreError>;
+    }
+    CredentialStore {
+        credentials(username: Username) -> Result<Option<Credentials>, StoreError>;
+        second_factor(username: Username) -> Result<Option<SecondFactor>, StoreError>;
+        set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
+        claim_recovery_code(username: Username, code: Digest) -> Result<Claim, StoreError>;
+    }
+    AttemptStore {
+        admit_attempt(keys: Vec<PacedKey>, now: Timestamp) -> Result<Admission, StoreError>;
+        forgive_attempt(forget: Option<Digest>, take_back: Vec<Digest>) -> Result<(), StoreError>;
+    }
+    SessionStore {
+        start_session(id: Digest, session: Session, replaces: Option<Digest>) -> Result<Begin, StoreError>;
+        session(id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
+        extend_session(id: Digest, expires_at: Timestamp, now: Timestamp) -> Result<(), StoreError>;
+        end_session(id: Digest) -> Result<(), StoreError>;
+    }
+    AuditStore {
+        append_audit(events: Arc<[AuditEvent]>) -> Result<(), StoreError>;
+        audit(range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+        forget_audit(last: u64, limit: usize) -> Result<Swept, StoreError>;
+    }
+    Store {
+        sweep(now: Timestamp, limit: usize) -> Result<Swept, StoreError>;
+        counts() -> Result<Counts, StoreError>;
+        ready() -> Result<(), StoreError>;
+        failed() -> String;
+        {
+            async fn backup(&self, to: &Path) -> Result<(), BackupError> {
+                self.store.backup(to).await
+            }
+
+            fn register_metrics(&self, registry: &mut Registry) {
+                self.store.register_metrics(registry);
+            }
+        }
+    }
+}
