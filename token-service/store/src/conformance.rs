@@ -26,6 +26,7 @@ use std::time::Duration;
 use claims::Algorithm;
 use tokio::task::JoinSet;
 
+use super::testing::memory;
 use super::*;
 use domain::authorization_code::USED_CODE_RETENTION;
 use domain::cap;

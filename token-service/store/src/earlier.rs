@@ -7,6 +7,7 @@ use super::conformance::{
     registrations, remembered, second_factor, session, signing_key, start, user, username,
     version_of,
 };
+use super::testing::memory;
 use super::*;
 use domain::digest::Digest;
 use domain::{
@@ -116,7 +117,7 @@ pub(super) async fn assert_filled(store: &dyn Store) {
         [legacy_instance("us1.example")]
     );
     assert_eq!(
-        store.remembered().await.unwrap(),
+        memory(store).await.unwrap(),
         [remembered("web", "A client")]
     );
     assert_look_ups_agree(store).await;

@@ -15,7 +15,7 @@ mod registrations;
 mod room;
 mod row;
 mod sealed_values;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod token_lifetime;
 mod used_code;

@@ -14,8 +14,8 @@ use domain::{
     CodeRecord, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant,
     GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
-    RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
+    SecretTimes, SecretUse, Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -99,9 +99,6 @@ pub trait RegistrationStore: Send + Sync {
         change: RegistryChange,
         now: Timestamp,
     ) -> Result<RegistryOutcome, StoreError>;
-
-    /// What the store remembers of applied files, in any order.
-    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError>;
 
     /// Replaces the password hash `hash` by `stronger`, a hash of the same password ([`User::rehash`]). Does nothing if
     /// another password was registered in the meantime. Nothing is revoked, and the [`CredentialsVersion`] stays.

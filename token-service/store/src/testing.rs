@@ -78,6 +78,17 @@ impl Watched {
     }
 }
 
+/// Everything that `store` remembers of applied files, sorted by key.
+///
+/// # Errors
+/// [`StoreError`] if the store cannot be read.
+pub async fn memory(store: &dyn Store) -> Result<Vec<Remembered>, StoreError> {
+    let objects = store.remembered_objects(false, None, usize::MAX).await?;
+    let mut memory = store.excerpt(objects).await?.remembered().to_vec();
+    memory.sort_by_key(|one| one.object.key());
+    Ok(memory)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -119,7 +130,6 @@ watched! {
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
         remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
         change_registry(change: RegistryChange, now: Timestamp) -> Result<RegistryOutcome, StoreError>;
-        remembered() -> Result<Vec<Remembered>, StoreError>;
         rehash_password(username: Username, hash: String, stronger: String) -> Result<(), StoreError>;
     }
     ClientSecretStore {

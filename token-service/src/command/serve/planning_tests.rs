@@ -12,7 +12,7 @@ use crate::admin::{AdminError, Administration, Object};
 use crate::planning::PAGE;
 use domain::{Client, ClientId, LegacyInstance, RegistryChange, User, Username};
 use store::RegistrationStore as _;
-use store::testing::Watched;
+use store::testing::{Watched, memory};
 use tempfile::TempDir;
 
 /// A service on a store that records its operations.
@@ -131,13 +131,12 @@ async fn apply(
     .await
 }
 
-/// True if an operation reads a list of all clients, all users or everything that is remembered.
+/// True if an operation reads a list of all clients, all users or all remembered objects.
 fn is_list(call: &str) -> bool {
     let lists = [
         "clients(",
         "users(",
         "legacy_clients(",
-        "remembered(",
         "remembered_objects(",
     ];
     lists.iter().any(|list| call.starts_with(list))
@@ -292,10 +291,9 @@ async fn a_start_reads_the_objects_of_its_files() {
     assert_eq!(calls, expected);
 }
 
-fn remembered(calls: Vec<domain::Remembered>) -> Vec<String> {
-    let mut names: Vec<String> = calls.into_iter().map(|one| one.object.key()).collect();
-    names.sort();
-    names
+fn keys(memory: Vec<domain::Remembered>) -> Vec<String> {
+    let memory = memory.into_iter();
+    memory.map(|one| one.object.key()).collect()
 }
 
 /// An object that left a file can return to the file as a new object, even if a command removed it meanwhile.
@@ -313,7 +311,7 @@ async fn what_left_the_files_is_forgotten() {
     let count = PAGE + 10;
     site.write(&many(count));
     assert_eq!(site.register().await.1, None);
-    let all = async || remembered(site.store.remembered().await.unwrap());
+    let all = async || keys(memory(&*site.store).await.unwrap());
     assert_eq!(all().await.len(), count + 2);
     site.write(&many(1));
     let [stays, leaves] = site.config.legacy_instances.as_slice() else {
@@ -332,7 +330,7 @@ async fn what_left_the_files_is_forgotten() {
     site.config.legacy_instances.truncate(1);
     site.config.registrations = None;
     assert_eq!(site.register().await.1, None);
-    let all = remembered(site.store.remembered().await.unwrap());
+    let all = keys(memory(&*site.store).await.unwrap());
     assert_eq!(all, [stays, person]);
 }
 
@@ -365,7 +363,7 @@ async fn pruning_reads_page_by_page() {
     assert_eq!(left.len(), 1);
     let left = site.store.users(String::new(), PAGE).await.unwrap();
     assert_eq!(left.len(), 1);
-    let kept = remembered(site.store.remembered().await.unwrap());
+    let kept = keys(memory(&*site.store).await.unwrap());
     let kept: Vec<&String> = kept.iter().filter(|key| !key.starts_with("l:")).collect();
     assert_eq!(kept, ["c:app-0", "u:person-0"]);
 }

@@ -17,6 +17,7 @@ use crate::admin::{Administration, Object};
 use document::{Problems, Table};
 use domain::{AuditAction, Client, ClientId, CredentialsVersion, User, Username};
 use store::postgres::{PostgresSettings, PostgresUrl};
+use store::testing::memory;
 use tempfile::TempDir;
 
 /// The file changes at the placeholders.
@@ -389,14 +390,14 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         Command::Unlink.run(&first).await;
         let after = concerned(&first).await;
         // The state that a version without this memory leaves.
-        let forget = first.store.remembered().await.unwrap();
+        let forget = memory(&*first.store).await.unwrap();
         let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
             ..Default::default()
         };
         let now = SystemClock.now();
         first.store.change_registry(change, now).await.unwrap();
-        assert_eq!(first.store.remembered().await.unwrap(), []);
+        assert_eq!(memory(&*first.store).await.unwrap(), []);
         drop(first);
         let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
         let upgraded = site.start(&text).await;
@@ -409,7 +410,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         // Disabled wins because it is the safer state.
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;
-        let forget = first.store.remembered().await.unwrap();
+        let forget = memory(&*first.store).await.unwrap();
         let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
             ..Default::default()
@@ -478,17 +479,17 @@ async fn the_memory_holds_no_secret() {
     let text = "[[users]]\nusername = \"ada\"\npassword = \"open sesame, please\"\n\
                 totp_secret = \"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\"\n";
     let service = site.start(text).await;
-    let memory = service.store.remembered().await.unwrap();
-    let json = serde_json::to_string(&memory).unwrap();
+    let before = memory(&*service.store).await.unwrap();
+    let json = serde_json::to_string(&before).unwrap();
     let digest = domain::digest::Digest::of(b"open sesame, please").to_base64url();
     for secret in ["sesame", "GEZDGNBV", "12345678901234567890", &digest] {
         assert!(!json.contains(secret), "{json}");
     }
-    let before = user(&service, "ada").await.unwrap();
+    let ada = user(&service, "ada").await.unwrap();
     drop(service);
     let restarted = site.start(text).await;
-    assert_eq!(user(&restarted, "ada").await.unwrap(), before);
-    assert_eq!(restarted.store.remembered().await.unwrap(), memory);
+    assert_eq!(user(&restarted, "ada").await.unwrap(), ada);
+    assert_eq!(memory(&*restarted.store).await.unwrap(), before);
 }
 
 /// The content that decides about requests, as the service sees it.

@@ -222,7 +222,7 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
         .await
         .unwrap();
     subject.restart().await;
-    let found = subject.store().remembered().await.unwrap();
+    let found = memory(&*subject.store()).await.unwrap();
     assert_eq!(found, [remembered("a", "2")]);
 }
 

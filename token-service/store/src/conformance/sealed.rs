@@ -84,7 +84,7 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
     let store = subject.store();
     let anew = all.map(|(value, _)| (value, b"anew".to_vec()));
     assert_eq!(sealed_values(&*store).await, anew);
-    assert_eq!(store.remembered().await.unwrap(), [made(b"anew")]);
+    assert_eq!(memory(&*store).await.unwrap(), [made(b"anew")]);
     assert!(store.registry_version().await.unwrap() > version);
     let after = store.credentials(username("ada")).await.unwrap().unwrap();
     assert!(after.version == credentials.version, "nothing ends");

@@ -24,7 +24,7 @@ use domain::remembered::ObjectKind;
 use domain::{
     CertificateExpiry, Client, ClientId, CredentialsVersion, Excerpt, Extent, IndexDifference,
     IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Remembered, Revoked, Touched, User, Username,
+    RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -312,16 +312,6 @@ impl RegistrationStore for PostgresStore {
             }
             note_starts(client, at_start).await?;
             Ok(RegistryOutcome::Changed)
-        })
-        .await
-    }
-
-    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
-        self.snapshot(async move |client| {
-            let sql =
-                "SELECT object, body FROM remembered WHERE object > $1 ORDER BY object LIMIT $2";
-            let (after, limit) = (String::new(), usize::MAX);
-            client.rows_behind(sql, after, limit, registration).await
         })
         .await
     }

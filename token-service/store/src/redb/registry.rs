@@ -26,7 +26,7 @@ use domain::remembered::ObjectKind;
 use domain::{
     CertificateExpiry, Client, ClientId, Excerpt, Extent, GrantId, IntegrationType, LegacyInstance,
     ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary,
-    Remembered, Revoked, Touched, User, Username,
+    Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -256,10 +256,6 @@ impl RegistrationStore for RedbStore {
             Ok(RegistryOutcome::Changed)
         })
         .await
-    }
-
-    async fn remembered(&self) -> Result<Vec<Remembered>, StoreError> {
-        self.read(|transaction| all_json(transaction, REMEMBERED))
     }
 
     async fn rehash_password(
