@@ -24,13 +24,7 @@ pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> R
     let config = directory.join("envoy.yaml");
     let mut text = render(&template, artifacts, ports)?;
     if setup.replica {
-        text = with_replica(&text, "PUBLIC_PORT", ports.public, ports.public_replica)?;
-        text = with_replica(
-            &text,
-            "INTERNAL_PORT",
-            ports.internal,
-            ports.internal_replica,
-        )?;
+        text = with_replica(&text, ports);
     }
     for (from, to) in &setup.gateway {
         if !text.contains(from) {
@@ -76,25 +70,38 @@ pub fn command(artifacts: &Artifacts, config: &Path, workers: u16) -> Command {
     command
 }
 
-/// Adds an endpoint with the port of the replica beside the endpoint in the line marked `name`, which has `port`. In
-/// containers both endpoints have one name.
-fn with_replica(config: &str, name: &str, port: u16, replica: u16) -> Result<String> {
-    let lines: Vec<&str> = config.lines().collect();
-    let marked = lines
-        .iter()
-        .position(|line| line.ends_with(&format!(" {name}")))
-        .with_context(|| format!("envoy.yaml: no line is marked {name}"))?;
-    let endpoint = lines
-        .get(marked.saturating_sub(2)..=marked)
-        .filter(|endpoint| {
-            endpoint
-                .first()
-                .is_some_and(|line| line.trim() == "- endpoint:")
-        })
-        .with_context(|| format!("envoy.yaml: {name} is not in the third line of an endpoint"))?
-        .join("\n");
-    let another = endpoint.replace(&port.to_string(), &replica.to_string());
-    Ok(config.replace(&endpoint, &format!("{endpoint}\n{another}")))
+/// Adds an endpoint with the ports of the replica beside each endpoint of the token service. In containers both endpoints
+/// have one name.
+fn with_replica(config: &str, ports: Ports) -> String {
+    let port = |port: u16| format!("port_value: {port} ");
+    let pairs = [
+        (port(ports.public), port(ports.public_replica)),
+        (port(ports.internal), port(ports.internal_replica)),
+    ];
+    let mut lines = config.lines().peekable();
+    let mut text = String::new();
+    while let Some(line) = lines.next() {
+        let mut block = format!("{line}\n");
+        if line.trim() == "- endpoint:" {
+            let indent = indent_of(line);
+            while let Some(line) = lines.next_if(|line| indent_of(line) > indent) {
+                block += &format!("{line}\n");
+            }
+            let mut another = block.clone();
+            for (from, to) in &pairs {
+                another = another.replace(from, to);
+            }
+            if another != block {
+                block += &another;
+            }
+        }
+        text += &block;
+    }
+    text
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// `template` with other values: the addresses of lobby and api everywhere, and in each line that ends in the comment
@@ -200,8 +207,7 @@ fn refuse_shared_ports(lines: &mut Vec<String>) -> Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn no_listener_shares_its_port() {
+    fn rendered() -> String {
         let artifacts = Artifacts {
             repository: "..".into(),
             token_service: "token-service".into(),
@@ -209,7 +215,41 @@ mod tests {
             envoy: "envoy".into(),
         };
         let template = include_str!("../../envoy/envoy.yaml");
-        let text = render(template, &artifacts, Ports::default()).unwrap();
+        render(template, &artifacts, Ports::default()).unwrap()
+    }
+
+    /// The token service closes idle connections of the public listener. A request that is on its way meanwhile fails.
+    #[test]
+    fn the_gateway_closes_idle_connections_to_public_listeners_first() {
+        let text = rendered();
+        assert!(text.contains("common_http_protocol_options: { idle_timeout: 60s }"));
+        let (_, clusters) = text.split_once("\n  clusters:\n").unwrap();
+        let mut public = 0;
+        for cluster in clusters.split("    - name: ") {
+            let is_public = |line: &str| line.contains("PUBLIC_") && line.contains("port_value");
+            if cluster.lines().any(is_public) {
+                let options = ["options: &connections\n", "options: *connections\n"];
+                let is_bounded = options.iter().any(|options| cluster.contains(options));
+                assert!(is_bounded, "{cluster}");
+                public += 1;
+            }
+        }
+        assert_eq!(public, 4);
+    }
+
+    #[test]
+    fn a_replica_is_beside_each_endpoint_of_the_token_service() {
+        let text = with_replica(&rendered(), Ports::default());
+        let count = |part: &str| text.matches(part).count();
+        assert_eq!(count("port_value: 9080 }"), 2);
+        assert_eq!(count("port_value: 9084 }"), 2);
+        assert_eq!(count("health_check_config: { port_value: 9085 }"), 1);
+        assert_eq!(count("port_value: 9085 }"), 2);
+    }
+
+    #[test]
+    fn no_listener_shares_its_port() {
+        let text = rendered();
         let lines: Vec<&str> = text.lines().collect();
         let mut listeners = 0;
         for (position, line) in lines.iter().enumerate() {

@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::artifacts::Artifacts;
+use crate::browsing::agent;
 use crate::envoy;
 use crate::ports::Ports;
-use crate::process::Process;
+use crate::process::{Process, pace};
 
 /// Parts and settings of a pair.
 #[derive(Debug, Clone)]
@@ -82,6 +83,9 @@ impl Pair {
         }
         pair.start_early_access()?;
         pair.wait_for_envoy()?;
+        while pair.gateway_avoids_a_service()? {
+            pace();
+        }
         pair.logs.disable_cleanup(false);
         Ok(pair)
     }
@@ -165,6 +169,15 @@ impl Pair {
     pub fn kill_replica(&mut self) -> Result<()> {
         let replica = self.replica.take();
         replica.context("the replica does not run")?.kill()
+    }
+
+    /// The second token service's process id, while it runs.
+    ///
+    /// # Errors
+    /// If the operating system returns an error.
+    pub fn replica_pid(&self) -> Result<u32> {
+        let replica = self.replica.as_ref();
+        replica.context("the replica does not run")?.pid()
     }
 
     /// Stops the second token service with SIGTERM and waits for its end.
@@ -353,6 +366,19 @@ impl Pair {
     #[must_use]
     pub fn ports(&self) -> Ports {
         self.setup.ports
+    }
+
+    /// True if the gateway sends no requests to some token service, because that service does not answer or is not ready.
+    ///
+    /// # Errors
+    /// If Envoy's admin interface does not answer.
+    pub fn gateway_avoids_a_service(&self) -> Result<bool> {
+        let admin = self.setup.ports.envoy_admin;
+        let url = format!("http://127.0.0.1:{admin}/clusters");
+        let clusters = agent(Duration::from_secs(5)).get(url).call()?;
+        let clusters = clusters.into_body().read_to_string()?;
+        // `failed_active_hc`: the health check; `failed_outlier_check`: requests that were not answered.
+        Ok(clusters.contains("health_flags::/failed_"))
     }
 
     /// Paths of the running programs.

@@ -1,5 +1,7 @@
 //! Two token services on one PostgreSQL database, behind a gateway that alternates between them.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,7 +9,8 @@ use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB, get,
+    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB,
+    get, signal,
 };
 
 struct Replicated {
@@ -282,4 +285,109 @@ fn a_replica_that_dies_under_load_fails_what_it_was_doing_and_nothing_else() {
     }
     let later = failed.load(Ordering::SeqCst) - in_flight;
     assert_eq!(later, 0, "requests that failed when it was dead already");
+}
+
+/// The gateway learns from `/readyz` that a replica is about to stop, before the replica closes connections.
+#[test]
+fn a_replica_that_is_about_to_stop_gets_no_more_requests() {
+    let mut set = Replicated::start();
+    let pair = &mut set.pair.pair;
+    pair.stop_replica();
+    pair.set_environment("TOKEN_SERVICE__DRAIN_FOR", "10m");
+    pair.start_replica().unwrap();
+    let pair = &set.pair.pair;
+    until("the gateway sends requests to the replica", || {
+        !pair.gateway_avoids_a_service().unwrap()
+    });
+    signal(pair.replica_pid().unwrap(), "TERM");
+    let [_, internal] = set.internal();
+    let answered = || {
+        let metrics = get(&format!("{internal}/metrics"), &[]).body;
+        let lines = metrics.lines().filter(|line| {
+            line.starts_with("token_service_http_requests_total{")
+                && line.contains(r#"route="/auth/token""#)
+        });
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    until("the other replica gets all requests", || {
+        let before = answered();
+        for _ in 0..10 {
+            assert_eq!(USER_BOUND.token(&pair.lobby_url(), &FORM).status, 200);
+        }
+        answered() == before
+    });
+    assert_eq!(get(&format!("{internal}/readyz"), &[]).status, 503);
+}
+
+/// A replica that is ready, and dies over each request.
+struct DyingReplica {
+    reads: Arc<AtomicUsize>,
+    posts: Arc<AtomicUsize>,
+}
+
+impl DyingReplica {
+    fn start(public: u16, internal: u16) -> Self {
+        let dying = Self {
+            reads: Arc::default(),
+            posts: Arc::default(),
+        };
+        let (reads, posts) = (Arc::clone(&dying.reads), Arc::clone(&dying.posts));
+        serve(public, move |line| {
+            if line.starts_with("GET /auth/authorize") {
+                reads.fetch_add(1, Ordering::SeqCst);
+            } else if line.starts_with("POST /auth/token") {
+                posts.fetch_add(1, Ordering::SeqCst);
+            }
+            ""
+        });
+        serve(
+            internal,
+            |_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+        );
+        dying
+    }
+}
+
+/// Reads the headers of each request, sends the answer to its first line, and closes the connection.
+fn serve(port: u16, answer: impl Fn(&str) -> &'static str + Send + 'static) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let lines = BufReader::new(connection.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let first = head.first().map_or("", String::as_str);
+            let _ = connection.write_all(answer(first).as_bytes());
+        }
+    });
+}
+
+/// RFC 9110 §9.2.2: a proxy may repeat a request that only reads. A POST may have had its effect already.
+#[test]
+fn the_gateway_repeats_a_read_that_a_dying_replica_left_and_no_post() {
+    let mut set = Replicated::start();
+    let ports = set.pair.pair.ports();
+    let lobby = set.pair.pair.lobby_url();
+    set.pair.pair.stop_replica();
+    let dying = DyingReplica::start(ports.public_replica, ports.internal_replica);
+    let refused = AtomicUsize::new(0);
+    let seen = |count: &AtomicUsize| count.load(Ordering::SeqCst);
+    until("the dying replica got both", || {
+        // An odd number of requests, so that the gateway's turns change.
+        for _ in 0..2 {
+            assert_eq!(Browser::new(&lobby).authorize(&REQUEST).status, 200);
+        }
+        match USER_BOUND.token(&lobby, &FORM).status {
+            200 => {}
+            503 => {
+                refused.fetch_add(1, Ordering::SeqCst);
+            }
+            other => panic!("{other}"),
+        }
+        seen(&dying.reads) > 0 && seen(&dying.posts) > 0
+    });
+    assert_eq!(seen(&refused), seen(&dying.posts));
 }

@@ -122,12 +122,8 @@ impl OwnPair {
     }
 
     /// Sends a signal to the token service.
-    pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.pair.token_service_pid().unwrap();
-        let status = std::process::Command::new("kill")
-            .args(["-s", signal, &pid.to_string()])
-            .status();
-        assert!(status.unwrap().success());
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.pair.token_service_pid().unwrap(), name);
     }
 
     /// Runs the program with these arguments as an operator of this service, with `input` on standard input.
@@ -194,6 +190,14 @@ fn state_in(folder: &Path) -> Vec<(String, String)> {
 pub(crate) fn pair() -> &'static Pair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| OwnPair::start_with(&[], true));
     &PAIR.pair
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(process: u32, name: &str) {
+    let status = std::process::Command::new("kill")
+        .args(["-s", name, &process.to_string()])
+        .status();
+    assert!(status.unwrap().success());
 }
 
 /// {lobby_url} of the shared pair.

@@ -68,7 +68,7 @@ impl Operation {
 /// What is down during an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The only token service.
+    /// The only token service, or one of them dies over its requests.
     Service,
     /// The token service whose internal listener the administration uses. Another token service still runs.
     Administration,
@@ -96,11 +96,18 @@ pub(crate) struct Count {
     pub(crate) excused: u64,
 }
 
+/// Times in one window.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) operations: BTreeMap<Operation, Vec<Duration>>,
+    /// Of the same work again and again: a measure of the machine.
+    pub(crate) machine: Vec<Duration>,
+}
+
 #[derive(Debug, Default)]
 struct Book {
     counts: BTreeMap<Operation, Count>,
-    /// Times in the current window.
-    times: BTreeMap<Operation, Vec<Duration>>,
+    times: Times,
     surprises: BTreeMap<String, u64>,
 }
 
@@ -132,6 +139,11 @@ impl Ledger {
                 end: Some(now + AFTERMATH),
             });
         }
+    }
+
+    /// Notes the time that the machine took for the work of a probe.
+    pub(crate) fn probed(&self, took: Duration) {
+        self.book().times.machine.push(took);
     }
 
     /// Number of times that the machine stood still.
@@ -202,7 +214,8 @@ impl Ledger {
             Ok(answer) if expected.contains(&answer.status) => {
                 let mut book = self.book();
                 book.counts.entry(operation).or_default().as_expected += 1;
-                book.times.entry(operation).or_default().push(took);
+                let times = &mut book.times.operations;
+                times.entry(operation).or_default().push(took);
                 Some(answer)
             }
             Ok(answer) => {
@@ -244,7 +257,7 @@ impl Ledger {
     }
 
     /// The times of the window that ends now.
-    pub(crate) fn take_times(&self) -> BTreeMap<Operation, Vec<Duration>> {
+    pub(crate) fn take_times(&self) -> Times {
         std::mem::take(&mut self.book().times)
     }
 

@@ -464,20 +464,27 @@ impl World {
             .map(drop)
     }
 
-    /// Registers, disables, enables and deletes a client, and checks each time that the client gets exactly what it
-    /// may.
+    /// Registers a person and a client, disables, enables, unlinks and deletes them, and checks each time that the client
+    /// gets exactly what it may.
     fn registrar(&self, visitor: &Visitor) -> Option<()> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = format!("soak-{number}");
         let secret = format!("secret-of-{id}-{}", "x".repeat(32));
-        let path = format!("/clients/{id}");
-        let registration = json!({
+        let person = format!("{id}@example.com");
+        let account = json!({"user_id": id, "username": id, "site": "https://us1.example.com"});
+        let user = json!({"username": person, "email": person, "accounts": [account]});
+        let client = json!({
             "client_id": id, "name": "Soak", "type": "user_bound", "client_secret": secret,
-            "bound_user": "grace@example.com", "scopes": ["projects"],
+            "bound_user": person, "scopes": ["projects"],
         });
         let url = format!("{}/auth/token", self.lobby);
         let authorization = basic(&id, &secret);
-        let ask = || visitor.post(&url, &[("authorization", &authorization)], &USER);
+        let fields = [
+            ("grant_type", "client_credentials"),
+            ("user_id", &*id),
+            ("user_site", "https://us1.example.com"),
+        ];
+        let ask = || visitor.post(&url, &[("authorization", &authorization)], &fields);
         let gets = |expected: u16| {
             let in_a_row =
                 || (0..IN_A_ROW).all(|_| ask().is_ok_and(|answer| answer.status == expected));
@@ -491,18 +498,33 @@ impl World {
         };
         let change =
             |method: &str, path: &str, body: &str| self.administrate(visitor, method, path, body);
-        change("POST", "/clients", &registration.to_string())?;
+        let (path, user_path) = (format!("/clients/{id}"), format!("/users/{person}"));
+        let linked = format!("{user_path}/accounts?user_id={id}&site=https://us1.example.com");
+
+        change("POST", "/users", &user.to_string())?;
+        change("POST", "/clients", &client.to_string())?;
         gets(200);
         let token = ask().ok().and_then(|answer| answer.member("access_token"));
-        change("PATCH", &path, r#"{"enabled": false}"#)?;
-        gets(401);
+        // In turn, because a revocation covers tokens of the following seconds, too.
+        let (disabled, refused) = match number.is_multiple_of(2) {
+            true => (&path, 401),
+            false => (&user_path, 400),
+        };
+        change("PATCH", disabled, r#"{"enabled": false}"#)?;
+        gets(refused);
         if let Some(token) = token {
             self.soon_kept_out(visitor, &token);
         }
-        change("PATCH", &path, r#"{"enabled": true}"#)?;
+        change("PATCH", disabled, r#"{"enabled": true}"#)?;
+        gets(200);
+        change("DELETE", &linked, "")?;
+        gets(400);
+        let accounts = format!("{user_path}/accounts");
+        change("POST", &accounts, &account.to_string())?;
         gets(200);
         change("DELETE", &path, "")?;
         gets(401);
+        change("DELETE", &user_path, "")?;
         // Changes a client in use, too.
         let name = json!({"name": format!("Package Builder {number}")});
         change("PATCH", "/clients/web-demo", &name.to_string()).map(drop)
@@ -511,6 +533,34 @@ impl World {
 
 fn basic(id: &str, secret: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{id}:{secret}")))
+}
+
+/// A thread that hashes for another thread, as fast as the machine lets it.
+struct Machine(Sender<Sender<()>>);
+
+impl Machine {
+    fn start() -> Self {
+        let (ask, asked) = channel::<Sender<()>>();
+        std::thread::spawn(move || {
+            for answer in asked {
+                std::hint::black_box(digest(&SHA256, &[0; 65_536]));
+                let _ = answer.send(());
+            }
+        });
+        Self(ask)
+    }
+
+    /// Time from the question to the answer, of as many answers as a request takes hops through the pair. `None` if the
+    /// thread ended.
+    fn probe(&self) -> Option<Duration> {
+        let start = Instant::now();
+        for _ in 0..4 {
+            let (answer, answered) = channel();
+            self.0.send(answer).ok()?;
+            answered.recv().ok()?;
+        }
+        Some(start.elapsed())
+    }
 }
 
 /// The running load.
@@ -526,8 +576,12 @@ impl Load {
             actors: Vec::new(),
         };
         let milliseconds = Duration::from_millis;
-        load.spawn(world, milliseconds(200), |world, _| {
+        let machine = Machine::start();
+        load.spawn(world, milliseconds(50), move |world, _| {
             world.ledger.look_at_clock();
+            if let Some(took) = machine.probe() {
+                world.ledger.probed(took);
+            }
         });
         for pause in [100, 130] {
             let mut held = VecDeque::new();

@@ -2,7 +2,8 @@
 //! and the encryption key rotate, registrations change, tokens are revoked, and token services restart.
 //!
 //! `SOAK_STORES` chooses stores: `redb`, `postgres`, or both with a comma. The exit code is 1 if a valid request was
-//! refused, if an invalid request was accepted, or if memory, descriptors, rows, files or latency grew.
+//! refused, if an invalid request was accepted, or if memory, descriptors, rows, files, processor time for each answer or
+//! latency grew. A latency may grow as much as that of the machine itself, which other programs may keep busy.
 
 mod ledger;
 mod load;
@@ -10,7 +11,6 @@ mod sample;
 mod verdict;
 mod web;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tests::{Artifacts, Pair, Ports, Postgres, Setup, pace};
 
-use ledger::{Operation, Scope};
+use ledger::{Operation, Scope, Times};
 use load::{ACCESS_TOKEN_SECONDS, Load, World};
-use sample::{Store, Stored, Taken};
-use verdict::Bound;
+use sample::{Spent, Store, Stored, Taken};
+use verdict::{Bound, Verdict};
 use web::Visitor;
 
 /// Windows of a run. All restarts are in the first four. Of the other windows, the second half is compared with the
@@ -36,8 +36,11 @@ const WINDOWS: u32 = 12;
 /// check takes 19 MiB for a short time.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Longest time until the gateway sends requests to a restarted token service again.
-const TRUST: Duration = Duration::from_secs(60);
+/// Longest time until the gateway notices that a token service runs again, or runs no more.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// Start of the lines in which the gateway says why a request failed.
+const FAILED_REQUEST: &str = "lobby: ";
 
 fn main() -> ExitCode {
     match run() {
@@ -91,19 +94,31 @@ struct Window {
     envoy: Taken,
     token_cache_mib: f64,
     stored: Stored,
-    times: BTreeMap<Operation, Vec<Duration>>,
+    /// Microseconds of processor time for each answer. NaN if the process started in this window.
+    service_work: f64,
+    envoy_work: f64,
+    times: Times,
 }
 
 impl Window {
     /// Percentile of the latency, in milliseconds.
     fn percentile(&self, operation: Operation, percent: usize) -> f64 {
-        let mut times = self.times.get(&operation).cloned().unwrap_or_default();
-        times.sort_unstable();
-        let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-        times
-            .get(at)
-            .map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        percentile(self.times.operations.get(&operation), percent)
     }
+
+    /// The same for the probes of the machine.
+    fn machine(&self, percent: usize) -> f64 {
+        percentile(Some(&self.times.machine), percent)
+    }
+}
+
+fn percentile(times: Option<&Vec<Duration>>, percent: usize) -> f64 {
+    let mut times = times.cloned().unwrap_or_default();
+    times.sort_unstable();
+    let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times
+        .get(at)
+        .map_or(0.0, |time| time.as_secs_f64() * 1000.0)
 }
 
 fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
@@ -164,13 +179,32 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
         let logs = soak.pair.logs();
         let lines: Vec<&str> = logs
             .lines()
-            .filter(|line| line.contains("ERROR") || line.contains("WARN"))
+            .filter(|line| {
+                line.contains("ERROR") || line.contains("WARN") || line.starts_with(FAILED_REQUEST)
+            })
             .collect();
         let last = lines.len().saturating_sub(20);
         println!("{}", lines.get(last..).unwrap_or_default().join("\n"));
     }
     Ok(all_well)
 }
+
+/// A line of the listeners for clients in `envoy.yaml`.
+const LISTENER: &str = "                # The client's address is that of its connection.";
+
+/// An access log of failures: what failed, at which token service, and why.
+const FAILURE_LOG: &str = r#"                access_log:
+                  - name: envoy.access_loggers.stdout
+                    filter:
+                      status_code_filter:
+                        comparison: { op: GE, value: { default_value: 500, runtime_key: none } }
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
+                      log_format:
+                        text_format_source:
+                          inline_string: "lobby: %START_TIME% %REQ(:method)% %PATH(NQ)% %RESPONSE_CODE% %RESPONSE_FLAGS%
+                            %RESPONSE_CODE_DETAILS% %UPSTREAM_HOST% after %DURATION% ms\n"
+"#;
 
 /// The demo's pair, with lifetimes so short that as many tokens, grants and sessions end as begin.
 fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<Setup> {
@@ -191,7 +225,7 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
         ("LIFETIMES__CLOCK_SKEW", "5s".to_owned()),
         ("SIGNING__ANNOUNCE_FOR", "2s".to_owned()),
         ("AUDIT__STANDARD_OUTPUT", "false".to_owned()),
-        ("DRAIN_FOR", "1s".to_owned()),
+        ("DRAIN_FOR", "2s".to_owned()),
     ];
     Ok(Setup {
         ports: Ports::free()?,
@@ -204,17 +238,31 @@ fn setup(repository: &Path, state: &Path, store: &str, replica: bool) -> Result<
         filter: None,
         feed: None,
         workers: 2,
-        gateway: Vec::new(),
+        gateway: vec![(LISTENER.to_owned(), format!("{FAILURE_LOG}{LISTENER}"))],
         directory: repository.to_owned(),
     })
+}
+
+/// Which token services get no requests from the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Avoids {
+    None,
+    Some,
 }
 
 impl Soak {
     fn windows(&mut self, length: Duration) -> Result<Vec<Window>> {
         // Nobody sends: it times the windows.
         let (_open, clock): (_, Receiver<()>) = channel();
-        let mut windows = Vec::new();
+        let mut windows: Vec<Window> = Vec::new();
         println!("{HEADINGS}");
+        let spent = |pair: &Pair| -> Result<[Spent; 2]> {
+            Ok([
+                Spent::by(pair.token_service_pid()?)?,
+                Spent::by(pair.envoy_pid()?)?,
+            ])
+        };
+        let mut before = spent(&self.pair)?;
         for number in 0..WINDOWS {
             let end = Instant::now() + length;
             self.disturb(number)?;
@@ -225,15 +273,24 @@ impl Soak {
                 let _ = clock.recv_timeout(left.min(LOOK));
                 service = service.least(Taken::by(self.pair.token_service_pid()?)?);
             }
+            let now = spent(&self.pair)?;
+            let stored = Stored::look(&self.pair, &self.store)?;
+            let times = self.world.ledger.take_times();
+            let answered = windows.last().map_or(0.0, |last| last.stored.answers);
+            let requests: usize = times.operations.values().map(Vec::len).sum();
+            let ([service_now, envoy_now], [service_before, envoy_before]) = (now, before);
             let window = Window {
                 service,
                 envoy: Taken::by(self.pair.envoy_pid()?)?,
                 token_cache_mib: sample::token_cache_mib(&self.pair)?,
-                stored: Stored::look(&self.pair, &self.store)?,
-                times: self.world.ledger.take_times(),
+                service_work: service_now.for_each(service_before, stored.answers - answered),
+                envoy_work: envoy_now.for_each(envoy_before, requests as f64),
+                stored,
+                times,
             };
             println!("{}", row(number, &window));
             windows.push(window);
+            before = now;
         }
         Ok(windows)
     }
@@ -250,7 +307,8 @@ impl Soak {
         };
         if let Some(lines) = lines {
             std::fs::write(&self.encryption_key, lines)?;
-            self.restart_all()?;
+            // The last time as after a crash.
+            self.restart_all(number == 3)?;
         }
         if number == 2 {
             // The old key must stay until this has finished.
@@ -260,9 +318,7 @@ impl Soak {
             ensure!(resealed.is_some(), "the store could not be sealed anew");
         }
         if number > 3 && self.is_replicated {
-            self.until_the_gateway_trusts_all()?;
-            self.pair.stop_replica();
-            self.pair.start_replica()?;
+            self.restart_replica(number.is_multiple_of(2))?;
         }
         // A replica may publish a new key up to a second after another replica signs with it.
         let rotation = match number.is_multiple_of(2) && !self.is_replicated {
@@ -274,43 +330,50 @@ impl Soak {
         Ok(())
     }
 
-    /// Restarts each token service, one after the other.
-    fn restart_all(&mut self) -> Result<()> {
-        self.until_the_gateway_trusts_all()?;
+    /// Restarts each token service, one after the other. With `crash`, the first one ends with SIGKILL.
+    fn restart_all(&mut self, crash: bool) -> Result<()> {
+        self.until_the_gateway(Avoids::None)?;
         let (pair, world) = (&mut self.pair, &self.world);
-        let scope = match self.is_replicated {
+        let scope = match self.is_replicated && !crash {
             true => Scope::Administration,
             false => Scope::Service,
         };
         world.ledger.during_outage(scope, || {
-            pair.stop_token_service();
+            match crash {
+                true => pair.kill_token_service()?,
+                false => pair.stop_token_service(),
+            }
             pair.start_token_service()
         })?;
         if self.is_replicated {
-            self.until_the_gateway_trusts_all()?;
-            self.pair.stop_replica();
-            self.pair.start_replica()?;
+            self.restart_replica(false)?;
         }
         Ok(())
     }
 
-    /// Waits until the gateway sends requests to every token service again. After a restart the gateway sends none to
-    /// the restarted token service for some time, and after the next restart no token service would be left.
-    fn until_the_gateway_trusts_all(&self) -> Result<()> {
-        let visitor = Visitor::new();
-        let url = format!(
-            "http://127.0.0.1:{}/clusters",
-            self.pair.ports().envoy_admin
-        );
+    /// Restarts the second token service, as soon as the gateway sends requests to the first one. An orderly stop fails no
+    /// request. With `crash`, the second one ends with SIGKILL, and fails the requests that it has.
+    fn restart_replica(&mut self, crash: bool) -> Result<()> {
+        self.until_the_gateway(Avoids::None)?;
+        if crash {
+            let world = Arc::clone(&self.world);
+            world.ledger.during_outage(Scope::Service, || {
+                self.pair.kill_replica()?;
+                self.until_the_gateway(Avoids::Some)
+            })?;
+        } else {
+            self.pair.stop_replica();
+        }
+        self.pair.start_replica()
+    }
+
+    /// Waits until the gateway sends requests to every token service, or until it avoids one.
+    fn until_the_gateway(&self, avoids: Avoids) -> Result<()> {
         let start = Instant::now();
-        while visitor
-            .get(&url, &[])?
-            .body
-            .contains("failed_outlier_check")
-        {
+        while self.pair.gateway_avoids_a_service()? != (avoids == Avoids::Some) {
             ensure!(
-                start.elapsed() < TRUST,
-                "the gateway trusts a token service no more"
+                start.elapsed() < NOTICE,
+                "the gateway does not notice which token services run"
             );
             pace();
         }
@@ -345,12 +408,21 @@ impl Soak {
             println!("  {count} times: {what}");
             all_well = false;
         }
-        for (name, bound, measure) in MEASURES {
-            let series: Vec<f64> = windows.iter().map(measure).collect();
-            match verdict::check(&series, bound) {
-                Ok(()) => println!("{name:<32} as before"),
-                Err(problem) => {
-                    println!("{name:<32} GREW: {problem}");
+        println!(
+            "\n{:<42} {:>10} {:>10} {:>10}",
+            "windows 5 to 8, and 9 to 12", "before", "at the end", "at most"
+        );
+        for measure in MEASURES {
+            match measure.check(windows) {
+                Some(verdict) => {
+                    let Verdict { before, end, most } = verdict;
+                    let name = measure.name;
+                    let remark = if verdict.is_growth() { "  GREW" } else { "" };
+                    println!("{name:<42} {before:>10.1} {end:>10.1} {most:>10.1}{remark}");
+                    all_well &= !verdict.is_growth();
+                }
+                None => {
+                    println!("{}: not measured", measure.name);
                     all_well = false;
                 }
             }
@@ -360,70 +432,122 @@ impl Soak {
     }
 }
 
-type Measure = (&'static str, Bound, fn(&Window) -> f64);
-
-const fn bound(ratio: f64, slack: f64) -> Bound {
-    Bound { ratio, slack }
+/// A measurement that must not grow.
+struct Measure {
+    name: &'static str,
+    bound: Bound,
+    of: fn(&Window) -> f64,
+    /// The percentile, if the measurement is a latency.
+    latency: Option<usize>,
 }
 
-/// The measurements that must not grow. Latency varies more by other load on the machine than by the service.
-const MEASURES: [Measure; 10] = [
-    (
-        "memory of the token service, MiB",
-        bound(1.1, 4.0),
-        |window| window.service.memory_mib,
-    ),
-    (
-        "Envoy without token cache, MiB",
-        bound(1.1, 16.0),
-        |window| window.envoy.memory_mib - window.token_cache_mib,
-    ),
-    (
-        "descriptors of the token service",
-        bound(1.1, 8.0),
-        |window| window.service.descriptors,
-    ),
-    ("descriptors of Envoy", bound(1.1, 8.0), |window| {
+impl Measure {
+    const fn new(name: &'static str, ratio: f64, slack: f64, of: fn(&Window) -> f64) -> Self {
+        Self {
+            name,
+            bound: Bound { ratio, slack },
+            of,
+            latency: None,
+        }
+    }
+
+    const fn latency(
+        name: &'static str,
+        ratio: f64,
+        slack: f64,
+        percent: usize,
+        of: fn(&Window) -> f64,
+    ) -> Self {
+        Self {
+            latency: Some(percent),
+            ..Self::new(name, ratio, slack, of)
+        }
+    }
+
+    fn check(&self, windows: &[Window]) -> Option<Verdict> {
+        let series: Vec<f64> = windows.iter().map(self.of).collect();
+        match self.latency {
+            None => verdict::check(&series, self.bound),
+            Some(percent) => {
+                let machine: Vec<f64> = windows
+                    .iter()
+                    .map(|window| window.machine(percent))
+                    .collect();
+                verdict::check_latency(&series, &machine, self.bound)
+            }
+        }
+    }
+}
+
+const MEASURES: [Measure; 13] = [
+    Measure::new("memory of the token service, MiB", 1.1, 4.0, |window| {
+        window.service.memory_mib
+    }),
+    Measure::new("Envoy without token cache, MiB", 1.1, 16.0, |window| {
+        window.envoy.memory_mib - window.token_cache_mib
+    }),
+    Measure::new("descriptors of the token service", 1.1, 8.0, |window| {
+        window.service.descriptors
+    }),
+    Measure::new("descriptors of Envoy", 1.1, 8.0, |window| {
         window.envoy.descriptors
     }),
-    ("store without audit log, MiB", bound(1.25, 4.0), |window| {
-        window.stored.mib_without_audit
+    Measure::new("store without audit log, MiB", 1.0, 4.0, |window| {
+        window.stored.mib_without_audit()
     }),
-    (
-        "grants, sessions, revocations",
-        bound(1.25, 50.0),
-        |window| window.stored.rows,
-    ),
-    ("published keys", bound(1.0, 1.0), |window| {
-        window.stored.keys
+    Measure::new("grants, sessions, revocations", 1.25, 50.0, |window| {
+        window.stored.rows
     }),
-    ("API call, p50, ms", bound(1.5, 5.0), |window| {
+    Measure::new("published keys", 1.0, 1.0, |window| window.stored.keys),
+    // The mix of requests varies with other load on the machine.
+    Measure::new("token service, CPU us for an answer", 1.5, 0.0, |window| {
+        window.service_work
+    }),
+    Measure::new("Envoy, CPU us for an answer", 1.5, 0.0, |window| {
+        window.envoy_work
+    }),
+    Measure::latency("API call, p50, ms", 1.5, 5.0, 50, |window| {
         window.percentile(Operation::Call, 50)
     }),
-    ("token request, p50, ms", bound(1.5, 5.0), |window| {
+    Measure::latency("API call, p99, ms", 2.0, 50.0, 99, |window| {
+        window.percentile(Operation::Call, 99)
+    }),
+    Measure::latency("token request, p50, ms", 1.5, 5.0, 50, |window| {
         window.percentile(Operation::ClientCredentials, 50)
     }),
-    ("token request, p99, ms", bound(2.0, 50.0), |window| {
+    Measure::latency("token request, p99, ms", 2.0, 50.0, 99, |window| {
         window.percentile(Operation::ClientCredentials, 99)
     }),
 ];
 
-const HEADINGS: &str = "window   service MiB  fds   Envoy MiB  fds   store MiB  rows  keys   \
-                        API call p50, p99 ms   token p50, p99 ms";
+const HEADINGS: &str = "        token service           Envoy                   store                       \
+    API call, ms   token, ms     machine, ms
+window    MiB  fds  us/answer     MiB  fds  us/answer     MiB  audited  rows  keys   p50    p99     p50    p99    p50    p99";
 
 fn row(number: u32, window: &Window) -> String {
     let times = |operation| [50, 99].map(|percent| window.percentile(operation, percent));
     let [call, slow_call] = times(Operation::Call);
     let [token, slow_token] = times(Operation::ClientCredentials);
+    let [probe, slow_probe] = [50, 99].map(|percent| window.machine(percent));
+    let Window {
+        service,
+        envoy,
+        stored,
+        ..
+    } = window;
     format!(
-        "{number:>6}   {:>11.1} {:>4}   {:>9.1} {:>4}   {:>9.1} {:>5} {:>5}   {call:>12.1} {slow_call:>7.1}   {token:>9.1} \
-         {slow_token:>7.1}",
-        window.service.memory_mib,
-        window.service.descriptors,
-        window.envoy.memory_mib,
-        window.envoy.descriptors,
-        window.stored.mib,
-        window.stored.rows,
-        window.stored.keys,
+        "{:>6} {:>6.1} {:>4} {:>10.0}  {:>6.1} {:>4} {:>10.0}  {:>6.1} {:>8} {:>5} {:>5}  {call:>4.1} {slow_call:>6.1}  \
+         {token:>6.1} {slow_token:>6.1} {probe:>6.1} {slow_probe:>6.1}",
+        number + 1,
+        service.memory_mib,
+        service.descriptors,
+        window.service_work,
+        envoy.memory_mib,
+        envoy.descriptors,
+        window.envoy_work,
+        stored.mib,
+        stored.audited,
+        stored.rows,
+        stored.keys,
     )
 }

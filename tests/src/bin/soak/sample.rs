@@ -8,8 +8,45 @@ use tests::Pair;
 
 use crate::web::Visitor;
 
-/// Most bytes of an audit entry in the store. The store may grow by this for each entry.
-const AUDIT_ENTRY_BYTES: f64 = 1024.0;
+/// Bytes of an audit entry in the store, with indexes and half-empty pages. The store may grow by this for each entry.
+const AUDIT_ENTRY_BYTES: f64 = 512.0;
+
+/// Routes of the internal listener, whose requests are not the load's.
+const INTERNAL: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/revocations", "/admin"];
+
+/// Unit of the processor times in `/proc`, in seconds (`USER_HZ`, proc_pid_stat(5)).
+const TICK: f64 = 0.01;
+
+/// Processor time that a process has used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    process: u32,
+    seconds: f64,
+}
+
+impl Spent {
+    pub(crate) fn by(process: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let (_, fields) = status.rsplit_once(") ").context("no name")?;
+        let mut ticks = 0.0;
+        // utime and stime, the fields 14 and 15; the first of `fields` is field 3.
+        for field in fields.split(' ').skip(11).take(2) {
+            ticks += field.parse::<f64>()?;
+        }
+        Ok(Self {
+            process,
+            seconds: ticks * TICK,
+        })
+    }
+
+    /// Microseconds for each answer since `before`. NaN if another process ran then.
+    pub(crate) fn for_each(self, before: Self, answers: f64) -> f64 {
+        match self.process == before.process {
+            true => (self.seconds - before.seconds) * 1e6 / answers,
+            false => f64::NAN,
+        }
+    }
+}
 
 /// One measurement of a process.
 #[derive(Debug, Clone, Copy)]
@@ -65,14 +102,21 @@ pub(crate) enum Store {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) mib: f64,
-    /// The same without the audit log, because its entries stay for months.
-    pub(crate) mib_without_audit: f64,
+    /// Entries of the audit log.
+    pub(crate) audited: f64,
     /// Grants, sessions and revocations.
     pub(crate) rows: f64,
     pub(crate) keys: f64,
+    /// Answers of the token service so far, at its public listener.
+    pub(crate) answers: f64,
 }
 
 impl Stored {
+    /// Size without the audit log, whose entries stay for months. Negative if the entries are smaller than assumed.
+    pub(crate) fn mib_without_audit(&self) -> f64 {
+        self.mib - self.audited * AUDIT_ENTRY_BYTES / 1_048_576.0
+    }
+
     /// Queries the token service, and measures the files.
     pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
         let visitor = Visitor::new();
@@ -93,14 +137,23 @@ impl Stored {
             Store::Folder(folder) => size_of(folder)?,
         };
         let mib = bytes as f64 / 1_048_576.0;
-        let audit = gauge("token_service_audit_entries")? * AUDIT_ENTRY_BYTES / 1_048_576.0;
+        let answers = metrics
+            .lines()
+            .filter(|line| line.starts_with("token_service_http_requests_total{"))
+            .filter(|line| {
+                let is_of = |route: &&str| line.contains(&format!("route=\"{route}"));
+                !INTERNAL.iter().any(|route| is_of(&route))
+            })
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum();
         Ok(Self {
             mib,
-            mib_without_audit: (mib - audit).max(0.0),
+            audited: gauge("token_service_audit_entries")?,
             rows: gauge("token_service_grants")?
                 + gauge("token_service_sessions")?
                 + gauge("token_service_revocations")?,
             keys: keys.context("no keys")?.len() as f64,
+            answers,
         })
     }
 }
