@@ -99,6 +99,7 @@ SOAK_SECONDS ?= 600
 
 .PHONY: soak
 soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS (600) on each store, with rotations and restarts
+	@tests/tools/prerequisites.sh postgres
 	SOAK_SECONDS=$(SOAK_SECONDS) $(TARGET)/debug/soak
 
 .PHONY: audit

@@ -14,15 +14,13 @@ use crate::process::Process;
 /// Starts Envoy in `directory` with `envoy/envoy.yaml` and the ports of `setup`. `setup.gateway` lists further
 /// replacements; the replaced text must occur in the file.
 pub(crate) fn start(artifacts: &Artifacts, setup: &Setup, directory: &Path) -> Result<Process> {
-    let ports = Ports {
-        internal: setup.feed.unwrap_or(setup.ports.internal),
-        ..setup.ports
-    };
+    let ports = setup.ports;
     let source = artifacts.repository.join("envoy/envoy.yaml");
     let template =
         fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let config = directory.join("envoy.yaml");
-    let mut text = render(&template, artifacts, ports)?;
+    let feed = setup.feed.unwrap_or(ports.internal);
+    let mut text = render(&template, artifacts, ports, feed)?;
     if setup.replica {
         text = with_replica(&text, ports);
     }
@@ -106,8 +104,8 @@ fn indent_of(line: &str) -> usize {
 
 /// `template` with other values: the addresses of lobby and api everywhere, and in each line that ends in the comment
 /// `# NAME` the value of NAME in place of its default. A name without a line, or a line without the default, is an
-/// error: the file and this table must agree.
-fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String> {
+/// error: the file and this table must agree. `feed` is the port of the revocation feed.
+fn render(template: &str, artifacts: &Artifacts, ports: Ports, feed: u16) -> Result<String> {
     let defaults = Ports::default();
     let values = [
         ("API_PORT", defaults.api.to_string(), ports.api.to_string()),
@@ -128,6 +126,11 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports) -> Result<String>
         ),
         (
             "INTERNAL_PORT",
+            defaults.internal.to_string(),
+            feed.to_string(),
+        ),
+        (
+            "READYZ_PORT",
             defaults.internal.to_string(),
             ports.internal.to_string(),
         ),
@@ -215,7 +218,8 @@ mod tests {
             envoy: "envoy".into(),
         };
         let template = include_str!("../../envoy/envoy.yaml");
-        render(template, &artifacts, Ports::default()).unwrap()
+        let ports = Ports::default();
+        render(template, &artifacts, ports, ports.internal).unwrap()
     }
 
     /// The token service closes idle connections of the public listener. A request that is on its way meanwhile fails.

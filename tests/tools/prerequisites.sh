@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: the toolchain of rust-toolchain.toml, the crates of Cargo.lock,
-# and on Debian the packages of a C compiler and of Python's venv. With the argument `tests` also the packages of
-# PostgreSQL, Chromium and its WebDriver server. Quick if nothing is missing.
+# and on Debian the packages of a C compiler and of Python's venv. With the argument `postgres` also the packages of
+# PostgreSQL, with `tests` also those of PostgreSQL, Chromium and its WebDriver server. Quick if nothing is missing.
 #
 # BUILDS, if set, is the program that make will build. If that program does not exist, this is the first run, which
 # takes long.
@@ -59,8 +59,10 @@ fetch=(cargo fetch --locked --target "$host" --target wasm32-wasip1)
 if ! "${fetch[@]}" --offline >/dev/null 2>&1; then
     tests/tools/install.sh "the crates of Cargo.lock (in $cargo_home)" crates.io env CARGO_NET_RETRY=0 "${fetch[@]}"
 fi
-if [ "${1:-}" = tests ]; then
+if [ "${1:-}" = tests ] || [ "${1:-}" = postgres ]; then
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || package postgresql
+fi
+if [ "${1:-}" = tests ]; then
     command -v chromedriver >/dev/null && command -v chromium >/dev/null \
         || package chromium chromium-driver fonts-dejavu-core
     command -v systemd-analyze >/dev/null || package systemd

@@ -8,9 +8,6 @@ use tests::Pair;
 
 use crate::web::Visitor;
 
-/// Bytes of an audit entry in the store, with indexes and half-empty pages. The store may grow by this for each entry.
-const AUDIT_ENTRY_BYTES: f64 = 512.0;
-
 /// Routes of the internal listener, whose requests are not the load's.
 const INTERNAL: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/revocations", "/admin"];
 
@@ -47,6 +44,9 @@ impl Spent {
         }
     }
 }
+
+/// Size of redb's page cache (`store::redb`).
+const PAGE_CACHE_MIB: f64 = 64.0;
 
 /// One measurement of a process.
 #[derive(Debug, Clone, Copy)]
@@ -98,25 +98,34 @@ pub(crate) enum Store {
     Folder(PathBuf),
 }
 
+impl Store {
+    /// Bytes of an audit entry, with indexes and half-empty pages. The store may grow by this for each entry.
+    const fn audit_entry(&self) -> f64 {
+        match self {
+            Self::File(_) => 192.0,
+            Self::Folder(_) => 384.0,
+        }
+    }
+}
+
 /// One measurement of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) mib: f64,
     /// Entries of the audit log.
     pub(crate) audited: f64,
+    /// Size without the audit log, whose entries stay for months. Negative if the entries are smaller than assumed.
+    pub(crate) mib_without_audit: f64,
     /// Grants, sessions and revocations.
     pub(crate) rows: f64,
     pub(crate) keys: f64,
+    /// Most memory that the token service uses for pages of the file.
+    pub(crate) page_cache_mib: f64,
     /// Answers of the token service so far, at its public listener.
     pub(crate) answers: f64,
 }
 
 impl Stored {
-    /// Size without the audit log, whose entries stay for months. Negative if the entries are smaller than assumed.
-    pub(crate) fn mib_without_audit(&self) -> f64 {
-        self.mib - self.audited * AUDIT_ENTRY_BYTES / 1_048_576.0
-    }
-
     /// Queries the token service, and measures the files.
     pub(crate) fn look(pair: &Pair, store: &Store) -> Result<Self> {
         let visitor = Visitor::new();
@@ -137,6 +146,7 @@ impl Stored {
             Store::Folder(folder) => size_of(folder)?,
         };
         let mib = bytes as f64 / 1_048_576.0;
+        let audited = gauge("token_service_audit_entries")?;
         let answers = metrics
             .lines()
             .filter(|line| line.starts_with("token_service_http_requests_total{"))
@@ -148,11 +158,16 @@ impl Stored {
             .sum();
         Ok(Self {
             mib,
-            audited: gauge("token_service_audit_entries")?,
+            audited,
+            mib_without_audit: mib - audited * store.audit_entry() / 1_048_576.0,
             rows: gauge("token_service_grants")?
                 + gauge("token_service_sessions")?
                 + gauge("token_service_revocations")?,
             keys: keys.context("no keys")?.len() as f64,
+            page_cache_mib: match store {
+                Store::File(_) => mib.min(PAGE_CACHE_MIB),
+                Store::Folder(_) => 0.0,
+            },
             answers,
         })
     }
