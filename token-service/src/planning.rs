@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use document::Place;
 use domain::client::IntegrationKind;
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, LegacyInstance, ObjectName, User};
+use domain::{Client, ClientId, Excerpt, LegacyInstance, ObjectName, RegistrySummary, User};
 use protocol::flow::LongestUserId;
 use protocol::flows;
 use registration::apply::{Listed, Plan, located};
@@ -23,8 +23,8 @@ const MOST_MISFITS: usize = 100;
 /// If there are any, the change must be refused. `places` contains the place of each client in the document.
 ///
 /// All other clients fit already for the registered users and legacy instances. Therefore the store's list of legacy
-/// clients is read only if the change adds a longer User ID or a host. The clients in `stored` are always checked,
-/// because `api_audience` may have changed since they were registered.
+/// clients is read only if the change adds a longer User ID or a host, or if at a start a client may not fit, because
+/// `api_audience` may have changed since clients were registered.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -33,6 +33,7 @@ pub async fn misfits(
     stored: &Excerpt,
     api_audience: &str,
     places: &BTreeMap<ClientId, Place>,
+    occasion: Occasion,
     store: &dyn Store,
 ) -> Result<Vec<String>, StoreError> {
     let change = &plan.change;
@@ -48,20 +49,27 @@ pub async fn misfits(
     clients.sort_by_key(|client| &client.client_id);
     clients.extend(change.put_clients.iter().filter(|client| is_legacy(client)));
     let mut users = change.put_users.iter();
-    let is_concerned =
-        adds_instances || !clients.is_empty() || users.any(|user| !user.accounts.is_empty());
+    let is_concerned = occasion == Occasion::Start
+        || adds_instances
+        || !clients.is_empty()
+        || users.any(|user| !user.accounts.is_empty());
     if instances.is_empty() || !is_concerned {
         return Ok(Vec::new());
     }
     // Read after `stored`: a change in between that matters here overtakes the plan.
-    let longest_stored = store.registry_summary().await?.longest_user_id;
+    let summary = store.registry_summary().await?;
+    let longest_stored = summary.longest_user_id;
     let longest = LongestUserId::among(&change.put_users, longest_stored);
+    let others_may_not_fit = occasion == Occasion::Start
+        && longest_client(&summary).is_some_and(|client| {
+            !flows::misfits(api_audience, &instances, [&client], longest).is_empty()
+        });
     let of = |client: &Client| {
         let misfits = flows::misfits(api_audience, &instances, [client], longest);
         misfits.into_iter().map(|misfit| located(&misfit, places))
     };
     let mut lines: Vec<String> = clients.into_iter().flat_map(of).collect();
-    if !adds_instances && longest.length() <= longest_stored {
+    if !adds_instances && longest.length() <= longest_stored && !others_may_not_fit {
         return Ok(lines);
     }
     let most = lines.len() + MOST_MISFITS;
@@ -81,6 +89,21 @@ pub async fn misfits(
     })
     .await?;
     Ok(lines)
+}
+
+/// When a plan is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// At a start, whose configuration may differ from that of the start before.
+    Start,
+    /// For a command.
+    Command,
+}
+
+/// A client of any legacy instance with a Client ID as long as the longest in the store; `None` without legacy clients.
+fn longest_client(summary: &RegistrySummary) -> Option<Client> {
+    let client_id = ClientId::parse(&"x".repeat(summary.longest_legacy_client_id))?;
+    Some(Client::new(client_id, IntegrationKind::Legacy))
 }
 
 fn is_legacy(client: &Client) -> bool {

@@ -33,6 +33,9 @@ pub enum CountedKind {
     PasswordScheme = 4,
     /// A length of User IDs of linked accounts. The number is the [length](json_length); the value is empty.
     UserIdLength = 5,
+    /// A length of Client IDs of legacy clients, enabled or not. The number is the [length](json_length); the value is
+    /// empty.
+    LegacyClientIdLength = 6,
 }
 
 /// A value that objects share. The index contains how often the objects have it.
@@ -180,6 +183,8 @@ impl IndexDifference {
                 self.name(NamedKind::BoundUser, value, name, by);
             }
             IntegrationType::Legacy { .. } => {
+                let length = json_length(client_id.as_str()) as u64;
+                self.count(CountedKind::LegacyClientIdLength, length, "", by);
                 self.name(
                     NamedKind::LegacyClient,
                     String::new(),

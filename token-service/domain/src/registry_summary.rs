@@ -18,6 +18,8 @@ pub struct RegistrySummary {
     pub password_schemes: Arc<[String]>,
     /// Length of the longest User ID of a linked account, in bytes of JSON without the quotes.
     pub longest_user_id: usize,
+    /// Length of the longest Client ID of a legacy client, in bytes of JSON without the quotes; 0 without legacy clients.
+    pub longest_legacy_client_id: usize,
     /// The hosts of the legacy flow, sorted by name.
     pub legacy_instances: Vec<LegacyInstance>,
 }

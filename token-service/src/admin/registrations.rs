@@ -160,7 +160,15 @@ impl Administration<'_> {
     ) -> Result<(), AdminError> {
         let api_audience = &self.service.config.protocol.api_audience;
         let store = &*self.service.store;
-        let misfits = planning::misfits(plan, stored, api_audience, places, store).await?;
+        let misfits = planning::misfits(
+            plan,
+            stored,
+            api_audience,
+            places,
+            planning::Occasion::Command,
+            store,
+        )
+        .await?;
         if misfits.is_empty() {
             return Ok(());
         }

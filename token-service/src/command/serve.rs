@@ -177,7 +177,15 @@ async fn plan(
     listed.add(instances);
     planning::forget_left(&mut plan, files, &listed, store).await?;
     let api_audience = &config.protocol.api_audience;
-    let misfits = planning::misfits(&plan, &stored, api_audience, &places, store).await?;
+    let misfits = planning::misfits(
+        &plan,
+        &stored,
+        api_audience,
+        &places,
+        planning::Occasion::Start,
+        store,
+    )
+    .await?;
     if !misfits.is_empty() {
         anyhow::bail!("{}", misfits.join("\n"));
     }

@@ -287,6 +287,8 @@ async fn a_start_reads_the_objects_of_its_files() {
     let expected = [
         format!("excerpt([{}])", instance(hostname)),
         format!("remembered_objects(true, Some({}), {PAGE})", instance("")),
+        // The longest names, because the audience may be another.
+        "registry_summary()".to_owned(),
     ];
     assert_eq!(calls, expected);
 }
@@ -434,6 +436,35 @@ async fn legacy_clients_are_read_only_for_a_longer_user_id_or_a_new_host() {
         applied.unwrap(),
         ["- client old", "- user ada", "- user grace", "+ user joan"]
     );
+}
+
+/// Legacy clients that only commands know are compared with a longer `api_audience` too.
+#[tokio::test]
+async fn a_start_refuses_an_audience_that_does_not_fit() {
+    let mut site = Site::new(|config| {
+        config.registrations = None;
+        config.legacy_instances.truncate(1);
+        let instance = config.legacy_instances.first_mut().unwrap();
+        instance.hostname = "us1.example".to_owned();
+        config.protocol.api_audience = "https://api.example".to_owned();
+    })
+    .await;
+    let service = site.start().await;
+    let ok = Ok::<(), String>(());
+    assert_eq!(create::<Client>(&service, legacy("old")).await, ok);
+    assert_eq!(create::<Client>(&service, legacy("older")).await, ok);
+    drop(service);
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    let read = |calls: &[String]| calls.contains(&legacy_clients("", PAGE));
+    assert!(!read(&calls), "everything fits: {calls:?}");
+    site.config.protocol.api_audience = format!("https://{}.example", "a".repeat(100));
+    let (calls, refusal) = site.register().await;
+    assert!(read(&calls), "{calls:?}");
+    let refusal = refusal.unwrap();
+    for client in ["client_id old (3)", "client_id older (5)"] {
+        assert!(refusal.contains(client), "{refusal}");
+    }
 }
 
 #[tokio::test]

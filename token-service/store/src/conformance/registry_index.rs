@@ -563,11 +563,16 @@ async fn summary_of(store: &dyn Store, clients: &[Client], users: &[User]) -> Re
     let accounts = users.iter().flat_map(|user| &user.accounts);
     let length = |text: &str| serde_json::to_string(text).unwrap().len() - 2;
     let longest = accounts.map(|account| length(&account.user_id)).max();
+    let legacy = clients
+        .iter()
+        .filter(|client| matches!(client.integration, IntegrationType::Legacy { .. }));
+    let longest_legacy = legacy.map(|client| length(client.client_id.as_str())).max();
     RegistrySummary {
         version: store.registry_version().await.unwrap(),
         scopes: scopes.into_iter().map(str::to_owned).collect(),
         password_schemes: password_hash::schemes(hashes).into(),
         longest_user_id: longest.unwrap_or_default(),
+        longest_legacy_client_id: longest_legacy.unwrap_or_default(),
         legacy_instances: store.legacy_instances().await.unwrap(),
     }
 }

@@ -106,15 +106,18 @@ impl RegistrationStore for PostgresStore {
             scopes.sort();
             let schemes = registry_index::counted(client, CountedKind::PasswordScheme).await?;
             let sql = "SELECT max(number) FROM registry_counts WHERE kind = $1";
-            let kind = CountedKind::UserIdLength as i16;
-            let longest = client.query_opt(sql, &[&kind]).await?;
-            let longest = longest.map(|row| row.try_get::<_, Option<i64>>(0));
-            let longest = unsigned(longest.transpose()?.flatten().unwrap_or_default());
+            let longest = async |kind: CountedKind| -> Result<usize, Fault> {
+                let row = client.query_opt(sql, &[&(kind as i16)]).await?;
+                let longest = row.map(|row| row.try_get::<_, Option<i64>>(0));
+                let longest = unsigned(longest.transpose()?.flatten().unwrap_or_default());
+                Ok(longest.try_into().unwrap_or(usize::MAX))
+            };
             Ok(RegistrySummary {
                 version: counter(client, "registry_position").await?,
                 scopes,
                 password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
-                longest_user_id: longest.try_into().unwrap_or(usize::MAX),
+                longest_user_id: longest(CountedKind::UserIdLength).await?,
+                longest_legacy_client_id: longest(CountedKind::LegacyClientIdLength).await?,
                 legacy_instances: legacy_instances(client).await?,
             })
         })

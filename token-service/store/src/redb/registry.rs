@@ -84,13 +84,16 @@ impl RegistrationStore for RedbStore {
             let scopes = all(CountedKind::Scope)?.map(|row| Ok(row?.1));
             let schemes: Vec<(u64, String)> =
                 all(CountedKind::PasswordScheme)?.collect::<Result<_, Fault>>()?;
-            let longest = all(CountedKind::UserIdLength)?.next_back().transpose()?;
+            let longest = |kind| -> Result<usize, Fault> {
+                let last = all(kind)?.next_back().transpose()?;
+                Ok(last.map_or(0, |(length, _)| length.try_into().unwrap_or(usize::MAX)))
+            };
             Ok(RegistrySummary {
                 version: position(transaction)?,
                 scopes: scopes.collect::<Result<_, Fault>>()?,
                 password_schemes: password_hash::most_expensive(schemes.into_iter()).into(),
-                longest_user_id: longest
-                    .map_or(0, |(length, _)| length.try_into().unwrap_or(usize::MAX)),
+                longest_user_id: longest(CountedKind::UserIdLength)?,
+                longest_legacy_client_id: longest(CountedKind::LegacyClientIdLength)?,
                 legacy_instances: all_json(transaction, LEGACY_INSTANCES)?,
             })
         })
