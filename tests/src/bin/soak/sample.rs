@@ -152,7 +152,7 @@ impl Stored {
             .filter(|line| line.starts_with("token_service_http_requests_total{"))
             .filter(|line| {
                 let is_of = |route: &&str| line.contains(&format!("route=\"{route}"));
-                !INTERNAL.iter().any(|route| is_of(&route))
+                !INTERNAL.iter().any(is_of)
             })
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum();

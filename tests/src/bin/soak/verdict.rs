@@ -19,8 +19,8 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     pub(crate) fn is_growth(self) -> bool {
-        // True for NaN, too: a measurement that failed is no success.
-        !(self.end <= self.most)
+        // A measurement that failed is no success.
+        self.end.is_nan() || self.most.is_nan() || self.end > self.most
     }
 }
 
