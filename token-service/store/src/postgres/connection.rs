@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 16;
 /// How long an operation waits for a free connection before it fails.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Time limit for opening a connection.
+/// Time limit for connecting to one host. Opening a connection tries the hosts of the URL one after the other.
 const CONNECT: Duration = Duration::from_secs(3);
 
 /// Time without an acknowledgement after which a peer counts as gone, because a crashed machine does not close its
@@ -48,6 +48,8 @@ pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
         .tcp_user_timeout(SILENCE)
         .keepalives_idle(SILENCE)
         .keepalives_interval(Duration::from_secs(1));
+    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let create = CONNECT.saturating_mul(u32::try_from(hosts.max(1)).unwrap_or(u32::MAX));
     let manager = Manager::from_config(
         config,
         MakeRustlsConnect::new(tls(settings)?),
@@ -60,7 +62,7 @@ pub(super) fn pool(settings: &PostgresSettings) -> Result<Pool, OpenError> {
         .runtime(Runtime::Tokio1)
         .timeouts(Timeouts {
             wait: Some(WAIT),
-            create: Some(CONNECT),
+            create: Some(create),
             recycle: Some(CONNECT),
         })
         .post_create(Hook::async_fn(|client, _| {

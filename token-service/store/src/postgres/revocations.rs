@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
 use super::fault::Fault;
@@ -166,12 +167,17 @@ pub(super) async fn announce(
     let Some(extent) = extent.after(existing(client, &key).await?, revoked) else {
         return Ok(false);
     };
-    let sql = "WITH replaced AS (DELETE FROM revocations WHERE revoked = $2)
-        INSERT INTO revocations (sequence, revoked, at, expires_at) VALUES ($1, $2, $3, $4)";
-    let times = (seconds(extent.at), seconds(extent.expires_at));
-    client
-        .execute(sql, &[&sequence, &key, &times.0, &times.1])
-        .await?;
+    // Two statements, because CockroachDB refuses two changes of a table in one. They travel together, so their order
+    // does not matter.
+    let remove = "DELETE FROM revocations WHERE revoked = $1 AND sequence <> $2";
+    let add = "INSERT INTO revocations (sequence, revoked, at, expires_at) VALUES ($1, $2, $3, $4)";
+    let (at, expires_at) = (seconds(extent.at), seconds(extent.expires_at));
+    let removed: [&(dyn ToSql + Sync); 2] = [&key, &sequence];
+    let added: [&(dyn ToSql + Sync); 4] = [&sequence, &key, &at, &expires_at];
+    tokio::try_join!(
+        client.execute(remove, &removed),
+        client.execute(add, &added)
+    )?;
     Ok(true)
 }
 
