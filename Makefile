@@ -132,7 +132,7 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 
 .PHONY: bench-service
 bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
-	cargo bench --package token-service --locked --bench service --bench store
+	cargo bench --package token-service --locked --bench service --bench registrations --bench store
 
 .PHONY: fmt
 fmt: prerequisites ## format the code

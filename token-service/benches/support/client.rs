@@ -82,9 +82,15 @@ impl Connection {
 }
 
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let headers = format!("{headers}content-type: application/x-www-form-urlencoded\r\n");
+    request("POST", path, &headers, body)
+}
+
+/// A request with a body. `headers` has the type of the body.
+pub(crate) fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-type: application/x-www-form-urlencoded\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

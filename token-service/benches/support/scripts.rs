@@ -43,6 +43,95 @@ impl Script for Constant {
     }
 }
 
+/// The id of the registered user-bound client `number`.
+pub(crate) fn bound_client(number: usize) -> String {
+    format!("bound-{number:08}")
+}
+
+/// The secret of [`bound_client`].
+pub(crate) fn bound_secret(number: usize) -> String {
+    format!("secret-of-bound-{number:08}-not-for-real-use")
+}
+
+/// Distance of clients that ask one after the other. Without a factor in common with a power of ten, so that all clients
+/// have their turn.
+const STRIDE: usize = 7_368_787;
+
+/// Gets tokens for user-bound clients.
+pub(crate) struct Bound {
+    next: usize,
+    stride: usize,
+    count: usize,
+}
+
+impl Bound {
+    /// One client.
+    pub(crate) const fn only(number: usize) -> Self {
+        Self {
+            next: number,
+            stride: 0,
+            count: number + 1,
+        }
+    }
+
+    /// All `count` clients in turn, from `first` on.
+    pub(crate) const fn all(first: usize, count: usize) -> Self {
+        Self {
+            next: first,
+            stride: STRIDE,
+            count,
+        }
+    }
+}
+
+impl Script for Bound {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        let number = self.next;
+        self.next = (number + self.stride) % self.count;
+        Some(token_request(
+            number,
+            &bound_client(number),
+            &bound_secret(number),
+        ))
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert_ok(reply)
+    }
+}
+
+fn token_request(user_id: usize, client_id: &str, secret: &str) -> Vec<u8> {
+    let body = form(&[
+        ("grant_type", "client_credentials"),
+        ("user_id", &user_id.to_string()),
+        ("user_site", "https://us1.example.com"),
+    ]);
+    post("/auth/token", &basic(client_id, secret), &body)
+}
+
+/// Guesses ids of clients. No id comes twice.
+pub(crate) struct Unknown(usize);
+
+impl Unknown {
+    /// The guesses of the connection `number`.
+    pub(crate) const fn from(number: usize) -> Self {
+        Self(number * 1_000_000_000)
+    }
+}
+
+impl Script for Unknown {
+    fn request(&mut self) -> Option<Vec<u8>> {
+        self.0 += 1;
+        let client_id = format!("guess-{}", self.0);
+        Some(token_request(1, &client_id, "guessed"))
+    }
+
+    fn answered(&mut self, reply: &Reply) -> bool {
+        assert!(matches!(reply.status, 401 | 429), "{}", reply.head);
+        true
+    }
+}
+
 fn assert_ok(reply: &Reply) -> bool {
     let text = String::from_utf8_lossy(&reply.body);
     assert_eq!(reply.status, 200, "{text}");

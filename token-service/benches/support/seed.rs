@@ -22,6 +22,7 @@ use token_service::config::{Config, StoreUrl};
 use token_service::key_file;
 use tokio::task::JoinSet;
 
+use super::scripts::{bound_client, bound_secret};
 use super::server::Demo;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -76,12 +77,19 @@ pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
     ids
 }
 
-/// Fills the demo's store, and returns a refresh token of each grant.
-pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
-    let config = demo.config();
-    let store = open(&config).await;
-    for first in (0..size.registered).step_by(CHUNK) {
-        let numbers = first..(first + CHUNK).min(size.registered);
+/// Registers `count` users, each with a user-bound client, unless an earlier run has done so.
+pub(crate) async fn register(demo: &Demo, count: usize) {
+    if demo.is_seeded() {
+        return;
+    }
+    put(&*open(&demo.config()).await, count, user_bound).await;
+    demo.set_seeded();
+}
+
+/// Registers `count` users and `count` clients.
+async fn put(store: &dyn Store, count: usize, client: fn(usize) -> Client) {
+    for first in (0..count).step_by(CHUNK) {
+        let numbers = first..(first + CHUNK).min(count);
         let change = RegistryChange {
             put_clients: numbers.clone().map(client).collect(),
             put_users: numbers.map(user).collect(),
@@ -89,7 +97,17 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
         };
         let now = SystemClock.now();
         store.change_registry(change, now).await.unwrap();
+        if first > 0 && first.is_multiple_of(10 * CHUNK) {
+            eprintln!("{first} of {count} clients and users are registered");
+        }
     }
+}
+
+/// Fills the demo's store, and returns a refresh token of each grant.
+pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
+    let config = demo.config();
+    let store = open(&config).await;
+    put(&*store, size.registered, client).await;
     let mut workers = JoinSet::new();
     for worker in 0..CALLERS {
         let store = Arc::clone(&store);
@@ -126,6 +144,17 @@ fn client(number: usize) -> Client {
     }
 }
 
+fn user_bound(number: usize) -> Client {
+    Client {
+        client_id: ClientId::parse(&bound_client(number)).unwrap(),
+        integration: IntegrationType::UserBound {
+            secrets: vec![ClientSecret::of(&bound_secret(number))],
+            bound_user: username(number),
+        },
+        ..client(number)
+    }
+}
+
 fn user(number: usize) -> User {
     User {
         username: username(number),
@@ -146,7 +175,7 @@ fn user(number: usize) -> User {
 }
 
 fn username(number: usize) -> Username {
-    Username::parse(&format!("user-{number}@example.com")).unwrap()
+    Username::parse(&format!("user-{number:08}@example.com")).unwrap()
 }
 
 fn account(number: usize) -> LinkedAccount {

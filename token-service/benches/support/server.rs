@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::{NamedTempFile, TempDir};
 use token_service::config::Config;
+use tokio_postgres::NoTls;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -86,24 +87,57 @@ pub(crate) fn free_port() -> u16 {
 
 /// The demo, with its own state and its own store.
 pub(crate) struct Demo {
-    folder: TempDir,
+    folder: PathBuf,
     store: String,
+    /// Deletes the folder at the end.
+    temporary: Option<TempDir>,
 }
 
 impl Demo {
     /// Uses a new redb file.
     pub(crate) fn on_redb() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = format!("redb:{}", folder.path().join("store.redb").display());
-        Self { folder, store }
+        let mut demo = Self::kept(folder.path().to_owned());
+        demo.temporary = Some(folder);
+        demo
+    }
+
+    /// Uses the redb file in a folder that stays.
+    pub(crate) fn kept(folder: PathBuf) -> Self {
+        std::fs::create_dir_all(&folder).unwrap();
+        Self {
+            store: format!("redb:{}", folder.join("store.redb").display()),
+            folder,
+            temporary: None,
+        }
     }
 
     /// Uses an empty database.
     pub(crate) fn on_postgres(url: String) -> Self {
         Self {
-            folder: tempfile::tempdir().unwrap(),
             store: url,
+            ..Self::on_redb()
         }
+    }
+
+    fn seeded(&self) -> PathBuf {
+        self.folder.join("seeded")
+    }
+
+    /// True if [`Demo::set_seeded`] was called, in this run or an earlier one.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seeded().exists()
+    }
+
+    /// Notes that the store has its registrations.
+    pub(crate) fn set_seeded(&self) {
+        std::fs::write(self.seeded(), "").unwrap();
+    }
+
+    /// The token of the administration. The first start creates it.
+    pub(crate) fn admin_token(&self) -> String {
+        let token = std::fs::read_to_string(self.folder.join("admin-token")).unwrap();
+        token.trim().to_owned()
     }
 
     fn file() -> String {
@@ -111,7 +145,7 @@ impl Demo {
     }
 
     fn environment(&self, ports: [u16; 2]) -> [(String, String); 5] {
-        let at = |name: &str| self.folder.path().join(name).display().to_string();
+        let at = |name: &str| self.folder.join(name).display().to_string();
         [
             ("STORE__URL", self.store.clone()),
             ("ENCRYPTION_KEY_FILE", at("encryption-key")),
@@ -168,14 +202,22 @@ impl Postgres {
 
     /// The URL of a new database.
     pub(crate) async fn database(&self, name: &str) -> String {
-        let url = |database: &str| format!("postgres://postgres@/{database}?host={}", self.folder);
-        let (client, connection) = tokio_postgres::connect(&url("postgres"), tokio_postgres::NoTls)
+        let client = self.connect("postgres").await;
+        let create = format!("CREATE DATABASE {name}");
+        client.batch_execute(&create).await.unwrap();
+        self.url(name)
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@/{database}?host={}", self.folder)
+    }
+
+    async fn connect(&self, database: &str) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls)
             .await
             .unwrap();
         tokio::spawn(connection);
-        let create = format!("CREATE DATABASE {name}");
-        client.batch_execute(&create).await.unwrap();
-        url(name)
+        client
     }
 
     /// CPU time of the server and of its connection processes, in nanoseconds.
