@@ -73,10 +73,14 @@ async fn write_audit_log(service: &Service) {
 async fn note_secret_uses(service: &Service) {
     let mut ticks = every(NOTE_SECRET_USES_EVERY);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = service.secret_uses.crowded() => {}
+        }
         let now = service.clock.now();
         if let Err(error) = service.secret_uses.write(&*service.store, now).await {
             tracing::warn!(%error, "uses of client secrets are not noted; they wait");
+            ticks.tick().await;
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Recent uses of client secrets, until they are written to the store.
 //!
 //! An operator removes an old secret when no client uses it any more, so a precision of minutes is enough. Within
-//! [`NOTED_EVERY`] only the first use of a secret is noted, and a request never waits for the store.
+//! [`NOTED_EVERY`] only the first use of a secret is noted, and a request never waits for the store. The memory is bounded:
+//! of many clients, only the unwritten uses stay.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +12,26 @@ use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::{ClientId, SecretUse};
 use store::{Store, StoreError};
+use tokio::sync::Notify;
 
 /// Precision of the last use of a secret.
 pub const NOTED_EVERY: Duration = Duration::from_secs(5 * 60);
 
+/// Number of clients whose uses wait at most. Further uses are not noted; a later use of the same secret is.
+const MOST_CLIENTS: usize = 20_000;
+
+/// Number of clients from which on the uses are written at once, and not kept after that.
+const CROWD: usize = MOST_CLIENTS / 2;
+
+/// Uses in one transaction, so that other writes do not wait long.
+const BATCH: usize = 500;
+
 /// The last noted uses.
 #[derive(Debug, Default)]
-pub struct SecretUses(Mutex<HashMap<ClientId, Vec<Noted>>>);
+pub struct SecretUses {
+    noted: Mutex<HashMap<ClientId, Vec<Noted>>>,
+    crowded: Notify,
+}
 
 #[derive(Debug)]
 struct Noted {
@@ -31,7 +45,12 @@ impl SecretUses {
     pub fn note(&self, client_id: &ClientId, secret: &ClientSecret, now: Timestamp) {
         let mut noted = self.noted();
         let Some(secrets) = noted.get_mut(client_id) else {
-            noted.insert(client_id.clone(), vec![Noted::new(secret, now)]);
+            if noted.len() < MOST_CLIENTS {
+                noted.insert(client_id.clone(), vec![Noted::new(secret, now)]);
+            }
+            if noted.len() >= CROWD {
+                self.crowded.notify_one();
+            }
             return;
         };
         match secrets.iter_mut().find(|noted| noted.secret == *secret) {
@@ -41,25 +60,33 @@ impl SecretUses {
         }
     }
 
+    /// Waits until so many uses are noted that they should be written now.
+    pub async fn crowded(&self) {
+        self.crowded.notified().await;
+    }
+
     /// Writes unwritten uses to the store.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails; then the uses stay unwritten.
     pub async fn write(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let uses = self.unwritten();
-        if !uses.is_empty() {
-            store.note_secret_uses(uses.clone()).await?;
-        }
-        let mut noted = self.noted();
-        for used in &uses {
-            let secrets = noted.get_mut(&used.client_id).into_iter().flatten();
-            for noted in secrets.filter(|noted| noted.secret == used.secret && noted.at == used.at)
-            {
-                noted.is_written = true;
+        for uses in self.unwritten().chunks(BATCH) {
+            store.note_secret_uses(uses.to_vec()).await?;
+            let mut noted = self.noted();
+            for used in uses {
+                let secrets = noted.get_mut(&used.client_id).into_iter().flatten();
+                let is_it = |noted: &&mut Noted| noted.secret == used.secret && noted.at == used.at;
+                for noted in secrets.filter(is_it) {
+                    noted.is_written = true;
+                }
             }
         }
+        let mut noted = self.noted();
+        let is_crowded = noted.len() >= CROWD;
         noted.retain(|_, secrets| {
-            secrets.retain(|noted| !noted.is_written || now.since(noted.at) < NOTED_EVERY);
+            secrets.retain(|noted| {
+                !noted.is_written || (!is_crowded && now.since(noted.at) < NOTED_EVERY)
+            });
             !secrets.is_empty()
         });
         Ok(())
@@ -79,7 +106,7 @@ impl SecretUses {
     }
 
     fn noted(&self) -> MutexGuard<'_, HashMap<ClientId, Vec<Noted>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,5 +154,28 @@ mod tests {
             uses.noted().is_empty(),
             "a client that came once stays for ever"
         );
+    }
+
+    #[tokio::test]
+    async fn uses_of_many_clients_are_written_early_and_take_bounded_memory() {
+        let folder = TempDir::new().unwrap();
+        let store = RedbStore::open(&folder.path().join("store.redb"), NOTED_EVERY).unwrap();
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let secret = ClientSecret::of("secret");
+        let uses = SecretUses::default();
+        let client = |number: usize| ClientId::parse(&format!("client-{number}")).unwrap();
+        for number in 0..CROWD {
+            uses.note(&client(number), &secret, now);
+        }
+        uses.crowded().await;
+        uses.write(&store, now).await.unwrap();
+        assert_eq!(uses.noted().len(), 0);
+        for number in 0..2 * MOST_CLIENTS {
+            uses.note(&client(number), &secret, now);
+        }
+        assert_eq!(uses.noted().len(), MOST_CLIENTS);
+        uses.write(&store, now).await.unwrap();
+        uses.note(&client(2 * MOST_CLIENTS), &secret, now);
+        assert_eq!(uses.unwritten().len(), 1, "later uses are noted");
     }
 }
