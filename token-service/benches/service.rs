@@ -7,7 +7,11 @@
 //!
 //! - `SIZES=1000,100000,1000000`: other numbers of clients, users and grants; `SIZES=` skips this part.
 //! - `ONLY_SIZES=1`: only this part.
+//! - `ONLY_COSTS=1`: only the CPU per response.
+//! - `GRANTS=refresh_token,jwt-bearer`: only these grants; `code` for the code.
+//! - `POSTGRES=`: without PostgreSQL.
 //! - `TOKEN_SERVICE=path`: measures another build of the service.
+//! - `BEFORE=path`: also measures the CPU per response of an earlier build on redb, and the ratio to it.
 
 #![expect(
     clippy::unwrap_used,
@@ -42,6 +46,9 @@ const BLOCK: Load = Load {
 /// Assertions that are signed before a block. The block ends when they are used up.
 const ASSERTIONS: usize = 3000;
 const CONNECTIONS: usize = 16;
+
+/// Name of the earlier build.
+const BEFORE: &str = "redb, before";
 
 /// Users that authorize in turn.
 const PERSONS: usize = 2000;
@@ -104,6 +111,14 @@ impl Grant {
             Self::Refresh => "refresh_token",
             Self::Code => "authorize in a session, and exchange the code",
         }
+    }
+
+    /// The grants that `GRANTS` names, or all.
+    fn measured() -> Vec<Self> {
+        let wanted = std::env::var("GRANTS")
+            .unwrap_or_else(|_| "client_credentials,jwt-bearer,refresh_token,code".to_owned());
+        let is_wanted = |grant: &Self| wanted.split(',').any(|name| grant.name().ends_with(name));
+        Self::ALL.into_iter().filter(is_wanted).collect()
     }
 }
 
@@ -187,17 +202,21 @@ fn ratios(values: &[f64], to: &[f64]) -> Vec<f64> {
 }
 
 async fn measure() {
-    let postgres = Postgres::start();
+    let wanted = std::env::var_os("POSTGRES").is_none_or(|wanted| !wanted.is_empty());
+    let postgres = wanted.then(Postgres::start).flatten();
     let only_sizes = std::env::var_os("ONLY_SIZES").is_some();
     println!(
         "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
         "what", "median", "", "least", "most"
     );
     if postgres.is_none() {
-        println!("PostgreSQL is not installed, and not measured");
+        println!("PostgreSQL is not installed or not wanted, and not measured");
     }
     if !only_sizes {
         costs_and_rates(postgres.as_ref()).await;
+    }
+    if std::env::var_os("ONLY_COSTS").is_some() {
+        return;
     }
     let sizes = std::env::var("SIZES").unwrap_or_else(|_| "1000,100000".to_owned());
     let sizes: Vec<usize> = sizes
@@ -219,7 +238,17 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
         let demo = Demo::on_postgres(postgres.database("demo").await);
         subjects.push(Fixture::start("PostgreSQL", demo, Some(postgres)).await);
     }
-    costs(&mut subjects).await;
+    if let Some(before) = std::env::var_os("BEFORE") {
+        let demo = Demo::on_redb().served_by(before);
+        subjects.push(Fixture::start(BEFORE, demo, None).await);
+        costs(&mut subjects).await;
+        subjects.pop();
+    } else {
+        costs(&mut subjects).await;
+    }
+    if std::env::var_os("ONLY_COSTS").is_some() {
+        return;
+    }
     for subject in &mut subjects {
         rates(subject).await;
     }
@@ -309,7 +338,7 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
         let answers = block(floor.address, &mut empty, BLOCK).await.times.len();
         floors.push(microseconds(before, cpu(floor.pid()), answers));
         for (index, subject) in subjects.iter_mut().enumerate() {
-            for (position, grant_type) in Grant::ALL.into_iter().enumerate() {
+            for (position, grant_type) in Grant::measured().into_iter().enumerate() {
                 let mut scripts = subject.scripts(grant_type, CONNECTIONS).await;
                 let before = subject.cpu();
                 let block = block(subject.server.address, &mut scripts, BLOCK).await;
@@ -322,8 +351,10 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
     }
     let what = "floor: empty actix POST and one Ed25519 signature, CPU";
     row(what, &floors, "us", None);
+    let earlier = subjects.iter().position(|subject| subject.name == BEFORE);
+    let earlier = earlier.map(|index| costs[index].clone());
     for (index, subject) in subjects.iter().enumerate() {
-        for (position, grant_type) in Grant::ALL.into_iter().enumerate() {
+        for (position, grant_type) in Grant::measured().into_iter().enumerate() {
             let (store, name) = (subject.name, grant_type.name());
             let bounded = grant_type == Grant::ClientCredentials;
             let bound = bounded.then_some(Bound::AtMost(2.0));
@@ -331,6 +362,10 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
             row(&format!("{store}: {name}: CPU"), own, "us", None);
             let what = format!("{store}: {name}: CPU, ratio to the floor");
             row(&what, &ratios(own, &floors), "", bound);
+            if let Some(earlier) = earlier.as_ref().filter(|_| store == "redb") {
+                let what = format!("{store}: {name}: CPU, ratio to before");
+                row(&what, &ratios(own, &earlier[position]), "", None);
+            }
             if subject.postgres.is_some() {
                 let what = format!("{store}: {name}: CPU of the database");
                 row(&what, &database[index][position], "us", None);
@@ -342,7 +377,7 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
 /// Responses per second and latencies.
 async fn rates(subject: &mut Fixture<'_>) {
     for connections in [1, 16, 256] {
-        for grant_type in Grant::ALL {
+        for grant_type in Grant::measured() {
             let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);
             let mut scripts = subject.scripts(grant_type, connections).await;
             for _ in 0..RATE_ROUNDS {

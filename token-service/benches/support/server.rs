@@ -85,12 +85,18 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// The build of `TOKEN_SERVICE`, or of this benchmark.
+fn measured_build() -> OsString {
+    std::env::var_os("TOKEN_SERVICE").unwrap_or_else(|| env!("CARGO_BIN_EXE_token-service").into())
+}
+
 /// The demo, with its own state and its own store.
 pub(crate) struct Demo {
     folder: PathBuf,
     store: String,
     /// Deletes the folder at the end.
     temporary: Option<TempDir>,
+    binary: OsString,
 }
 
 impl Demo {
@@ -109,6 +115,7 @@ impl Demo {
             store: format!("redb:{}", folder.join("store.redb").display()),
             folder,
             temporary: None,
+            binary: measured_build(),
         }
     }
 
@@ -118,6 +125,11 @@ impl Demo {
             store: url,
             ..Self::on_redb()
         }
+    }
+
+    /// Uses another build of the service.
+    pub(crate) fn served_by(self, binary: OsString) -> Self {
+        Self { binary, ..self }
     }
 
     fn seeded(&self) -> PathBuf {
@@ -166,9 +178,7 @@ impl Demo {
 
     pub(crate) fn serve(&self) -> Server {
         let ports = [free_port(), free_port()];
-        let binary = std::env::var_os("TOKEN_SERVICE")
-            .unwrap_or_else(|| env!("CARGO_BIN_EXE_token-service").into());
-        let mut command = Command::new(binary);
+        let mut command = Command::new(&self.binary);
         command
             .args(["serve", "--config", &Self::file()])
             .envs(self.environment(ports));
