@@ -107,7 +107,7 @@ impl<'a> Mint<'a> {
             user_hat: &subject.account.username,
             user_id: &subject.account.user_id,
             user_site: &subject.account.site,
-            scope: &token.scope.to_string(),
+            scope: token.scope.as_str(),
             amr: subject.amr.iter().map(String::as_str).collect(),
             iat: issued_at,
             exp: expires_at,
