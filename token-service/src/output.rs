@@ -8,12 +8,20 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 
 /// Maximum number of waiting lines.
 const QUEUE: usize = 2048;
+
+/// Least time between two writes. On a busy service each write has all lines of that time, so that not every line wakes
+/// the thread. A line after a quiet time does not wait.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Maximum size of a write, in bytes, unless one line is longer. A pipe takes as much at once (`PIPE_BUF`), so lines stay
+/// whole when standard output and standard error are the same pipe.
+const CHUNK: usize = 4096;
 
 static STANDARD_OUTPUT: LazyLock<Lines> = LazyLock::new(|| Lines::to("stdout", io::stdout()));
 
@@ -103,24 +111,86 @@ impl Write for LineStream {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the thread is for this stream alone"
+)]
 fn write(messages: &Receiver<Message>, mut stream: impl Write) {
-    while let Ok(message) = messages.recv() {
+    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut next = Instant::now();
+    while let Ok(first) = messages.recv() {
+        thread::sleep(next.saturating_duration_since(Instant::now()));
         // Errors are ignored, because the reader may be gone.
-        match message {
-            Message::Line(line) => drop(stream.write_all(&line)),
-            Message::Done(done) => {
-                drop(stream.flush());
-                let _ = done.send(());
+        for message in std::iter::once(first).chain(messages.try_iter().take(QUEUE)) {
+            match message {
+                Message::Line(line) => {
+                    if chunk.len() + line.len() > CHUNK {
+                        let _ = stream.write_all(&chunk);
+                        chunk.clear();
+                    }
+                    chunk.extend_from_slice(&line);
+                }
+                Message::Done(done) => {
+                    let _ = stream.write_all(&chunk);
+                    chunk.clear();
+                    let _ = stream.flush();
+                    let _ = done.send(());
+                }
             }
         }
+        let _ = stream.write_all(&chunk);
+        chunk.clear();
+        next = Instant::now() + PACE;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::sync::mpsc::Sender;
 
     use super::*;
+
+    /// Reports each write, and stands still until the test lets it go on.
+    struct Gated {
+        writes: Sender<Vec<u8>>,
+        gate: Receiver<()>,
+    }
+
+    impl Write for Gated {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.writes.send(bytes.to_vec()).unwrap();
+            // The gate stays open once the test has dropped its end.
+            let _ = self.gate.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// While a write takes its time, lines gather.
+    #[test]
+    fn lines_that_have_gathered_are_written_together_and_stay_whole() {
+        let (writes, written) = std::sync::mpsc::channel();
+        let (open, gate) = std::sync::mpsc::channel();
+        let lines = Lines::to("test", Gated { writes, gate });
+        let text: Vec<Vec<u8>> = (0..200)
+            .map(|number| format!("{number:>99}\n").into_bytes())
+            .collect();
+        for line in &text {
+            lines.write(line.clone());
+        }
+        drop(open);
+        drop(lines);
+        let writes: Vec<Vec<u8>> = written.into_iter().collect();
+        assert_eq!(writes.concat(), text.concat());
+        assert!(writes.len() <= 7, "{}", writes.len());
+        for write in &writes {
+            assert!(write.len() <= CHUNK && write.ends_with(b"\n"));
+        }
+    }
 
     /// The pipe holds some hundred lines and the queue holds the next lines. All others are dropped, and no caller
     /// waits.
