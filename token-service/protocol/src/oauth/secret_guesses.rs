@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,11 +38,17 @@ const MOST_SUSPECTS: usize = 10_000;
 /// Pairs of client and address that recently sent a wrong secret.
 #[derive(Debug, Default)]
 pub struct Suspects {
-    any: AtomicBool,
+    /// Until when there are suspects, in seconds since 1970.
+    any_until: AtomicU64,
     until: Mutex<HashMap<Digest, Timestamp>>,
 }
 
 impl Suspects {
+    /// False if there is no suspect. Then a request needs no key, which takes as long as the rest of the check.
+    fn are_any(&self, now: Timestamp) -> bool {
+        now.seconds() < self.any_until.load(Ordering::Relaxed)
+    }
+
     fn contain(&self, key: &Digest, now: Timestamp) -> bool {
         let until = self.until();
         until.get(key).is_some_and(|until| now < *until)
@@ -58,8 +64,9 @@ impl Suspects {
             let first = until.keys().next().copied();
             first.map(|first| until.remove(&first));
         }
-        until.insert(key, now + SUSPECTED_FOR);
-        self.any.store(true, Ordering::Relaxed);
+        let last = now + SUSPECTED_FOR;
+        until.insert(key, last);
+        self.any_until.fetch_max(last.seconds(), Ordering::Relaxed);
     }
 
     fn until(&self) -> MutexGuard<'_, HashMap<Digest, Timestamp>> {
@@ -67,16 +74,15 @@ impl Suspects {
     }
 }
 
-/// A request that may contain a client secret.
+/// A request that may contain a client secret. It has no `Debug`, because the headers contain the secret.
 #[must_use]
-#[derive(Debug)]
 pub struct Guess<'a> {
     context: Context<'a>,
     suspects: &'a Suspects,
-    /// `None` if the request presents no secret.
-    key: Option<Digest>,
-    /// True if the store counts the guess as a failure until it is forgiven.
-    counted: bool,
+    authorization: &'a [&'a [u8]],
+    address: Option<IpAddr>,
+    /// The key under which the store counts the guess as a failure until it is forgiven.
+    counted: Option<Digest>,
 }
 
 impl<'a> Guess<'a> {
@@ -87,54 +93,58 @@ impl<'a> Guess<'a> {
     pub async fn begin(
         context: &Context<'a>,
         suspects: &'a Suspects,
-        authorization: &[&[u8]],
+        authorization: &'a [&'a [u8]],
         address: Option<IpAddr>,
     ) -> Result<Self, TokenError> {
-        let client_id = match authorization {
-            [] => None,
-            _ => client_authentication::claimed(authorization, &[]),
-        };
-        let key = client_id.map(|client_id| {
-            let network = network(address, context.encryption_key);
-            let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];
-            Digest::from_bytes(context.encryption_key.tag(&parts))
-        });
         let mut guess = Self {
             context: *context,
             suspects,
-            key,
-            counted: false,
+            authorization,
+            address,
+            counted: None,
         };
         let now = context.now;
-        if suspects.any.load(Ordering::Relaxed)
-            && guess.key.is_some_and(|key| suspects.contain(&key, now))
+        if suspects.are_any(now)
+            && let Some(key) = guess.key()
+            && suspects.contain(&key, now)
         {
-            match guess.count(now).await? {
-                Admission::Admitted => guess.counted = true,
+            match guess.count(key).await? {
+                Admission::Admitted => guess.counted = Some(key),
                 Admission::Wait(wait) => return Err(TokenError::TooManyGuesses(wait)),
             }
         }
         Ok(guess)
     }
 
+    /// The key of client and address; `None` if the request presents no secret.
+    fn key(&self) -> Option<Digest> {
+        if self.authorization.is_empty() {
+            return None;
+        }
+        let client_id = client_authentication::claimed(self.authorization, &[])?;
+        let key = self.context.encryption_key;
+        let network = network(self.address, key);
+        let parts = [b"client secret", client_id.as_bytes(), network.as_bytes()];
+        Some(Digest::from_bytes(key.tag(&parts)))
+    }
+
     /// Counts the guess if the secret was wrong, and forgives the guess if the secret was right. `refusal` is the error
     /// of the response, if any.
     pub async fn end(self, refusal: Option<&TokenError>) {
-        let Some(key) = self.key else {
-            return;
-        };
-        let now = self.context.now;
-        let kept = match refusal {
-            Some(TokenError::WrongSecret) => {
-                self.suspects.add(key, now);
-                if self.counted {
+        let kept = match (refusal, self.counted) {
+            (Some(TokenError::WrongSecret), counted) => {
+                let Some(key) = counted.or_else(|| self.key()) else {
+                    return;
+                };
+                self.suspects.add(key, self.context.now);
+                if counted.is_some() {
                     return;
                 }
-                self.count(now).await.map(drop)
+                self.count(key).await.map(drop)
             }
             // A success clears only its own guess, not earlier failures: an attacker behind the same address must not
             // profit from the success of somebody else.
-            refusal if self.counted && refusal.is_none_or(is_behind_the_secret) => {
+            (refusal, Some(key)) if refusal.is_none_or(is_behind_the_secret) => {
                 self.context.store.forgive_attempt(None, vec![key]).await
             }
             _ => Ok(()),
@@ -144,11 +154,9 @@ impl<'a> Guess<'a> {
         }
     }
 
-    async fn count(&self, now: Timestamp) -> Result<Admission, StoreError> {
-        let Some(key) = self.key else {
-            return Ok(Admission::Admitted);
-        };
+    async fn count(&self, key: Digest) -> Result<Admission, StoreError> {
         let paced = PacedKey { key, pace: PACE };
+        let now = self.context.now;
         self.context.store.admit_attempt(vec![paced], now).await
     }
 }
@@ -170,12 +178,15 @@ mod tests {
     fn suspects_are_bounded_and_forgotten() {
         let suspects = Suspects::default();
         let now = Timestamp::from_seconds(1000);
+        assert!(!suspects.are_any(now));
         for number in 0..MOST_SUSPECTS + 10 {
             suspects.add(key(number), now);
         }
         assert_eq!(suspects.until().len(), MOST_SUSPECTS);
         assert!(suspects.contain(&key(MOST_SUSPECTS + 9), now));
+        assert!(suspects.are_any(now));
         assert!(!suspects.contain(&key(MOST_SUSPECTS + 9), now + SUSPECTED_FOR));
+        assert!(!suspects.are_any(now + SUSPECTED_FOR));
         suspects.add(key(MOST_SUSPECTS + 10), now + SUSPECTED_FOR);
         assert_eq!(suspects.until().len(), 1);
     }
