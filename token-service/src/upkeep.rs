@@ -20,8 +20,9 @@ const SWEEP_BATCH: usize = 500;
 /// Interval between checks of the keys. Limits the time in which replicas may sign with different keys.
 const MAINTAIN_KEYS_EVERY: Duration = Duration::from_secs(1);
 
-/// Interval between looks at the changes of registrations. Limits the time in which a replica uses an outdated one.
-const FOLLOW_REGISTRATIONS_EVERY: Duration = Duration::from_secs(1);
+/// Interval between looks at the changes of registrations. A change of another replica takes effect within a second,
+/// reading included.
+const FOLLOW_REGISTRATIONS_EVERY: Duration = Duration::from_millis(500);
 
 /// Interval between warnings about certificates.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -33,7 +33,7 @@ pub use self::sealed_values::SealedValues;
 use domain::clock::Timestamp;
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
-/// store every second for changes; the rest of the time is for reading them.
+/// store twice a second for changes; the rest of the time is for reading them.
 pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Maximum difference between the clocks of replicas, plus the time until a change is durable.

@@ -33,8 +33,8 @@ const PAGE: usize = 1000;
 /// Number of origins in memory.
 const ORIGINS: usize = 4096;
 
-/// Memory for an entry beside its object, in bytes.
-const OVERHEAD: u64 = 200;
+/// Memory that an object and its entry take beyond the length of the object's row, in bytes.
+const OVERHEAD: u64 = 512;
 
 /// Typical size of an object, in bytes, from which the cache derives its initial number of entries.
 const TYPICAL: u64 = 1024;
@@ -335,7 +335,7 @@ impl<T> Clone for Kept<T> {
 }
 
 impl<T: Serialize> Kept<T> {
-    /// The row is nearly as large as the object.
+    /// The length of the row stands for the length of the object's texts.
     fn new(object: Arc<T>) -> Self {
         let mut length = Length(0);
         let written = serde_json::to_writer(&mut length, &*object);
