@@ -125,3 +125,25 @@ fn say(last_words: &str) {
     standard_error.write(format!("{last_words}\n").into_bytes());
     standard_error.finish(LAST_WORDS_WITHIN);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Key ids, grant ids and legacy refresh tokens are random base64url text.
+    #[test]
+    fn random_values_may_start_with_a_hyphen() {
+        for line in [
+            "key remove -mzNIbRgrX5gZ_6z",
+            "key remove --zNIbRgrX5gZ_6z --url http://127.0.0.1:9081",
+            "grant revoke -mzNIbRgrX5gZ_6z",
+            "grant show -mzNIbRgrX5gZ_6z",
+            "explain -mzNIbRgrX5gZ_6z",
+            "explain -",
+        ] {
+            let words = ["token-service"].into_iter().chain(line.split(' '));
+            let parsed = Arguments::try_parse_from(words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}

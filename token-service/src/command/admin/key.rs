@@ -41,6 +41,7 @@ pub(in crate::command) struct Rotate {
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Remove {
     /// The key identifier.
+    #[arg(allow_hyphen_values = true)]
     kid: String,
 }
 
