@@ -163,6 +163,7 @@ impl Application {
         if let Err(error) = uses.write(&*service.store, service.clock.now()).await {
             tracing::warn!(%error, "the last uses of client secrets are not noted");
         }
+        service.store.close().await;
         outcome
     }
 }

@@ -387,6 +387,9 @@ pub trait Store:
     /// Returns an error if the store cannot take writes now.
     async fn ready(&self) -> Result<(), StoreError>;
 
+    /// Completes the queued operations and closes the store, before the process ends. Later operations fail.
+    async fn close(&self) {}
+
     /// Waits until the store has failed permanently and the process has to end. Returns the reason.
     async fn failed(&self) -> String {
         std::future::pending().await

@@ -177,6 +177,21 @@ impl Store for RedbStore {
         })
     }
 
+    /// Closes the file even if somebody still holds the store. The next start repairs a file that nobody has closed, and
+    /// for a repair redb reads the whole file.
+    async fn close(&self) {
+        let queued: Result<(), StoreError> = self.write(|_, _| Ok(())).await;
+        if let Err(error) = queued {
+            tracing::warn!(%error, "the last operations of the store failed");
+        }
+        self.writer.close();
+        let shared = Arc::clone(&self.shared);
+        let close = move || *shared.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Err(error) = tokio::task::spawn_blocking(close).await {
+            tracing::error!(%error, "the store was not closed");
+        }
+    }
+
     async fn backup(&self, to: &Path) -> Result<(), BackupError> {
         let (shared, to) = (Arc::clone(&self.shared), to.to_owned());
         tokio::task::spawn_blocking(move || {

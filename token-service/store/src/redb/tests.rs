@@ -459,6 +459,28 @@ async fn an_unreadable_row_stops_nothing_else() {
     assert!(crate::unreadable_rows().get() > before);
 }
 
+/// A repair reads the whole file, which takes long if the file is large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_file_needs_no_repair_although_somebody_holds_the_store() {
+    let file = File::new(false);
+    let store = file.store();
+    let change = put(vec![], vec![user("ada")]);
+    store.change_registry(change, at(0)).await.unwrap();
+    store.close().await;
+    let repaired = Arc::new(AtomicI64::new(0));
+    let repairs = Arc::clone(&repaired);
+    let mut builder = builder();
+    builder.set_repair_callback(move |_| {
+        repairs.fetch_add(1, Ordering::Relaxed);
+    });
+    drop(builder.open(file.path()).unwrap());
+    assert_eq!(repaired.load(Ordering::Relaxed), 0);
+    let ada = Username::parse("ada").unwrap();
+    assert!(store.user(ada.clone()).await.is_err());
+    assert!(store.claim_totp_step(ada, 1).await.is_err());
+    drop(builder.open(file.path()).unwrap());
+}
+
 /// Operations beyond the queue are refused at once. All queued operations complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_turns_operations_away() {

@@ -80,6 +80,7 @@ pub(super) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
     ready: Arc<AtomicBool>,
+    closed: Arc<AtomicBool>,
     metrics: WriterMetrics,
     /// Closed when the thread ends.
     running: watch::Receiver<()>,
@@ -94,6 +95,7 @@ impl Writer {
     pub(super) fn start(shared: Shared, opener: Opener) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
+        let closed = Arc::new(AtomicBool::new(false));
         let metrics = WriterMetrics::default();
         let (running, until_end) = watch::channel(());
         let (feed_changed, feed_changes) = watch::channel(0);
@@ -101,6 +103,7 @@ impl Writer {
             shared,
             opener,
             ready: Arc::clone(&ready),
+            closed: Arc::clone(&closed),
             metrics: metrics.clone(),
             feed_changed,
         };
@@ -115,6 +118,7 @@ impl Writer {
             queue: Some(queue),
             thread: Some(thread),
             ready,
+            closed,
             metrics,
             running: until_end,
             feed_changes,
@@ -153,6 +157,11 @@ impl Writer {
         }
     }
 
+    /// From now on the thread does not reopen the file. The caller closes the file.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
     pub(super) const fn metrics(&self) -> &WriterMetrics {
         &self.metrics
     }
@@ -186,6 +195,8 @@ struct State {
     shared: Shared,
     opener: Opener,
     ready: Arc<AtomicBool>,
+    /// True if the file was closed on purpose.
+    closed: Arc<AtomicBool>,
     metrics: WriterMetrics,
     feed_changed: watch::Sender<u64>,
 }
@@ -195,7 +206,8 @@ impl State {
         while let Ok(first) = jobs.recv() {
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH - 1));
-            if self.commit(batch).is_err() && self.reopen(jobs).is_err() {
+            let is_open = || !self.closed.load(Ordering::Acquire);
+            if self.commit(batch).is_err() && is_open() && self.reopen(jobs).is_err() {
                 return;
             }
         }
