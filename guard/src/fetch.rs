@@ -82,6 +82,16 @@ impl Schedule {
         self.next_at = now + pause.min(MAX_PAUSE).min(self.interval);
     }
 
+    /// The fetch failed. After a first failure, the next fetch follows at once, because another replica may
+    /// answer it; after more, as [`failed`](Self::failed) says.
+    pub fn failed_at_a_replica(&mut self, now: u64) {
+        let is_first = !self.is_failing();
+        self.failed(now);
+        if is_first {
+            self.next_at = now;
+        }
+    }
+
     #[must_use]
     pub const fn is_failing(&self) -> bool {
         self.failures > 0
@@ -241,6 +251,20 @@ mod tests {
             now += pause;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn a_first_failure_at_a_replica_is_followed_by_a_fetch_at_once() {
+        let mut schedule = Schedule::new(300);
+        for start in [1000, 2000] {
+            for pause in [0, 2, 4] {
+                schedule.started(start, TIMEOUT_SECONDS);
+                schedule.failed_at_a_replica(start);
+                let due = (0..).find(|pause| schedule.is_due(start + pause));
+                assert_eq!(due, Some(pause));
+            }
+            schedule.succeeded(start);
+        }
     }
 
     #[test]

@@ -462,14 +462,19 @@ impl Guard {
     /// True if another fetch follows at once, so that the requests that waited for `fetch` must wait for that
     /// one too. `is_usable`: `fetch` returned something usable.
     #[must_use]
-    pub fn goes_on(&self, fetch: &Fetch, is_usable: bool) -> bool {
+    pub fn goes_on(&self, fetch: &Fetch, is_usable: bool, now: u64) -> bool {
+        let state = self.issuers.get(fetch.issuer);
+        let is_repeated = || {
+            let schedule = state.and_then(|state| state.key_schedule.as_ref());
+            !is_usable && schedule.is_some_and(|schedule| schedule.is_due(now))
+        };
         match fetch.subject {
-            Subject::Metadata => self
-                .issuers
-                .get(fetch.issuer)
-                .is_some_and(|state| state.discovered.is_some()),
+            Subject::Metadata => {
+                state.is_some_and(|state| state.discovered.is_some()) || is_repeated()
+            }
+            Subject::Keys => is_repeated(),
             Subject::Revocations => is_usable && self.is_catching_up(fetch.issuer),
-            Subject::Keys | Subject::Introspection(_) => false,
+            Subject::Introspection(_) => false,
         }
     }
 

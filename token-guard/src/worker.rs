@@ -206,7 +206,7 @@ impl Worker {
                         self.log_failure(fetch, &why, now);
                     }
                 }
-                let goes_on = self.guard.borrow().goes_on(fetch, is_usable);
+                let goes_on = self.guard.borrow().goes_on(fetch, is_usable, now);
                 let mut waiting = self.waiting.borrow_mut();
                 if goes_on {
                     waiting.extend(source, now);
@@ -219,7 +219,7 @@ impl Worker {
                 let mut guard = self.guard.borrow_mut();
                 guard.failed(fetch.issuer, fetch.subject, now);
                 let is_known = guard.has_keys(fetch.issuer);
-                let goes_on = guard.goes_on(fetch, false);
+                let goes_on = guard.goes_on(fetch, false, now);
                 drop(guard);
                 self.log_failure(fetch, &why, now);
                 // Without keys, requests wait for the next attempt. With keys, requests are decided now.

@@ -167,37 +167,41 @@ impl Root {
     }
 
     fn fetch(&self, now: u64) {
-        let due = self.shared.guard.borrow_mut().due(now);
-        for fetch in due {
-            let endpoint = &fetch.endpoint;
-            let mut headers = vec![
-                (":method", fetch.method()),
-                (":path", endpoint.path.as_str()),
-                (":authority", endpoint.authority.as_str()),
-            ];
-            headers.extend(fetch.headers());
-            let body = fetch.body().map(str::as_bytes);
-            let timeout = Duration::from_secs(fetch.timeout);
-            match hostcalls::dispatch_http_call(
-                &endpoint.cluster,
-                headers,
-                body,
-                Vec::new(),
-                timeout,
-            ) {
-                Ok(call) => {
-                    self.shared
-                        .waiting
-                        .borrow_mut()
-                        .fetch_started(fetch.source());
-                    self.fetches.borrow_mut().insert(call, fetch);
-                }
-                Err(_) => self.fetch_failed(
-                    &fetch,
-                    "the host knows no such cluster, or is not ready",
-                    now,
-                ),
+        // A fetch that the host refuses may be due again at once, and no later callback might start it.
+        loop {
+            let due = self.shared.guard.borrow_mut().due(now);
+            if due.is_empty() {
+                return;
             }
+            for fetch in due {
+                self.start(fetch, now);
+            }
+        }
+    }
+
+    fn start(&self, fetch: Fetch, now: u64) {
+        let endpoint = &fetch.endpoint;
+        let mut headers = vec![
+            (":method", fetch.method()),
+            (":path", endpoint.path.as_str()),
+            (":authority", endpoint.authority.as_str()),
+        ];
+        headers.extend(fetch.headers());
+        let body = fetch.body().map(str::as_bytes);
+        let timeout = Duration::from_secs(fetch.timeout);
+        match hostcalls::dispatch_http_call(&endpoint.cluster, headers, body, Vec::new(), timeout) {
+            Ok(call) => {
+                self.shared
+                    .waiting
+                    .borrow_mut()
+                    .fetch_started(fetch.source());
+                self.fetches.borrow_mut().insert(call, fetch);
+            }
+            Err(_) => self.fetch_failed(
+                &fetch,
+                "the host knows no such cluster, or is not ready",
+                now,
+            ),
         }
     }
 
@@ -224,7 +228,7 @@ impl Root {
                         self.log_failure(fetch, &why, now);
                     }
                 }
-                let goes_on = self.shared.guard.borrow().goes_on(fetch, is_usable);
+                let goes_on = self.shared.guard.borrow().goes_on(fetch, is_usable, now);
                 let mut waiting = self.shared.waiting.borrow_mut();
                 if goes_on {
                     waiting.extend(fetch.source(), now);
@@ -243,7 +247,7 @@ impl Root {
         let mut guard = self.shared.guard.borrow_mut();
         guard.failed(fetch.issuer, fetch.subject, now);
         let known = guard.has_keys(fetch.issuer);
-        let goes_on = guard.goes_on(fetch, false);
+        let goes_on = guard.goes_on(fetch, false, now);
         drop(guard);
         self.log_failure(fetch, why, now);
         let mut waiting = self.shared.waiting.borrow_mut();

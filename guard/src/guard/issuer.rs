@@ -237,7 +237,7 @@ impl IssuerState {
                 found.until = now + discovery.refresh_seconds;
                 schedule.continues(now);
             }
-            _ => schedule.failed(now),
+            _ => schedule.failed_at_a_replica(now),
         }
     }
 

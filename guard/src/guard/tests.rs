@@ -297,6 +297,38 @@ fn known_keys_outlive_bad_answers() {
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
 }
 
+/// A replica stops while a gateway fetches a new key from it. The request waits for the answer of another replica.
+#[test]
+fn a_fetch_that_a_stopped_replica_ends_is_repeated_at_once() {
+    let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
+    let mut guard = ready(&old);
+    let header = with(new.header(), "kid", json!("key-2")).to_string();
+    let token = new.sign(&header, &claims().to_string());
+    let decide =
+        |guard: &mut Guard, patience, now| decide_at(guard, "/api/x", Some(&token), patience, now);
+    let waits = Decision::Wait {
+        issuer: 0,
+        subject: Subject::Keys,
+    };
+    assert_eq!(decide(&mut guard, Patience::Left, NOW + 10), waits);
+    let first = guard.due(NOW + 10);
+    guard.failed(0, Subject::Keys, NOW + 11);
+    assert!(guard.goes_on(&first[0], false, NOW + 11));
+    assert_eq!(guard.due(NOW + 11), first);
+    // The second failure is the result.
+    guard.failed(0, Subject::Keys, NOW + 11);
+    assert!(!guard.goes_on(&first[0], false, NOW + 11));
+    assert_eq!(guard.due(NOW + 11), []);
+    let over = decide(&mut guard, Patience::Over, NOW + 11);
+    assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
+    let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
+    guard
+        .fetched(0, Subject::Keys, both.as_bytes(), NOW + 13)
+        .unwrap();
+    assert!(!guard.goes_on(&first[0], true, NOW + 13));
+    assert!(is_allowed(&decide(&mut guard, Patience::Over, NOW + 13)));
+}
+
 fn with_feed(when_stale: &str) -> Value {
     let mut config = fixtures::config();
     config["issuers"][0]["revocations"] = json!({
@@ -809,10 +841,10 @@ fn discovered_keys_are_fetched_after_the_metadata() {
         (0, Subject::Keys),
         "who needs keys waits for it"
     );
-    assert!(!guard.goes_on(fetch, false));
+    assert!(!guard.goes_on(fetch, false, NOW));
     let document = issuer_metadata("https://lobby.example.com/certs");
     guard.fetched(0, Subject::Metadata, &document, NOW).unwrap();
-    assert!(guard.goes_on(fetch, true));
+    assert!(guard.goes_on(fetch, true, NOW));
     assert_eq!(
         due_paths(&mut guard, NOW),
         [(Subject::Keys, "/certs".to_owned())]
@@ -866,21 +898,26 @@ fn metadata_that_cannot_be_used_leads_nowhere() {
             .fetched(0, Subject::Metadata, &elsewhere, NOW)
             .is_err()
     );
-    assert_eq!(due_paths(&mut guard, NOW), []);
     assert_eq!(
-        due_paths(&mut guard, NOW + 1),
+        due_paths(&mut guard, NOW),
+        [(Subject::Metadata, DOCUMENT.to_owned())]
+    );
+    guard.failed(0, Subject::Metadata, NOW);
+    assert_eq!(due_paths(&mut guard, NOW + 1), []);
+    assert_eq!(
+        due_paths(&mut guard, NOW + 2),
         [(Subject::Metadata, DOCUMENT.to_owned())]
     );
 
     // After the keys were found, the guard fetches them from the same address until the metadata is valid
     // again.
     let good = issuer_metadata("https://lobby.example.com/certs");
-    guard.fetched(0, Subject::Metadata, &good, NOW + 1).unwrap();
-    guard.due(NOW + 1);
+    guard.fetched(0, Subject::Metadata, &good, NOW + 2).unwrap();
+    guard.due(NOW + 2);
     guard
-        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 1)
+        .fetched(0, Subject::Keys, &issuer.jwks(), NOW + 2)
         .unwrap();
-    for (now, bad) in [(NOW + 301, Some(&elsewhere)), (NOW + 602, None)] {
+    for (now, bad) in [(NOW + 302, Some(&elsewhere)), (NOW + 604, None)] {
         assert_eq!(
             due_paths(&mut guard, now),
             [(Subject::Metadata, DOCUMENT.to_owned())]
