@@ -355,9 +355,14 @@ fn no_callback_answers_more_requests_than_the_stack_holds() {
     });
     assert!(matches!(unknown.fate(waiting[199]), Fate::Answered(401, _)));
 
-    // The fetch for an unknown key fails.
+    // The fetch for an unknown key fails, and so does its repetition.
     let mut failing = ready_host_with(&jwks.to_string());
     let waiting = send_many(&mut failing, &good);
+    failing.tick_after(0);
+    let decided = failing.decided().len();
+    let keys = failing.take_call(KEYS.0, KEYS.1);
+    failing.answer_call(&keys, "<html>");
+    assert_eq!(failing.decided().len(), decided, "another replica may know");
     failing.tick_after(0);
     assert_in_batches(&mut failing, &waiting, |host| {
         let keys = host.take_call(KEYS.0, KEYS.1);
