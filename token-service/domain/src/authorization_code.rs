@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
-/// How long the store remembers a used code. A second use within this time revokes the grant.
+/// How long after its expiry the store remembers a used code. A second use until then revokes the grant.
 pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the store keeps of an authorization code.

@@ -11,8 +11,8 @@ use super::testing::memory;
 use super::*;
 use domain::digest::Digest;
 use domain::{
-    Admission, AuditEvent, AuditRange, CodeRecord, GrantId, Pace, PacedKey, Redemption,
-    RefreshRotation, RefreshStep, Revoked, Rotation, TokenId,
+    Admission, AuditEvent, AuditRange, ClientId, CodeRecord, GrantFilter, GrantId, Pace, PacedKey,
+    Redemption, RefreshRotation, RefreshStep, Revoked, Rotation, TokenId,
 };
 
 fn digest(text: &str) -> Digest {
@@ -140,6 +140,20 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     assert_eq!(grant.spent[0].refresh_id, token_id(1));
     let revoked = store.grant(grant_id(2)).await.unwrap().unwrap();
     assert_eq!(revoked.revoked_at, Some(at(5)));
+    for (name, client_id) in [("ada", None), ("ada", Some("web")), ("grace", None)] {
+        let filter = GrantFilter {
+            username: Some(username(name)),
+            client_id: client_id.and_then(ClientId::parse),
+        };
+        let grants = store.grants(filter, None, 10).await.unwrap();
+        let ids: Vec<GrantId> = grants.iter().map(|grant| grant.grant_id).collect();
+        let expected = if name == "ada" {
+            vec![grant_id(1), grant_id(2)]
+        } else {
+            vec![]
+        };
+        assert_eq!(ids, expected);
+    }
     let entries = store.revocations_since(0, 100).await.unwrap();
     let announced: Vec<&Revoked> = entries.iter().map(|entry| &entry.revoked).collect();
     assert_eq!(announced, [&Revoked::Grant(grant_id(2))]);

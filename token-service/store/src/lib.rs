@@ -15,10 +15,10 @@ mod registrations;
 mod room;
 mod row;
 mod sealed_values;
+mod stored_code;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod token_lifetime;
-mod used_code;
 
 use std::time::Duration;
 

@@ -78,7 +78,9 @@ pub(crate) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut i
     let store = subject.store();
     issue(&*store, "c", code()).await;
     redeem(&*store, "c", fitting(), at(1)).await;
-    let last = at(1) + USED_CODE_RETENTION;
+    let last = code().expires_at + USED_CODE_RETENTION;
+    store.sweep(code().expires_at, 100).await.unwrap();
+    store.sweep(at(61), 100).await.unwrap();
     store.sweep(last, 100).await.unwrap();
     drop(store);
     subject.restart().await;

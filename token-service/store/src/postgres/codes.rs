@@ -9,7 +9,8 @@ use super::grants;
 use super::operation::Connection;
 use super::value::{rows, seconds, timestamp};
 use crate::row::{RowError, decode, encode};
-use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room, used_code};
+use crate::stored_code::UsedRow;
+use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
@@ -79,7 +80,7 @@ impl CodeStore for PostgresStore {
             let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1";
             let used = encode(&UsedCode::of(&record, grant_id))?;
             let used_for = grant_id.as_bytes().as_slice();
-            let forgotten_at = seconds(now + USED_CODE_RETENTION);
+            let forgotten_at = seconds(record.expires_at + USED_CODE_RETENTION);
             client
                 .execute(sql, &[&code, &used_for, &forgotten_at, &used])
                 .await?;
@@ -129,5 +130,5 @@ fn judge_again(
             .ok_or_else(|| RowError("a client id has 1 to 128 characters".into()))?;
         return Ok(UsedCode::judge_short(&client_id, grant_id, presented));
     }
-    Ok(used_code::judge(used, presented)?)
+    Ok(UsedRow::read(used)?.replayed_by(presented))
 }

@@ -1,5 +1,6 @@
 //! Authorization codes: issuing, redeeming, and detecting a second use.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +10,8 @@ use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
-use crate::{Begin, CodeStore, StoreError, room, used_code};
+use crate::stored_code::{StoredCode, UsedRow};
+use crate::{Begin, CodeStore, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
@@ -25,7 +27,7 @@ impl CodeStore for RedbStore {
                 return Ok(Begin::CredentialsChanged);
             }
             make_room(tables, &record)?;
-            let row = encode(&record)?;
+            let row = encode(&StoredCode::Unused(Cow::Borrowed(&record)))?;
             tables
                 .codes
                 .open()?
@@ -48,12 +50,12 @@ impl CodeStore for RedbStore {
     ) -> Result<Redemption, StoreError> {
         self.write(move |tables, access_token_lifetime| {
             let key = code.as_bytes();
-            let stored: Option<CodeRecord> = match tables.codes.open()?.get(key)? {
-                Some(row) => Some(decode(row.value())?),
-                None => None,
-            };
-            let Some(record) = stored else {
-                return replay(tables, key, &presented, now, access_token_lifetime);
+            let record = match get(tables, key)? {
+                Some(StoredCode::Unused(record)) => record.into_owned(),
+                Some(StoredCode::Used(used)) => {
+                    return replay(tables, &used, &presented, now, access_token_lifetime);
+                }
+                None => return Ok(Redemption::Unknown),
             };
             if let Err(mismatch) = record.check(&presented, &first.scope, now) {
                 return Ok(Redemption::Mismatch(mismatch));
@@ -62,13 +64,11 @@ impl CodeStore for RedbStore {
             if !record.rests_on(user.as_ref()) {
                 return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
             }
-            let used = encode(&UsedCode::of(&record, grant_id))?;
-            let forgotten_at = now + USED_CODE_RETENTION;
-            tables.codes.open()?.remove(key)?;
+            let used = UsedRow::Whole(UsedCode::of(&record, grant_id));
+            let row = encode(&StoredCode::Used(used))?;
+            // The entry of the code's expiry stays, and `expired` replaces it.
+            tables.codes.open()?.insert(key, row.as_slice())?;
             tables.unused_codes.open()?.remove(note_of(&record, key))?;
-            tables.keep(Expiring::Code, key, record.expires_at)?;
-            tables.used_codes.open()?.insert(key, used.as_slice())?;
-            tables.expire(Expiring::UsedCode, key, forgotten_at)?;
             let grant = record.into_grant(grant_id, first);
             grants::insert(tables, &grant, now, access_token_lifetime)?;
             Ok(Redemption::Redeemed(Box::new(grant)))
@@ -111,31 +111,42 @@ fn make_room(tables: &mut Tables<'_>, record: &CodeRecord) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Deletes an expired unused code.
-pub(super) fn forget(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<(), Fault> {
-    let record: Option<CodeRecord> = match tables.codes.open()?.remove(code)? {
-        Some(row) => readable("code", decode(row.value()))?,
-        None => None,
-    };
-    if let Some(record) = record {
-        tables.unused_codes.open()?.remove(note_of(&record, code))?;
+fn get(tables: &mut Tables<'_>, code: &[u8; 32]) -> Result<Option<StoredCode<'static>>, Fault> {
+    match tables.codes.open()?.get(code)? {
+        Some(row) => decode(row.value()).map(Some),
+        None => Ok(None),
     }
+}
+
+/// Deletes a code that nobody redeemed before its expiry at `at`. A used code gets an entry for the end of its retention:
+/// here and not at its redemption, because the sweep writes many entries in one transaction.
+pub(super) fn expired(
+    tables: &mut Tables<'_>,
+    code: &[u8; 32],
+    at: Timestamp,
+) -> Result<(), Fault> {
+    match readable("code", get(tables, code))?.flatten() {
+        Some(StoredCode::Used(_)) => {
+            return tables.expire(Expiring::UsedCode, code, at + USED_CODE_RETENTION);
+        }
+        Some(StoredCode::Unused(record)) => {
+            tables.unused_codes.open()?.remove(note_of(&record, code))?;
+        }
+        None => {}
+    }
+    tables.codes.open()?.remove(code)?;
     Ok(())
 }
 
 /// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
 fn replay(
     tables: &mut Tables<'_>,
-    key: &[u8; 32],
+    used: &UsedRow,
     presented: &PresentedCode,
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<Redemption, Fault> {
-    let judged = match tables.used_codes.open()?.get(key)? {
-        Some(row) => used_code::judge(row.value(), presented)?,
-        None => return Ok(Redemption::Unknown),
-    };
-    match judged {
+    match used.replayed_by(presented) {
         Ok(grant_id) => {
             grants::revoke(tables, grant_id, now, access_token_lifetime)?;
             Ok(Redemption::Replayed(grant_id))

@@ -1,22 +1,24 @@
 //! Grants: rotation and revocation.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::ReadableTable as _;
+use redb::{ReadTransaction, ReadableTable};
 
 use super::RedbStore;
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
-use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_BY_USER, Tables, decode, encode};
+use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_OF_USERS, Tables, decode, encode};
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal,
+    ClientId, Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation,
+    RotationRefusal, Username,
 };
 
 #[async_trait]
@@ -42,8 +44,7 @@ impl GrantStore for RedbStore {
                     step,
                 }),
                 RotationDecision::Revoke => {
-                    put(tables, &grant)?;
-                    tables.live_grants.open()?.remove(live_key(&grant))?;
+                    put_revoked(tables, &grant)?;
                     let revoked = Revoked::Grant(grant.grant_id);
                     let extent = Extent::of(rotation.now, access_token_lifetime);
                     announce(tables, revoked, extent)?;
@@ -74,49 +75,31 @@ impl GrantStore for RedbStore {
             let table = transaction.open_table(GRANTS)?;
             let after = after.map(|id| *id.as_bytes());
             // Prefers the user's index, because a user has fewer grants than a client.
-            let (index, name) = match (&filter.username, &filter.client_id) {
-                (Some(username), _) => (GRANTS_BY_USER, username.as_str()),
-                (None, Some(client_id)) => (GRANTS_BY_CLIENT, client_id.as_str()),
-                (None, None) => {
-                    let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                    return table
-                        .range::<&[u8; 16]>((lower, Bound::Unbounded))?
-                        .filter_map(|entry| match entry {
-                            Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
-                            Err(error) => Some(Err(error.into())),
-                        })
-                        .take(limit)
-                        .collect();
-                }
-            };
-            let lower = match &after {
-                Some(after) => Bound::Excluded((name, after)),
-                None => Bound::Included((name, &FIRST)),
-            };
-            let mut found = Vec::new();
-            for entry in transaction
-                .open_table(index)?
-                .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
-            {
-                if found.len() >= limit {
-                    break;
-                }
-                let (key, _) = entry?;
-                let Some(row) = table.get(key.value().1)? else {
-                    continue;
-                };
-                let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
-                    continue;
-                };
-                if filter
-                    .client_id
-                    .as_ref()
-                    .is_none_or(|client_id| *client_id == grant.client_id)
-                {
-                    found.push(grant);
-                }
+            if let Some(username) = &filter.username {
+                let ids = of_user_after(transaction, username, filter.client_id.as_ref(), after)?;
+                return readable_grants(&table, ids.into_iter().map(Ok), limit);
             }
-            Ok(found)
+            if let Some(client_id) = &filter.client_id {
+                let name = client_id.as_str();
+                let lower = match &after {
+                    Some(after) => Bound::Excluded((name, after)),
+                    None => Bound::Included((name, &FIRST)),
+                };
+                let index = transaction.open_table(GRANTS_BY_CLIENT)?;
+                let found = index
+                    .range::<(&str, &[u8; 16])>((lower, Bound::Included((name, &LAST))))?
+                    .map(|entry| Ok(*entry?.0.value().1));
+                return readable_grants(&table, found, limit);
+            }
+            let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            table
+                .range::<&[u8; 16]>((lower, Bound::Unbounded))?
+                .filter_map(|entry| match entry {
+                    Ok((_, row)) => readable("grant", decode(row.value())).transpose(),
+                    Err(error) => Some(Err(error.into())),
+                })
+                .take(limit)
+                .collect()
         })
     }
 
@@ -124,6 +107,52 @@ impl GrantStore for RedbStore {
         self.write(move |tables, lifetime| revoke(tables, grant_id, now, lifetime))
             .await
     }
+}
+
+/// The ids of a user's grants, for one client or all, that follow `after`, sorted. The index is sorted by client first,
+/// so this reads all of them, of which there are few.
+fn of_user_after(
+    transaction: &ReadTransaction,
+    username: &Username,
+    client_id: Option<&ClientId>,
+    after: Option<[u8; 16]>,
+) -> Result<BTreeSet<[u8; 16]>, Fault> {
+    let user = username.as_str();
+    let from = client_id.map_or("", ClientId::as_str);
+    let (next_user, next_client) = match client_id {
+        Some(client_id) => (user.to_owned(), following(client_id.as_str())),
+        None => (following(user), String::new()),
+    };
+    let until = (next_user.as_str(), next_client.as_str(), false, &FIRST);
+    let mut found = BTreeSet::new();
+    for entry in transaction
+        .open_table(GRANTS_OF_USERS)?
+        .range((user, from, false, &FIRST)..until)?
+    {
+        let id = *entry?.0.value().3;
+        if after.is_none_or(|after| id > after) {
+            found.insert(id);
+        }
+    }
+    Ok(found)
+}
+
+/// At most `limit` grants with these ids, without unreadable grants.
+fn readable_grants(
+    table: &impl ReadableTable<&'static [u8; 16], &'static [u8]>,
+    ids: impl Iterator<Item = Result<[u8; 16], Fault>>,
+    limit: usize,
+) -> Result<Vec<Grant>, Fault> {
+    let mut found = Vec::new();
+    for id in ids {
+        if found.len() >= limit {
+            break;
+        }
+        if let Some(row) = table.get(&id?)? {
+            found.extend(readable("grant", decode(row.value()))?);
+        }
+    }
+    Ok(found)
 }
 
 /// Writes a new grant, and revokes grants beyond the cap.
@@ -136,21 +165,21 @@ pub(super) fn insert(
     make_room(tables, grant, now, access_token_lifetime)?;
     let id = grant.grant_id.as_bytes();
     put(tables, grant)?;
-    tables.live_grants.open()?.insert(live_key(grant), ())?;
+    tables
+        .grants_of_users
+        .open()?
+        .insert(key_of_user(grant, false), ())?;
     tables
         .grants_by_client
         .open()?
         .insert((grant.client_id.as_str(), id), ())?;
-    tables
-        .grants_by_user
-        .open()?
-        .insert((grant.username.as_str(), id), ())?;
     Ok(())
 }
 
-fn live_key(grant: &Grant) -> (&str, &str, &[u8; 16]) {
+/// The key in the table of users' grants.
+pub(super) fn key_of_user(grant: &Grant, is_revoked: bool) -> (&str, &str, bool, &[u8; 16]) {
     let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
-    (user, client, grant.grant_id.as_bytes())
+    (user, client, is_revoked, grant.grant_id.as_bytes())
 }
 
 /// Revokes grants of the same user and client to make room for a new grant.
@@ -162,11 +191,11 @@ fn make_room(
 ) -> Result<(), Fault> {
     let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
     let ids = tables
-        .live_grants
+        .grants_of_users
         .open()?
-        .range((user, client, &FIRST)..=(user, client, &LAST))?
+        .range((user, client, false, &FIRST)..=(user, client, false, &LAST))?
         .take(cap::GRANTS.looked_at())
-        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().2)))
+        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().3)))
         .collect::<Result<Vec<GrantId>, Fault>>()?;
     if ids.len() < cap::GRANTS.most() {
         return Ok(());
@@ -182,8 +211,9 @@ fn make_room(
     room::note("grant", user, over.len());
     for (_, id) in over {
         revoke(tables, id, now, access_token_lifetime)?;
-        let key = (user, client, id.as_bytes());
-        tables.live_grants.open()?.remove(key)?;
+        // Still there if the grant is unreadable.
+        let key = (user, client, false, id.as_bytes());
+        tables.grants_of_users.open()?.remove(key)?;
     }
     Ok(())
 }
@@ -191,15 +221,12 @@ fn make_room(
 pub(super) fn remove(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     let id = grant.grant_id.as_bytes();
     tables.grants.open()?.remove(id)?;
-    tables.live_grants.open()?.remove(live_key(grant))?;
+    let key = key_of_user(grant, grant.revoked_at.is_some());
+    tables.grants_of_users.open()?.remove(key)?;
     tables
         .grants_by_client
         .open()?
         .remove((grant.client_id.as_str(), id))?;
-    tables
-        .grants_by_user
-        .open()?
-        .remove((grant.username.as_str(), id))?;
     Ok(())
 }
 
@@ -216,6 +243,15 @@ fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
         .grants
         .open()?
         .insert(grant.grant_id.as_bytes(), row.as_slice())?;
+    Ok(())
+}
+
+/// Writes a grant that was live before.
+fn put_revoked(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
+    put(tables, grant)?;
+    let index = tables.grants_of_users.open()?;
+    index.remove(key_of_user(grant, false))?;
+    index.insert(key_of_user(grant, true), ())?;
     Ok(())
 }
 
@@ -242,8 +278,7 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
     };
     let ended = grant.revoke(now);
     if ended {
-        put(tables, &grant)?;
-        tables.live_grants.open()?.remove(live_key(&grant))?;
+        put_revoked(tables, &grant)?;
     }
     Ok(ended)
 }
@@ -255,11 +290,26 @@ pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<
         .range((client_id, &FIRST)..=(client_id, &LAST))?)
 }
 
+/// The live grants of a user.
 pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
-    ids(tables
-        .grants_by_user
+    let mut live = Vec::new();
+    for entry in tables
+        .grants_of_users
         .open()?
-        .range((username, &FIRST)..=(username, &LAST))?)
+        .range((username, "", false, &FIRST)..(following(username).as_str(), "", false, &FIRST))?
+    {
+        let (key, ()) = entry.map(|(key, value)| (key, value.value()))?;
+        let (_, _, is_revoked, id) = key.value();
+        if !is_revoked {
+            live.push(GrantId::from_bytes(*id));
+        }
+    }
+    Ok(live)
+}
+
+/// The least text that is greater than `text`.
+fn following(text: &str) -> String {
+    format!("{text}\0")
 }
 
 const FIRST: [u8; 16] = [0; 16];

@@ -220,11 +220,12 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
         if found.is_some_and(|found| found < 3) {
             upgrade::forget_registered_hashes(&mut tables)?;
         }
-        if found.is_some_and(|found| found < 4) {
-            upgrade::note_live_grants(&mut tables)?;
-        }
         if found.is_some_and(|found| found < 6) {
             registry_index::build(&mut tables)?;
+        }
+        if found.is_some_and(|found| found < 7) {
+            upgrade::move_used_codes(&transaction, &mut tables)?;
+            upgrade::index_grants_of_users(&transaction, &mut tables)?;
         }
         revocations::ensure_feed(&mut tables, fresh)?;
     }

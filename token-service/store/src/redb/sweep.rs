@@ -1,7 +1,7 @@
 //! Removal of expired rows, in small batches.
 //!
 //! - Unused codes, assertion ids, sessions, failures and audit entries: when they expire.
-//! - Used codes: after [`USED_CODE_RETENTION`].
+//! - Used codes: [`USED_CODE_RETENTION`] after their expiry.
 //! - Revocations: when the last token that they revoke has expired.
 //! - Grants: when their refresh token has expired or, for revoked grants, when their last access token has expired.
 //!
@@ -57,8 +57,8 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
         .collect::<Result<Vec<(u64, u8, [u8; 32])>, Fault>>()?;
     for (at, number, key) in &expired {
         match Expiring::from_number(*number) {
-            Some(Expiring::Code) => codes::forget(tables, key)?,
-            Some(Expiring::UsedCode) => drop(tables.used_codes.open()?.remove(key)?),
+            Some(Expiring::Code) => codes::expired(tables, key, Timestamp::from_seconds(*at))?,
+            Some(Expiring::UsedCode) => drop(tables.codes.open()?.remove(key)?),
             Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
             Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),
             Some(Expiring::Session) => super::sessions::end(tables, key)?,

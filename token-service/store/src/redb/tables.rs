@@ -12,11 +12,12 @@ use domain::IndexDifference;
 use domain::clock::Timestamp;
 
 /// The version of this layout. Files with a higher version are refused.
-pub(super) const SCHEMA_VERSION: u64 = 6;
+pub(super) const SCHEMA_VERSION: u64 = 7;
 /// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
-/// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added [`LIVE_GRANTS`] and
-/// [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`], [`REGISTRY_NAMES`] and
-/// [`REMEMBERED_AT_START`].
+/// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added live grants by user and
+/// client, and [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`],
+/// [`REGISTRY_NAMES`] and [`REMEMBERED_AT_START`]. Version 7 moved used codes to [`CODES`], and made
+/// [`GRANTS_OF_USERS`] from two tables.
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
@@ -78,13 +79,12 @@ pub(super) const SEALED: TableDefinition<&str, &[u8]> = TableDefinition::new("se
 /// The root key of the tags.
 pub(super) const ROOT_KEY: &str = "root";
 
-/// Digest of an unused code to its record.
+/// Digest of a code to a [`StoredCode`](crate::stored_code::StoredCode). A redemption changes the row in place, so that
+/// it changes one leaf of one tree.
 pub(super) const CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("codes");
 /// Unused codes by user and client: username, Client ID, second of expiry and digest.
 pub(super) const UNUSED_CODES: TableDefinition<(&str, &str, u64, &[u8; 32]), ()> =
     TableDefinition::new("unused_codes");
-/// Digest of a used code to what is remembered of its use.
-pub(super) const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
 
 /// Grant id to grant. The ids rise with time and rows are updated in place, so that a rotation changes one leaf of one
 /// tree.
@@ -92,12 +92,10 @@ pub(super) const GRANTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::ne
 /// Grants by client; one write per grant.
 pub(super) const GRANTS_BY_CLIENT: TableDefinition<(&str, &[u8; 16]), ()> =
     TableDefinition::new("grants_by_client");
-/// Grants by user; one write per grant.
-pub(super) const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
-    TableDefinition::new("grants_by_user");
-/// Grants that are not revoked, by user and client: username, Client ID and grant id.
-pub(super) const LIVE_GRANTS: TableDefinition<(&str, &str, &[u8; 16]), ()> =
-    TableDefinition::new("live_grants");
+/// Grants by user and client: username, Client ID, whether the grant is revoked, and grant id. One write per grant, and
+/// two per revocation.
+pub(super) const GRANTS_OF_USERS: TableDefinition<(&str, &str, bool, &[u8; 16]), ()> =
+    TableDefinition::new("grants_of_users");
 
 /// Sequence to revocation.
 pub(super) const REVOCATIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revocations");
@@ -134,9 +132,9 @@ pub(super) const EXPIRY: TableDefinition<(u64, u8, &[u8; 32]), ()> = TableDefini
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Expiring {
-    /// A row of [`CODES`].
+    /// A row of [`CODES`] that was unused when this entry was written.
     Code = 1,
-    /// A row of [`USED_CODES`].
+    /// A row of [`CODES`] whose code was used.
     UsedCode = 2,
     /// A row of [`ASSERTION_IDS`].
     AssertionId = 3,
@@ -247,11 +245,9 @@ tables! {
     sealed: SEALED<&'static str, &'static [u8]>,
     codes: CODES<&'static [u8; 32], &'static [u8]>,
     unused_codes: UNUSED_CODES<(&'static str, &'static str, u64, &'static [u8; 32]), ()>,
-    used_codes: USED_CODES<&'static [u8; 32], &'static [u8]>,
     grants: GRANTS<&'static [u8; 16], &'static [u8]>,
     grants_by_client: GRANTS_BY_CLIENT<(&'static str, &'static [u8; 16]), ()>,
-    grants_by_user: GRANTS_BY_USER<(&'static str, &'static [u8; 16]), ()>,
-    live_grants: LIVE_GRANTS<(&'static str, &'static str, &'static [u8; 16]), ()>,
+    grants_of_users: GRANTS_OF_USERS<(&'static str, &'static str, bool, &'static [u8; 16]), ()>,
     revocations: REVOCATIONS<u64, &'static [u8]>,
     revoked: REVOKED<&'static [u8], (u64, u64)>,
     assertion_ids: ASSERTION_IDS<&'static [u8; 32], u64>,

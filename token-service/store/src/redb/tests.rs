@@ -652,13 +652,21 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     assert_eq!(file.store().longest_token(), ACCESS);
 }
 
-/// A file with schema version 2.
 #[tokio::test]
-async fn a_file_of_an_earlier_version_is_read_whole() {
+async fn a_file_with_schema_version_2_is_read_whole() {
+    assert_read_whole(include_bytes!("../testdata/schema-2.redb.zst")).await;
+}
+
+#[tokio::test]
+async fn a_file_with_schema_version_6_is_read_whole() {
+    assert_read_whole(include_bytes!("../testdata/schema-6.redb.zst")).await;
+}
+
+/// Opens a compressed file that an earlier version left.
+async fn assert_read_whole(left: &[u8]) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.redb");
-    let left = include_bytes!("../testdata/schema-2.redb.zst");
-    std::fs::write(&path, zstd::decode_all(&left[..]).unwrap()).unwrap();
+    std::fs::write(&path, zstd::decode_all(left).unwrap()).unwrap();
     let store = RedbStore::open(&path, ACCESS).unwrap();
     // A backup contains all rows, and no data that was deleted before.
     let copy = folder.path().join("copy.redb");
@@ -670,7 +678,7 @@ async fn a_file_of_an_earlier_version_is_read_whole() {
     assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
 }
 
-/// Up to version 3, there was no table of live grants.
+/// Up to version 3, the store did not tell live grants from revoked ones.
 #[tokio::test]
 async fn grants_of_a_file_of_an_earlier_version_count() {
     let mut file = File::new(true);
@@ -685,7 +693,7 @@ async fn grants_of_a_file_of_an_earlier_version_count() {
     file.store = None;
     let database = Database::create(file.path()).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.delete_table(tables::LIVE_GRANTS).unwrap();
+    transaction.delete_table(tables::GRANTS_OF_USERS).unwrap();
     transaction.delete_table(tables::UNUSED_CODES).unwrap();
     let mut meta = transaction.open_table(tables::META).unwrap();
     meta.insert(tables::SCHEMA_VERSION_KEY, 3).unwrap();

@@ -1,10 +1,20 @@
 //! Changes to the rows of a file from an earlier version.
 
-use redb::ReadableTable as _;
+use std::borrow::Cow;
+
+use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
 
 use super::fault::{Fault, readable};
-use super::tables::{Tables, decode, decode_json, encode_json};
-use domain::{Grant, User};
+use super::grants;
+use super::tables::{Tables, decode, decode_json, encode, encode_json};
+use crate::stored_code::{StoredCode, UsedRow};
+use domain::{CodeRecord, Grant, User};
+
+const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
+const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
+    TableDefinition::new("grants_by_user");
+const LIVE_GRANTS: TableDefinition<(&str, &str, &[u8; 16]), ()> =
+    TableDefinition::new("live_grants");
 
 /// Up to version 2, the row of a user kept the registered hash of a password next to a stronger hash. This replaces the
 /// registered hash by its digest.
@@ -23,18 +33,48 @@ pub(super) fn forget_registered_hashes(tables: &mut Tables<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// Fills the table of live grants, which is missing up to version 3. Codes need no such step, because old codes expire
-/// within a minute.
-pub(super) fn note_live_grants(tables: &mut Tables<'_>) -> Result<(), Fault> {
-    let live = tables.live_grants.open()?;
-    for entry in tables.grants.open()?.iter()? {
-        let Some(grant) = readable::<Grant>("grant", decode(entry?.1.value()))? else {
-            continue;
-        };
-        if grant.revoked_at.is_none() {
-            let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
-            live.insert((user, client, grant.grant_id.as_bytes()), ())?;
+/// Up to version 6, used codes had a table of their own.
+pub(super) fn move_used_codes(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+) -> Result<(), Fault> {
+    let codes = tables.codes.open()?;
+    let mut unused: Vec<([u8; 32], CodeRecord)> = Vec::new();
+    for entry in codes.iter()? {
+        let (code, row) = entry?;
+        let record = readable("code", decode(row.value()))?;
+        unused.extend(record.map(|record| (*code.value(), record)));
+    }
+    for (code, record) in unused {
+        let row = encode(&StoredCode::Unused(Cow::Owned(record)))?;
+        codes.insert(&code, row.as_slice())?;
+    }
+    for entry in transaction.open_table(USED_CODES)?.iter()? {
+        let (code, row) = entry?;
+        let used = readable("used code", UsedRow::read(row.value()).map_err(Fault::from))?;
+        if let Some(used) = used {
+            let row = encode(&StoredCode::Used(used))?;
+            codes.insert(code.value(), row.as_slice())?;
         }
     }
+    transaction.delete_table(USED_CODES)?;
+    Ok(())
+}
+
+/// Up to version 6, [`GRANTS_OF_USERS`](super::tables::GRANTS_OF_USERS) was two tables, of which version 4 added the
+/// second.
+pub(super) fn index_grants_of_users(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+) -> Result<(), Fault> {
+    let index = tables.grants_of_users.open()?;
+    for entry in tables.grants.open()?.iter()? {
+        let grant = readable::<Grant>("grant", decode(entry?.1.value()))?;
+        if let Some(grant) = grant {
+            index.insert(grants::key_of_user(&grant, grant.revoked_at.is_some()), ())?;
+        }
+    }
+    transaction.delete_table(GRANTS_BY_USER)?;
+    transaction.delete_table(LIVE_GRANTS)?;
     Ok(())
 }

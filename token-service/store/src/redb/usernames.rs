@@ -65,7 +65,6 @@ fn rename(tables: &mut Tables<'_>, old: &str, new: &str) -> Result<(), Fault> {
             }
         }};
     }
-    move_index!(grants_by_user, 16);
     move_index!(sessions_by_user, 32);
     Ok(())
 }
