@@ -1,11 +1,12 @@
 //! Authorization codes: issuing, redeeming, and detecting a second use.
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::credentials;
 use super::fault::Fault;
-use super::grants;
+use super::grants::{self, UsedUp};
 use super::operation::Connection;
 use super::value::{rows, seconds, timestamp};
 use crate::row::{RowError, decode, encode};
@@ -25,8 +26,12 @@ impl CodeStore for PostgresStore {
         if !record.rests_on(user.as_ref()) {
             return Ok(Begin::CredentialsChanged);
         }
-        make_room(client, &record).await?;
-        let sql = "INSERT INTO codes (code, client_id, username, expires_at, body) VALUES ($1, $2, $3, $4, $5)";
+        // One statement, because each statement takes a round trip. It reads the codes from before the new one.
+        let sql = "WITH new AS (
+                INSERT INTO codes (code, client_id, username, expires_at, body) VALUES ($1, $2, $3, $4, $5)
+            )
+            SELECT expires_at, code FROM codes
+            WHERE username = $3 AND client_id = $2 AND grant_id IS NULL ORDER BY expires_at LIMIT $6";
         let code = code.as_bytes().as_slice();
         let expires_at = seconds(record.expires_at);
         let body = encode(&record)?;
@@ -34,7 +39,9 @@ impl CodeStore for PostgresStore {
             record.client_id.as_str(),
             record.username.as_str(),
         );
-        client.execute(sql, &[&code, &of, &user, &expires_at, &body]).await?;
+        let most = rows(cap::CODES.looked_at());
+        let held = client.query(sql, &[&code, &of, &user, &expires_at, &body, &most]).await?;
+        make_room(client, user, &held).await?;
         Ok(Begin::Begun)
         })
         .await
@@ -77,30 +84,23 @@ impl CodeStore for PostgresStore {
                 return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
             }
             // The grant now contains the content of the code. The code keeps only what is needed to detect a replay.
-            let sql = "UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1";
-            let used = encode(&UsedCode::of(&record, grant_id))?;
-            let used_for = grant_id.as_bytes().as_slice();
-            let forgotten_at = seconds(record.expires_at + USED_CODE_RETENTION);
-            client
-                .execute(sql, &[&code, &used_for, &forgotten_at, &used])
-                .await?;
+            let body = encode(&UsedCode::of(&record, grant_id))?;
+            let used = UsedUp {
+                code,
+                forgotten_at: seconds(record.expires_at + USED_CODE_RETENTION),
+                body: &body,
+            };
             let grant = record.into_grant(grant_id, first);
-            grants::insert(client, &grant, now, access_token_lifetime).await?;
+            grants::redeem(client, used, &grant, now, access_token_lifetime).await?;
             Ok(Redemption::Redeemed(Box::new(grant)))
         })
         .await
     }
 }
 
-/// Removes codes of the same user and client to make room for a new code.
-async fn make_room(client: &Connection<'_>, record: &CodeRecord) -> Result<(), Fault> {
-    let sql = "SELECT expires_at, code FROM codes
-        WHERE username = $1 AND client_id = $2 AND grant_id IS NULL ORDER BY expires_at LIMIT $3";
-    let (user, of) = (record.username.as_str(), record.client_id.as_str());
-    let found = client
-        .query(sql, &[&user, &of, &rows(cap::CODES.looked_at())])
-        .await?;
-    let held = found
+/// Removes codes of the same user and client to make room for a new code. `held`: expiry and digest of the other codes.
+async fn make_room(client: &Connection<'_>, user: &str, held: &[Row]) -> Result<(), Fault> {
+    let held = held
         .iter()
         .map(|row| Ok((timestamp(row.try_get(0)?), row.try_get(1)?)));
     let over: Vec<(_, &[u8])> = cap::CODES.to_end(held.collect::<Result<_, Fault>>()?);

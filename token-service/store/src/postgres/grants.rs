@@ -163,36 +163,62 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
     Ok(grant)
 }
 
-/// Writes a new grant, and revokes grants beyond the cap. Call it last in a transaction: see [`announce`].
-pub(super) async fn insert(
+/// What the row of a used code becomes.
+pub(super) struct UsedUp<'a> {
+    pub(super) code: &'a [u8],
+    /// In seconds since 1970.
+    pub(super) forgotten_at: i64,
+    pub(super) body: &'a [u8],
+}
+
+/// Writes the new grant of a code that is now used, and revokes grants beyond the cap. Call it last in a transaction: see
+/// [`announce`].
+pub(super) async fn redeem(
     client: &Connection<'_>,
+    used: UsedUp<'_>,
     grant: &Grant,
     now: Timestamp,
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
-    let over = without_room(client, grant).await?;
-    let sql = "INSERT INTO grants
-        (grant_id, client_id, username, refresh_over_at, access_over_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
+    // One statement, because each statement takes a round trip. It reads the grants from before the new one.
+    let sql = "WITH used AS (
+            UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1
+        ), new AS (
+            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body)
+            VALUES ($2, $5, $6, $7, $8, $9)
+        )
+        SELECT refresh_over_at, grant_id FROM grants
+        WHERE username = $6 AND client_id = $5 AND revoked_at IS NULL ORDER BY grant_id LIMIT $10";
     let id = grant.grant_id.as_bytes().as_slice();
     let (refresh_over_at, access_over_at) = over_at(grant, access_token_lifetime);
     let body = encode(grant)?;
-    client
-        .execute(
+    let found = client
+        .query(
             sql,
             &[
+                &used.code,
                 &id,
+                &used.forgotten_at,
+                &used.body,
                 &grant.client_id.as_str(),
                 &grant.username.as_str(),
                 &refresh_over_at,
                 &access_over_at,
                 &body,
+                &rows(cap::GRANTS.looked_at()),
             ],
         )
         .await?;
+    let held = found.iter().map(|row| {
+        let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?)
+            .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
+        Ok((timestamp(row.try_get(0)?), GrantId::from_bytes(id)))
+    });
+    let over = cap::GRANTS.to_end(held.collect::<Result<_, Fault>>()?);
     room::note("grant", grant.username.as_str(), over.len());
     // Revokes all rows before the first feed entry, so that all transactions use the same order.
     let mut ended = Vec::new();
-    for id in over {
+    for (_, id) in over {
         if end(client, id, now).await? {
             ended.push(id);
         }
@@ -202,22 +228,6 @@ pub(super) async fn insert(
         announce(client, &Revoked::Grant(id), extent).await?;
     }
     Ok(())
-}
-
-/// Grants of the same user and client that must be revoked to make room for a new grant.
-async fn without_room(client: &Connection<'_>, grant: &Grant) -> Result<Vec<GrantId>, Fault> {
-    let sql = "SELECT refresh_over_at, grant_id FROM grants
-        WHERE username = $1 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $3";
-    let (user, of) = (grant.username.as_str(), grant.client_id.as_str());
-    let limit = rows(cap::GRANTS.looked_at());
-    let found = client.query(sql, &[&user, &of, &limit]).await?;
-    let held = found.iter().map(|row| {
-        let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?)
-            .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
-        Ok((timestamp(row.try_get(0)?), GrantId::from_bytes(id)))
-    });
-    let over = cap::GRANTS.to_end(held.collect::<Result<_, Fault>>()?);
-    Ok(over.into_iter().map(|(_, id)| id).collect())
 }
 
 /// The two times in [`Grant::is_over`].
