@@ -24,8 +24,9 @@ RUN for library in claims claims/document filter guard tests token-service token
         token-service/protocol token-service/registration token-service/store; do \
         mkdir -p $library/src && touch $library/src/lib.rs; done \
  && mkdir -p token-guard/src token-service/benches tests/src/bin tests/tests \
- && for main in token-guard/src/main.rs token-service/src/main.rs token-service/benches/service.rs \
-        token-service/benches/store.rs tests/src/bin/up.rs tests/tests/main.rs; do echo 'fn main() {}' > $main; done
+ && benches=$(sed --quiet '/^\[\[bench\]\]/ { n; s|name = "\(.*\)"|token-service/benches/\1.rs|p }' token-service/Cargo.toml) \
+ && for main in token-guard/src/main.rs token-service/src/main.rs $benches tests/src/bin/up.rs tests/tests/main.rs; do \
+        echo 'fn main() {}' > $main; done
 # Link-time optimization of everything at once makes the filter smaller; programs link much sooner without it.
 RUN CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked --package token-service --package token-guard
 RUN filter/build.sh
