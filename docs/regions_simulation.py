@@ -51,8 +51,8 @@ REQUESTS = {
     "client_credentials": (1000, [], 32, 0),
     "jwt_bearer": (1000, [READ, WRITE], 95, 112 + 29),
     "refresh_token": (2778, [READ, READ, WRITE], 167, 147 + 29),
-    "authorize and code": (694, [READ, READ, transaction(2), transaction(3), READ], 234, 373 + 58),
-    "sign-in": (347, [READ, transaction(6), transaction(6), transaction(2)], 40_000, 21 * 29),
+    "authorize and code": (694, [READ, READ, transaction(2), READ], 175, 5 * 29 + 58),
+    "sign-in": (347, [READ, transaction(6), transaction(6)], 40_000, 17 * 29),
     "revoke": (35, [READ, transaction(5, locks_after=2)], 167, 8 * 29),
 }
 STATEMENT = 29e-6  # seconds of the database for a statement
@@ -266,7 +266,7 @@ def check(given):
     for design, commit in (("async", 0.002), ("quorum", 0.002 + 0.070 + 0.002)):
         given.design, given.seconds = design, 60.0
         world, latency, _, busy, _ = simulate(given)
-        trips = {"jwt_bearer": (2, 1), "refresh_token": (3, 1), "authorize and code": (12, 2), "sign-in": (21, 3)}
+        trips = {"jwt_bearer": (2, 1), "refresh_token": (3, 1), "authorize and code": (7, 1), "sign-in": (17, 2)}
         for (kind, (count, commits)), (region, rtt) in itertools.product(trips.items(), (("a", 0.0005), ("b", 0.07))):
             begins = commits - (kind in ("jwt_bearer", "refresh_token"))
             held = count * rtt + (count - begins) * STATEMENT + commits * commit

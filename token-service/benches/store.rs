@@ -18,17 +18,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::clock::Timestamp;
-use domain::digest::Digest;
 use domain::random::OsRandom;
 use domain::{
     ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, LinkedAccount, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, Rotation, Scope, TokenId, User,
-    Username,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, Rotation, Scope, SelfContainedCode,
+    TokenId, User, Username,
 };
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use store::Store;
 use store::redb::RedbStore;
-use store::{Begin, Store};
 use support::{Bound, cpu, resident, row};
 use tokio::task::JoinSet;
 
@@ -128,7 +127,6 @@ fn account(number: usize) -> LinkedAccount {
 
 /// Creates a live grant with the usual operations.
 async fn grant(store: &dyn Store, number: usize) -> Grant {
-    let code = Digest::of(&number.to_le_bytes());
     let user = number % USERS;
     let credentials = store.credentials(username(user)).await.unwrap();
     let record = CodeRecord {
@@ -143,8 +141,6 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         expires_at: now() + HOUR,
         credentials_version: credentials.unwrap().version,
     };
-    let issued = store.issue_code(code, record.clone()).await;
-    assert_eq!(issued.unwrap(), Begin::Begun);
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),
@@ -153,14 +149,15 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         refresh_expires_at: now() + WEEK,
     };
     let presented = PresentedCode {
-        client_id: record.client_id,
-        redirect_uri: record.redirect_uri,
+        client_id: record.client_id.clone(),
+        redirect_uri: record.redirect_uri.clone(),
         verifier_digest: None,
         client_authenticated: true,
     };
     let grant_id = GrantId::generate(&OsRandom, now()).unwrap();
+    let code = SelfContainedCode { grant_id, record };
     match store
-        .redeem_code(code, presented, grant_id, first, now())
+        .redeem_code(code, presented, first, now())
         .await
         .unwrap()
     {

@@ -83,7 +83,7 @@ pub async fn open(
         Ok(root) => Zeroizing::new(root),
         Err(_) => return Err(SealingError::Refused.into()),
     };
-    Ok(EncryptionKey::with_root(sealing, &root))
+    Ok(EncryptionKey::with_root(sealing, &root)?)
 }
 
 fn sealing_keys(keys: &[Key]) -> Result<SealingKeys, SealingError> {

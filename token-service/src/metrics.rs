@@ -109,7 +109,7 @@ impl Metrics {
         );
         of_store.register(
             "ended_for_room",
-            "Sessions, codes and grants that ended because their person holds no more",
+            "Sessions, legacy codes and grants that ended because their person holds no more",
             store::ended_for_room(),
         );
         registry.register(

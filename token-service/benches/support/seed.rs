@@ -9,8 +9,8 @@ use domain::digest::Digest;
 use domain::random::{self, OsRandom};
 use domain::{
     Client, ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, IntegrationType,
-    LinkedAccount, PresentedCode, Redemption, RefreshStep, RegistryChange, Scope, Session,
-    SessionStage, TokenId, User, Username,
+    LinkedAccount, PresentedCode, Redemption, RefreshStep, RegistryChange, Scope,
+    SelfContainedCode, Session, SessionStage, TokenId, User, Username,
 };
 use protocol::sealing::EncryptionKey;
 use protocol::token::rotation::Policy;
@@ -114,7 +114,7 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
         workers.spawn(async move {
             let mut grants = Vec::new();
             for number in (worker..size.grants).step_by(CALLERS) {
-                grants.push(grant(&*store, number, number % size.registered).await);
+                grants.push(grant(&*store, number % size.registered).await);
             }
             grants
         });
@@ -187,9 +187,8 @@ fn account(number: usize) -> LinkedAccount {
 }
 
 /// Creates a live grant of a user with the usual operations.
-async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
+async fn grant(store: &dyn Store, user: usize) -> Grant {
     let now = SystemClock.now();
-    let code = Digest::of(&number.to_le_bytes());
     let record = CodeRecord {
         client_id: ClientId::parse("web-demo").unwrap(),
         redirect_uri: "https://app.example.com/callback".into(),
@@ -207,8 +206,6 @@ async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
             .unwrap()
             .version,
     };
-    let issued = store.issue_code(code, record.clone()).await;
-    assert_eq!(issued.unwrap(), Begin::Begun);
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
         access_id: TokenId::generate(&OsRandom).unwrap(),
@@ -217,13 +214,14 @@ async fn grant(store: &dyn Store, number: usize, user: usize) -> Grant {
         refresh_expires_at: now + HOUR * 24,
     };
     let presented = PresentedCode {
-        client_id: record.client_id,
-        redirect_uri: record.redirect_uri,
+        client_id: record.client_id.clone(),
+        redirect_uri: record.redirect_uri.clone(),
         verifier_digest: None,
         client_authenticated: true,
     };
     let grant_id = GrantId::generate(&OsRandom, now).unwrap();
-    let redeemed = store.redeem_code(code, presented, grant_id, first, now);
+    let code = SelfContainedCode { grant_id, record };
+    let redeemed = store.redeem_code(code, presented, first, now);
     match redeemed.await.unwrap() {
         Redemption::Redeemed(grant) => *grant,
         other => unreachable!("{other:?}"),

@@ -11,10 +11,10 @@ use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
-/// How long after its expiry the store remembers a used code. A second use until then revokes the grant.
+/// How long after its expiry a second use of a code revokes the grant.
 pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the store keeps of an authorization code.
+/// What an authorization code stands for. A legacy code is too short to contain this, so the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeRecord {
     pub client_id: ClientId,
@@ -115,26 +115,36 @@ impl CodeRecord {
         }
     }
 
-    /// Checks a request against the code. The code is already expired at `expires_at`. An empty `scope` requests the
-    /// whole authorized scope.
+    /// Checks that the code belongs to the client of the request. The lifetime of the code does not matter here.
     ///
     /// # Errors
     /// The first [`CodeMismatch`]. The client is checked first, so that another client learns nothing about the code.
-    pub fn check(
-        &self,
-        presented: &PresentedCode,
-        scope: &Scope,
-        now: Timestamp,
-    ) -> Result<(), CodeMismatch> {
+    pub fn belongs_to(&self, presented: &PresentedCode) -> Result<(), CodeMismatch> {
         if self.client_id != presented.client_id {
             return Err(CodeMismatch::Client);
         }
+        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)
+    }
+
+    /// Checks that the code still permits tokens. The code is already expired at `expires_at`. An empty `scope`
+    /// requests the whole authorized scope. `user` is the user of the code, as of now.
+    ///
+    /// # Errors
+    /// The first [`CodeMismatch`].
+    pub fn permits(
+        &self,
+        scope: &Scope,
+        user: Option<&User>,
+        now: Timestamp,
+    ) -> Result<(), CodeMismatch> {
         if now >= self.expires_at {
             return Err(CodeMismatch::Expired);
         }
-        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)?;
         if !scope.is_subset_of(&self.scope) {
             return Err(CodeMismatch::ScopeExceeded);
+        }
+        if !self.rests_on(user) {
+            return Err(CodeMismatch::Outdated);
         }
         Ok(())
     }
@@ -173,8 +183,32 @@ impl PresentedCode {
     }
 }
 
-/// What the store remembers of a used code: enough to distinguish a replay from a request that would not have redeemed
-/// the code. Codes leak through browser histories and logs, so a request with only the code must not revoke the grant.
+/// A code of the current flows. The code itself contains what it stands for, sealed, so issuing the code writes nothing.
+/// The code is used if its grant exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelfContainedCode {
+    /// The id that the grant gets.
+    pub grant_id: GrantId,
+    pub record: CodeRecord,
+}
+
+impl SelfContainedCode {
+    /// Checks that the code belongs to the client of the request, and is not so old that even its second use has no
+    /// effect.
+    ///
+    /// # Errors
+    /// The first [`CodeMismatch`]. Change nothing then.
+    pub fn concerns(&self, presented: &PresentedCode, now: Timestamp) -> Result<(), CodeMismatch> {
+        self.record.belongs_to(presented)?;
+        if now > self.record.expires_at + USED_CODE_RETENTION {
+            return Err(CodeMismatch::Expired);
+        }
+        Ok(())
+    }
+}
+
+/// What the store remembers of a used legacy code: enough to distinguish a replay from a request that would not have
+/// redeemed the code. Codes leak through browser histories and logs, so a request with only the code must not revoke the grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedCode {
     client_id: ClientId,

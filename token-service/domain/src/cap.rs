@@ -1,4 +1,4 @@
-//! Limits on sessions, codes and grants per user. They keep the store and the revocation feed small when somebody with
+//! Limits on sessions, legacy codes and grants per user. They keep the store and the revocation feed small when somebody with
 //! a password, or an application, signs in over and over.
 //!
 //! A new session, code or grant is never refused, because a refusal would lock the user out. Instead, the entry that
@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 /// end the session of a signed-in browser.
 pub const SESSIONS: Cap = Cap(32);
 
-/// Unredeemed codes per user and client.
+/// Unredeemed legacy codes per user and client. Codes of the current flows take no room in the store.
 pub const CODES: Cap = Cap(16);
 
 /// Live grants per user and client.

@@ -9,6 +9,9 @@ use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
 use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
 
+/// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
+pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
+
 /// One step of a grant: the token pair of one token response. Only ids and times are kept. To repeat a response, the
 /// service signs the tokens again from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,12 +74,19 @@ impl Grant {
         true
     }
 
-    /// True if no token of this grant can still be valid, so that the grant may be removed: its access tokens have
-    /// expired, and its refresh token has expired or was revoked.
+    /// True if no token of this grant can still be valid, and its code has expired, so that the grant may be removed: its
+    /// refresh token has expired or was revoked, and the time of [`Self::access_over_at`] has passed.
     #[must_use]
     pub fn is_over(&self, now: Timestamp, access_token_lifetime: Duration) -> bool {
         let refresh_is_over = self.revoked_at.is_some() || self.current.refresh_expires_at < now;
-        refresh_is_over && self.current.issued_at + access_token_lifetime < now
+        refresh_is_over && self.access_over_at(access_token_lifetime) < now
+    }
+
+    /// The last second in which an access token or the code of this grant can be valid. Without the grant, the code would
+    /// count as unused.
+    #[must_use]
+    pub fn access_over_at(&self, access_token_lifetime: Duration) -> Timestamp {
+        self.current.issued_at + access_token_lifetime.max(MAX_CODE_LIFETIME)
     }
 }
 
@@ -87,4 +97,48 @@ pub struct GrantFilter {
     pub client_id: Option<ClientId>,
     /// Only grants of this user.
     pub username: Option<Username>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn revoked_grant(issued_at: Timestamp) -> Grant {
+        Grant {
+            grant_id: GrantId::from_bytes([1; 16]),
+            client_id: ClientId::parse("web").unwrap(),
+            username: Username::parse("ada").unwrap(),
+            account: LinkedAccount {
+                user_id: "1".into(),
+                username: "ada1".into(),
+                site: "https://us1.example.com".into(),
+            },
+            scope: Scope::default(),
+            amr: Vec::new(),
+            authenticated_at: issued_at,
+            current: RefreshStep {
+                refresh_id: TokenId::from_bytes([1; 16]),
+                access_id: TokenId::from_bytes([2; 16]),
+                scope: Scope::default(),
+                issued_at,
+                refresh_expires_at: issued_at + SECOND,
+            },
+            spent: Vec::new(),
+            revoked_at: Some(issued_at),
+            credentials_version: CredentialsVersion::default(),
+        }
+    }
+
+    #[test]
+    fn a_grant_outlives_its_code_however_short_the_tokens_live() {
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let grant = revoked_grant(now);
+        let code_is_over = now + MAX_CODE_LIFETIME;
+        assert!(!grant.is_over(code_is_over, SECOND));
+        assert!(grant.is_over(code_is_over + SECOND, SECOND));
+        let longer = MAX_CODE_LIFETIME + SECOND;
+        assert!(!grant.is_over(code_is_over + SECOND, longer));
+    }
 }

@@ -35,7 +35,9 @@ pub mod user;
 
 pub use attempt::{Admission, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
-pub use authorization_code::{CodeMismatch, CodeRecord, PresentedCode, Redemption};
+pub use authorization_code::{
+    CodeMismatch, CodeRecord, PresentedCode, Redemption, SelfContainedCode,
+};
 pub use certificate::Certificate;
 pub use client::{Client, ClientId, IntegrationKind, IntegrationType};
 pub use client_secret::{SecretTimes, SecretUse};

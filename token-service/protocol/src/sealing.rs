@@ -1,13 +1,18 @@
 //! Encryption of secrets at rest with AES-256-GCM. The encryption key never enters the store. Values that the service
-//! issues and must recognise later carry tags (HMAC-SHA-256).
+//! issues and must recognise later carry tags (HMAC-SHA-256), or are sealed with AES-256-GCM-SIV if clients must not read
+//! them.
 //!
 //! The key file holds the current key and earlier keys. The current key seals, every key opens, so an operator can
 //! replace the key. Tags do not use these keys but a root, which the store keeps sealed: tags stay the same when the
-//! encryption key changes.
+//! encryption key changes. Issued values are sealed with keys derived from both, so that forging them takes the encryption
+//! key and a copy of the store, and ends when the encryption key is replaced.
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::aead::{
+    AES_256_GCM, AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, RandomizedNonceKey,
+    UnboundKey,
+};
 use aws_lc_rs::{hkdf, hmac};
 use zeroize::Zeroizing;
 
@@ -22,10 +27,10 @@ pub enum SealingError {
     Failed,
 }
 
-/// Length of an encryption key and of the root of the tags, in bytes.
+/// Length of an encryption key and of the root, in bytes.
 const LENGTH: usize = 32;
 
-/// The secret from which the keys for tags are derived.
+/// The secret of the store from which the keys for tags and for issued values are derived.
 pub type Root = Zeroizing<[u8; LENGTH]>;
 
 /// Identifier of an encryption key. It is derived from the key and reveals nothing about it.
@@ -54,6 +59,7 @@ const NAMES_ITS_KEY: u8 = 2;
 /// Separates the keys that HKDF derives from an encryption key (RFC 5869 §3.2).
 const SEALING_INFO: &[u8] = b"token-service sealing v2";
 const ID_INFO: &[u8] = b"token-service key id";
+const ISSUED_INFO: &[u8] = b"token-service issued values v1";
 const SALT: &[u8] = b"token-service encryption key";
 
 /// Label from which version 1 derived the root of the tags. Stores created by version 1 still have that root.
@@ -66,6 +72,8 @@ struct SealingKey {
     /// Opens what version 1 sealed directly with the key.
     first: RandomizedNonceKey,
     first_root: Root,
+    /// With the root, the secret of [`IssuingKeys`].
+    issuing: Zeroizing<[u8; LENGTH]>,
 }
 
 /// Output length for HKDF, in bytes.
@@ -92,6 +100,7 @@ impl SealingKey {
             sealing: aead(&*sealing)?,
             first: aead(bytes)?,
             first_root,
+            issuing: Zeroizing::new(derived(&secret, ISSUED_INFO)?),
         })
     }
 
@@ -233,10 +242,33 @@ impl SealingKeys {
     }
 }
 
-/// Seals signing keys and TOTP secrets, and makes tags.
+/// Seals signing keys and TOTP secrets, and seals or tags values that the service issues.
 pub struct EncryptionKey {
     sealing: SealingKeys,
     tagging: hmac::Key,
+    issuing: IssuingKeys,
+}
+
+/// One key for each encryption key. The first seals, all open.
+struct IssuingKeys {
+    current: LessSafeKey,
+    earlier: Vec<LessSafeKey>,
+}
+
+impl IssuingKeys {
+    fn new(sealing: &SealingKeys, root: &Root) -> Result<Self, SealingError> {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &**root);
+        let key = |key: &SealingKey| {
+            let secret = salt.extract(&*key.issuing);
+            let bytes: Zeroizing<[u8; LENGTH]> = Zeroizing::new(derived(&secret, ISSUED_INFO)?);
+            let key = UnboundKey::new(&AES_256_GCM_SIV, &*bytes);
+            Ok(LessSafeKey::new(key.map_err(|_| SealingError::Failed)?))
+        };
+        Ok(Self {
+            current: key(&sealing.current)?,
+            earlier: sealing.earlier.iter().map(key).collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 impl fmt::Debug for EncryptionKey {
@@ -253,16 +285,19 @@ impl EncryptionKey {
     pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
         let sealing = SealingKeys::new(bytes, [])?;
         let root = sealing.current.first_root.clone();
-        Ok(Self::with_root(sealing, &root))
+        Self::with_root(sealing, &root)
     }
 
-    /// The given keys, with the root of the store's tags.
-    #[must_use]
-    pub fn with_root(sealing: SealingKeys, root: &Root) -> Self {
-        Self {
+    /// The given keys, with the root of the store.
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] if the library refuses a key.
+    pub fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
+        Ok(Self {
+            issuing: IssuingKeys::new(&sealing, root)?,
             sealing,
             tagging: hmac::Key::new(hmac::HMAC_SHA256, &**root),
-        }
+        })
     }
 
     #[must_use]
@@ -282,6 +317,56 @@ impl EncryptionKey {
         let mut tag = [0; 32];
         copy(context.sign().as_ref(), &mut tag);
         tag
+    }
+
+    /// Seals a value that the service issues and gets back. `purpose` names the kind of value: sealed bytes open only for
+    /// their own purpose. The result is 28 bytes longer than `plaintext`. Every replica opens the value, until its
+    /// encryption key leaves the key file.
+    ///
+    /// The nonce is random. AES-256-GCM would permit only 2^32 random nonces for one key (NIST SP 800-38D §8.3);
+    /// AES-256-GCM-SIV permits any number of values of this size that a service can issue (RFC 8452 §9).
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] if the library fails.
+    pub fn seal_issued(
+        &self,
+        purpose: &str,
+        nonce: [u8; NONCE_LEN],
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>, SealingError> {
+        let mut ciphertext = Zeroizing::new(plaintext.to_vec());
+        let (to, aad) = (Nonce::assume_unique_for_key(nonce), Aad::from(purpose));
+        let tag = self
+            .issuing
+            .current
+            .seal_in_place_separate_tag(to, aad, &mut ciphertext)
+            .map_err(|_| SealingError::Failed)?;
+        Ok([&nonce, ciphertext.as_slice(), tag.as_ref()].concat())
+    }
+
+    /// Opens a value that [`Self::seal_issued`] sealed.
+    ///
+    /// # Errors
+    /// [`SealingError::Refused`] if this service did not seal the bytes for this purpose.
+    pub fn open_issued(
+        &self,
+        purpose: &str,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+        let (nonce, ciphertext) = sealed
+            .split_first_chunk::<NONCE_LEN>()
+            .ok_or(SealingError::Refused)?;
+        let keys = std::iter::once(&self.issuing.current).chain(&self.issuing.earlier);
+        for key in keys {
+            let mut buffer = Zeroizing::new(ciphertext.to_vec());
+            let (nonce, aad) = (Nonce::assume_unique_for_key(*nonce), Aad::from(purpose));
+            if let Ok(opened) = key.open_in_place(nonce, aad, &mut buffer) {
+                let length = opened.len();
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+        }
+        Err(SealingError::Refused)
     }
 
     /// See [`SealingKeys::seal`].
@@ -370,8 +455,40 @@ mod tests {
         assert!(!key.sealing().is_up_to_date(&sealed));
         let root = key.sealing().first_root("totp:ada", &sealed).unwrap();
         let renewed = SealingKeys::new(&[8; 32], [&[7; 32]]).unwrap();
-        let renewed = EncryptionKey::with_root(renewed, &root);
+        let renewed = EncryptionKey::with_root(renewed, &root).unwrap();
         assert_eq!(hex(&renewed.tag(&[b"ab", b"c"])), FIRST_TAG);
+    }
+
+    #[test]
+    fn issued_values_open_for_their_purpose_alone() {
+        let key = EncryptionKey::new(&[7; 32]).unwrap();
+        let sealed = key.seal_issued("code", [5; NONCE_LEN], b"content").unwrap();
+        assert_eq!(sealed.len(), b"content".len() + 28);
+        let opened = key.open_issued("code", &sealed).unwrap();
+        assert_eq!(opened.as_slice(), b"content");
+        let refused = Err(SealingError::Refused);
+        assert_eq!(key.open_issued("other", &sealed), refused);
+        for position in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            damaged[position] ^= 1;
+            assert_eq!(key.open_issued("code", &damaged), refused);
+            assert_eq!(key.open_issued("code", &sealed[..position]), refused);
+        }
+    }
+
+    #[test]
+    fn issued_values_need_their_encryption_key_and_the_root() {
+        let with = |current: u8, earlier: &[u8], root: u8| {
+            let earlier: Vec<[u8; LENGTH]> = earlier.iter().map(|byte| [*byte; LENGTH]).collect();
+            let sealing = SealingKeys::new(&[current; LENGTH], &earlier).unwrap();
+            EncryptionKey::with_root(sealing, &Zeroizing::new([root; LENGTH])).unwrap()
+        };
+        let sealed = with(1, &[], 9).seal_issued("code", [5; NONCE_LEN], b"content");
+        let opens = |key: EncryptionKey| key.open_issued("code", sealed.as_ref().unwrap()).is_ok();
+        assert!(opens(with(1, &[], 9)));
+        assert!(opens(with(2, &[3, 1], 9)), "an earlier key opens");
+        assert!(!opens(with(2, &[], 9)), "the encryption key is gone");
+        assert!(!opens(with(1, &[], 8)), "another store has another root");
     }
 
     #[test]

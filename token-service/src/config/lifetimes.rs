@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use document::Section;
+use domain::grant::MAX_CODE_LIFETIME;
 use protocol::lifetimes::Lifetimes;
 
 use super::duration::{DAY, MINUTE, SECOND, duration};
@@ -12,11 +13,10 @@ pub(super) fn read(mut section: Section<'_>, default: Lifetimes) -> Lifetimes {
     let lifetimes = Lifetimes {
         access_token: read("access_token", default.access_token, SECOND..=DAY),
         refresh_token: read("refresh_token", default.refresh_token, SECOND..=365 * DAY),
-        // RFC 6749 §4.1.2 recommends ten minutes at most.
         authorization_code: read(
             "authorization_code",
             default.authorization_code,
-            SECOND..=10 * MINUTE,
+            SECOND..=MAX_CODE_LIFETIME,
         ),
         legacy_access_token: read(
             "legacy_access_token",

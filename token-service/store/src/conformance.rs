@@ -8,6 +8,7 @@ mod client_secrets;
 mod codes;
 mod credentials;
 mod grants;
+mod legacy_codes;
 mod once;
 mod refresh_tokens;
 mod registry;
@@ -42,8 +43,8 @@ use domain::{
     LegacyInstance, LinkedAccount, ObjectName, Pace, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
     Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, Session, SessionStage, TokenId, TokenReference,
-    TokenSubject, Touched, User, Username,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId,
+    TokenReference, TokenSubject, Touched, User, Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -53,6 +54,7 @@ pub(crate) use self::client_secrets::*;
 pub(crate) use self::codes::*;
 pub(crate) use self::credentials::*;
 pub(crate) use self::grants::*;
+pub(crate) use self::legacy_codes::*;
 pub(crate) use self::once::*;
 pub(crate) use self::refresh_tokens::*;
 pub(crate) use self::registry::*;
@@ -110,9 +112,15 @@ macro_rules! conformance {
             what_is_sealed_is_sealed_anew,
             a_code_is_redeemed_once,
             a_replayed_code_revokes_its_grant,
-            a_used_code_is_remembered_and_then_forgotten,
+            a_second_use_revokes_until_the_code_is_forgotten,
             a_mismatch_leaves_the_code_to_its_client,
+            a_code_ends_with_its_user_and_its_account,
             parallel_redemptions_have_one_winner,
+            a_legacy_code_is_redeemed_once,
+            a_replayed_legacy_code_revokes_its_grant,
+            a_used_legacy_code_is_remembered_and_then_forgotten,
+            a_mismatch_leaves_the_legacy_code_to_its_client,
+            parallel_redemptions_of_a_legacy_code_have_one_winner,
             refresh_rotates,
             a_repeated_refresh_within_the_grace_gets_the_same_answer,
             a_reused_refresh_token_revokes_its_grant_alone,
@@ -141,8 +149,8 @@ macro_rules! conformance {
             a_session_replaces_another,
             a_person_has_so_many_sessions_of_a_stage,
             sessions_that_start_in_parallel_are_no_more_than_one_person_has,
-            a_person_has_so_many_unused_codes_for_a_client,
-            codes_issued_in_parallel_are_no_more_than_one_person_has,
+            a_person_has_so_many_unused_legacy_codes_for_a_client,
+            legacy_codes_issued_in_parallel_are_no_more_than_one_person_has,
             a_person_has_so_many_live_grants_for_a_client,
             grants_made_in_parallel_are_no_more_than_one_person_has,
             the_sweep_removes_what_is_over_and_nothing_else,
@@ -255,14 +263,27 @@ pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> Creden
     known().await.unwrap().unwrap().version
 }
 
-/// Issues a code with the user's current credentials.
-pub(crate) async fn issue(store: &dyn Store, code: &str, record: CodeRecord) {
-    let record = CodeRecord {
+/// A code of the current flows for `record`, with the user's current credentials.
+pub(crate) async fn self_contained(store: &dyn Store, record: CodeRecord) -> SelfContainedCode {
+    SelfContainedCode {
+        grant_id: GrantId::generate(&OsRandom, at(0)).unwrap(),
+        record: with_current_credentials(store, record).await,
+    }
+}
+
+/// Issues a legacy code with the user's current credentials.
+pub(crate) async fn issue_legacy(store: &dyn Store, code: &str, record: CodeRecord) {
+    let record = with_current_credentials(store, record).await;
+    let code = Digest::of(code.as_bytes());
+    let issued = store.issue_legacy_code(code, record).await;
+    assert_eq!(issued.unwrap(), Begin::Begun);
+}
+
+async fn with_current_credentials(store: &dyn Store, record: CodeRecord) -> CodeRecord {
+    CodeRecord {
         credentials_version: version_of(store, &record.username).await,
         ..record
-    };
-    let issued = store.issue_code(Digest::of(code.as_bytes()), record).await;
-    assert_eq!(issued.unwrap(), Begin::Begun);
+    }
 }
 
 /// Starts a session with the user's current credentials, and returns the session.
@@ -302,12 +323,22 @@ pub(crate) fn first_step(now: Timestamp) -> RefreshStep {
 
 pub(crate) async fn redeem(
     store: &dyn Store,
+    code: &SelfContainedCode,
+    presented: PresentedCode,
+    now: Timestamp,
+) -> Redemption {
+    let redeemed = store.redeem_code(code.clone(), presented, first_step(now), now);
+    redeemed.await.unwrap()
+}
+
+pub(crate) async fn redeem_legacy(
+    store: &dyn Store,
     code: &str,
     presented: PresentedCode,
     now: Timestamp,
 ) -> Redemption {
     store
-        .redeem_code(
+        .redeem_legacy_code(
             Digest::of(code.as_bytes()),
             presented,
             GrantId::generate(&OsRandom, now).unwrap(),
@@ -320,12 +351,11 @@ pub(crate) async fn redeem(
 
 /// The grant from redeeming `record` at 0.
 pub(crate) async fn grant_of(store: &dyn Store, record: CodeRecord) -> Grant {
-    let code = domain::random::text::<16>(&OsRandom).unwrap();
     let presented = PresentedCode {
         client_id: record.client_id.clone(),
         ..fitting()
     };
-    issue(store, &code, record).await;
+    let code = self_contained(store, record).await;
     match redeem(store, &code, presented, at(0)).await {
         Redemption::Redeemed(grant) => *grant,
         other => panic!("{other:?}"),

@@ -55,7 +55,7 @@ pub(super) async fn fill(store: &dyn Store) {
             credentials_version,
             ..code()
         };
-        let _ = store.issue_code(digest(text), record).await.unwrap();
+        let _ = store.issue_legacy_code(digest(text), record).await.unwrap();
         if text == "unused" {
             break;
         }
@@ -67,7 +67,7 @@ pub(super) async fn fill(store: &dyn Store) {
             refresh_expires_at: at(1_000_000),
         };
         let redeemed = store
-            .redeem_code(digest(text), fitting(), grant_id(number), first, at(0))
+            .redeem_legacy_code(digest(text), fitting(), grant_id(number), first, at(0))
             .await;
         assert!(matches!(redeemed.unwrap(), Redemption::Redeemed(_)));
     }
@@ -168,7 +168,7 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     let rotated = store.rotate_refresh(rotation(4, 5)).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated(_)));
     let first = grant.current.clone();
-    let unused = store.redeem_code(
+    let unused = store.redeem_legacy_code(
         digest("unused"),
         fitting(),
         grant_id(3),
@@ -176,7 +176,7 @@ pub(super) async fn assert_filled(store: &dyn Store) {
         at(9),
     );
     assert!(matches!(unused.await.unwrap(), Redemption::Redeemed(_)));
-    let used = store.redeem_code(digest("used"), fitting(), grant_id(4), first, at(9));
+    let used = store.redeem_legacy_code(digest("used"), fitting(), grant_id(4), first, at(9));
     assert_eq!(used.await.unwrap(), Redemption::Replayed(grant_id(1)));
     let claimed = store.claim_jti(code().client_id, "jti".into(), at(300), at(9));
     assert_eq!(claimed.await.unwrap(), Claim::AlreadyClaimed);

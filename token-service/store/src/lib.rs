@@ -62,7 +62,7 @@ pub fn unreadable_rows() -> prometheus_client::metrics::counter::Counter {
     row::unreadable_rows()
 }
 
-/// Counts sessions, codes and grants that were ended because the user had reached a [`Cap`](domain::cap::Cap).
+/// Counts sessions, legacy codes and grants that were ended because the user had reached a [`Cap`](domain::cap::Cap).
 #[must_use]
 pub fn ended_for_room() -> EndedForRoom {
     room::ended_for_room()

@@ -15,7 +15,7 @@ use domain::{
     GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
-    SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User, Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -174,17 +174,35 @@ pub trait SealedStore: Send + Sync {
 
 #[async_trait]
 pub trait CodeStore: Send + Sync {
-    /// Stores a new code, if the code still [rests on](CodeRecord::rests_on) the user's current credentials and
-    /// accounts. The same transaction removes codes of this user and client beyond [`cap::CODES`](domain::cap::CODES).
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
-
-    /// Exchanges a code for the first tokens of a grant, or returns the reason for refusal (D-2).
+    /// Exchanges a code of the current flows for the first tokens of a grant, or returns the reason for refusal (D-2).
     ///
-    /// One transaction looks up the code, checks the request with [`CodeRecord::check`] and the user with
-    /// [`CodeRecord::rests_on`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
+    /// The request is checked with [`SelfContainedCode::concerns`]. Then one transaction looks up the grant of the code,
+    /// checks the code with [`CodeRecord::permits`] and writes the grant. A mismatch changes nothing. If the grant
+    /// exists, this is a second use, which revokes the grant. Of any number of parallel calls exactly one returns
+    /// `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
+    async fn redeem_code(
+        &self,
+        code: SelfContainedCode,
+        presented: PresentedCode,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError>;
+
+    /// Stores a new legacy code, if the code still [rests on](CodeRecord::rests_on) the user's current credentials and
+    /// accounts. The same transaction removes codes of this user and client beyond [`cap::CODES`](domain::cap::CODES).
+    async fn issue_legacy_code(
+        &self,
+        code: Digest,
+        record: CodeRecord,
+    ) -> Result<Begin, StoreError>;
+
+    /// Exchanges a legacy code for the first tokens of a grant, or returns the reason for refusal (D-2).
+    ///
+    /// One transaction looks up the code, checks the request with [`CodeRecord::belongs_to`] and the code with
+    /// [`CodeRecord::permits`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
     /// by the client of the code revokes the grant of the first use. Of any number of parallel calls exactly one
     /// returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
-    async fn redeem_code(
+    async fn redeem_legacy_code(
         &self,
         code: Digest,
         presented: PresentedCode,

@@ -18,7 +18,8 @@ use domain::{
     GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, Session, TokenReference, User, Username,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
+    Username,
 };
 
 /// Passes operations on to a store, and records them.
@@ -148,8 +149,9 @@ watched! {
         reseal(value: SealedValue, before: Option<Vec<u8>>, after: Vec<u8>) -> Result<bool, StoreError>;
     }
     CodeStore {
-        issue_code(code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
-        redeem_code(code: Digest, presented: PresentedCode, grant_id: GrantId, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
+        redeem_code(code: SelfContainedCode, presented: PresentedCode, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
+        issue_legacy_code(code: Digest, record: CodeRecord) -> Result<Begin, StoreError>;
+        redeem_legacy_code(code: Digest, presented: PresentedCode, grant_id: GrantId, first: RefreshStep, now: Timestamp) -> Result<Redemption, StoreError>;
     }
     GrantStore {
         rotate_refresh(rotation: RefreshRotation) -> Result<Rotation, StoreError>;

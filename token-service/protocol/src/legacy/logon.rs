@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::form_urlencoded;
 
+use crate::Context;
 use crate::lifetimes::Lifetimes;
 use crate::oauth::authorize::{
-    Code, CodeRequest, ExpectedUser, MAX_CARRIED_BYTES, Prompt, RedirectError,
+    CodeRequest, ExpectedUser, IssueError, MAX_CARRIED_BYTES, Prompt, RedirectError,
 };
 use crate::oauth::parameters::{ParameterError, Parameters};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::random::{self, Random, RandomError};
+use domain::random;
 use domain::redirect_template::RedirectTemplate;
-use domain::{Client, IntegrationType, LegacyInstance, RedirectUri, Session};
-use store::{Registrations, StoreError};
+use domain::{Client, CodeRecord, IntegrationType, LegacyInstance, RedirectUri, Session};
+use store::{Begin, Registrations, StoreError};
 
 /// Lifetime of a code (protocol.md §2.5).
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
@@ -174,6 +176,7 @@ impl LogonRequest {
     }
 }
 
+#[async_trait(?Send)]
 impl CodeRequest for LogonRequest {
     fn client(&self) -> &Client {
         &self.client
@@ -204,11 +207,15 @@ impl CodeRequest for LogonRequest {
         CODE_LIFETIME
     }
 
-    fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError> {
+    /// Returns after the record is durable. The store gets only the digest of the code.
+    async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError> {
         // 40 characters (protocol.md §2.5).
-        let text = URL_SAFE_NO_PAD.encode(random::bytes::<30>(random)?);
-        let digest = code_digest(&text, &self.hostname);
-        Ok(Code { text, digest })
+        let code = URL_SAFE_NO_PAD.encode(random::bytes::<30>(context.random)?);
+        let digest = code_digest(&code, &self.hostname);
+        match context.store.issue_legacy_code(digest, record).await? {
+            Begin::Begun => Ok(code),
+            Begin::CredentialsChanged => Err(IssueError::SignInEnded),
+        }
     }
 
     fn with_code(&self, code: &str, _issuer: &str) -> String {

@@ -13,7 +13,7 @@ use crate::Context;
 use crate::oauth::client_authentication::{self, Served};
 use crate::oauth::endpoint_request::EndpointRequest;
 use crate::oauth::error::{TokenError, required};
-use crate::oauth::grants::{GrantType, IssuedStep, redeem, rotate};
+use crate::oauth::grants::{GrantType, IssuedStep, redeemed, rotate};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::{Merged, Parameters};
 use crate::oauth::token_response::Authorization;
@@ -178,7 +178,12 @@ impl Endpoint<'_> {
             refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
         };
         let code = code_digest(code, &self.instance.hostname);
-        let issued = redeem(context, code, presented, grant_id, first).await?;
+        let redemption =
+            context
+                .store
+                .redeem_legacy_code(code, presented, grant_id, first, context.now);
+        let redemption = redemption.await.map_err(TokenError::from)?;
+        let issued = redeemed(context, redemption).await?;
         Ok(self.respond(&issued, token)?)
     }
 

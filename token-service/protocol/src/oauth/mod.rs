@@ -13,6 +13,7 @@ pub mod message;
 pub mod parameter;
 pub mod parameters;
 pub mod refusal;
+mod sealed_code;
 pub mod secret_guesses;
 pub mod token_endpoint;
 pub mod token_response;

@@ -168,6 +168,7 @@ impl From<IssueError> for PageFailure {
         match error {
             IssueError::Store(error) => error.into(),
             IssueError::Random(error) => error.into(),
+            IssueError::Sealing(error) => Self::Internal(error.to_string()),
             IssueError::SignInEnded => Self::SignInEnded(crate::http::paths::HOME.to_owned()),
         }
     }

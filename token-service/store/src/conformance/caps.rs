@@ -75,7 +75,9 @@ pub(crate) async fn sessions_that_start_in_parallel_are_no_more_than_one_person_
     assert_eq!(alive.len(), MOST);
 }
 
-pub(crate) async fn a_person_has_so_many_unused_codes_for_a_client(subject: &mut impl Subject) {
+pub(crate) async fn a_person_has_so_many_unused_legacy_codes_for_a_client(
+    subject: &mut impl Subject,
+) {
     const MOST: usize = cap::CODES.most();
     let until = |seconds: usize| CodeRecord {
         expires_at: at(seconds as u64),
@@ -93,42 +95,42 @@ pub(crate) async fn a_person_has_so_many_unused_codes_for_a_client(subject: &mut
         },
     ];
     for (name, record) in ["other", "grace's"].into_iter().zip(of_others) {
-        issue(&*store, name, record).await;
+        issue_legacy(&*store, name, record).await;
     }
     // Used codes do not count.
-    issue(&*store, "used", until(59)).await;
-    let used = redeem(&*store, "used", fitting(), at(1)).await;
+    issue_legacy(&*store, "used", until(59)).await;
+    let used = redeem_legacy(&*store, "used", fitting(), at(1)).await;
     assert!(matches!(used, Redemption::Redeemed(_)), "{used:?}");
     for number in 0..MOST {
-        issue(&*store, &number.to_string(), until(60 + number)).await;
+        issue_legacy(&*store, &number.to_string(), until(60 + number)).await;
     }
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    issue(&*store, "one more", until(90)).await;
+    issue_legacy(&*store, "one more", until(90)).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    let first = redeem(&*store, "0", fitting(), at(1)).await;
+    let first = redeem_legacy(&*store, "0", fitting(), at(1)).await;
     assert_eq!(first, Redemption::Unknown);
     for name in ["1", "one more", "grace's", "other"] {
         let presented = PresentedCode {
             client_id: client_id(if name == "other" { "other" } else { "web" }),
             ..fitting()
         };
-        let redeemed = redeem(&*store, name, presented, at(1)).await;
+        let redeemed = redeem_legacy(&*store, name, presented, at(1)).await;
         assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
     }
     // Two codes were redeemed and the sweep removed the others, so there is room.
     store.sweep(at(200), 100).await.unwrap();
     for number in 0..MOST {
-        issue(&*store, &format!("late {number}"), until(300 + number)).await;
+        issue_legacy(&*store, &format!("late {number}"), until(300 + number)).await;
     }
-    let redeemed = redeem(&*store, "late 0", fitting(), at(201)).await;
+    let redeemed = redeem_legacy(&*store, "late 0", fitting(), at(201)).await;
     assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
 }
 
-pub(crate) async fn codes_issued_in_parallel_are_no_more_than_one_person_has(
+pub(crate) async fn legacy_codes_issued_in_parallel_are_no_more_than_one_person_has(
     subject: &mut impl Subject,
 ) {
     const MOST: usize = cap::CODES.most();
@@ -136,14 +138,14 @@ pub(crate) async fn codes_issued_in_parallel_are_no_more_than_one_person_has(
     let mut tasks = JoinSet::new();
     for number in 0..MOST * 2 {
         let store = subject.store();
-        tasks.spawn(async move { issue(&*store, &number.to_string(), code()).await });
+        tasks.spawn(async move { issue_legacy(&*store, &number.to_string(), code()).await });
     }
     tasks.join_all().await;
     subject.restart().await;
     let store = subject.store();
     let mut redeemed = 0;
     for number in 0..MOST * 2 {
-        let outcome = redeem(&*store, &number.to_string(), fitting(), at(1)).await;
+        let outcome = redeem_legacy(&*store, &number.to_string(), fitting(), at(1)).await;
         redeemed += usize::from(matches!(outcome, Redemption::Redeemed(_)));
     }
     assert_eq!(redeemed, MOST);
@@ -162,13 +164,12 @@ pub(crate) async fn live_grants(store: &dyn Store) -> Vec<GrantId> {
 
 /// A grant of ada for the client, created at `now`.
 pub(crate) async fn grant_made(store: &dyn Store, now: Timestamp) -> Grant {
-    let code_text = domain::random::text::<16>(&OsRandom).unwrap();
     let record = CodeRecord {
         expires_at: now + Duration::from_secs(60),
         ..code()
     };
-    issue(store, &code_text, record).await;
-    match redeem(store, &code_text, fitting(), now).await {
+    let code = self_contained(store, record).await;
+    match redeem(store, &code, fitting(), now).await {
         Redemption::Redeemed(grant) => *grant,
         other => panic!("{other:?}"),
     }
@@ -252,15 +253,16 @@ pub(crate) async fn grants_made_in_parallel_are_no_more_than_one_person_has(
     for _ in 0..MOST - 2 {
         grant_made(&*store, at(1)).await;
     }
-    for number in 0..MORE {
-        issue(&*store, &number.to_string(), code()).await;
+    let mut codes = Vec::new();
+    for _ in 0..MORE {
+        codes.push(self_contained(&*store, code()).await);
     }
     drop(store);
     subject.restart().await;
     let mut tasks = JoinSet::new();
-    for number in 0..MORE {
+    for code in codes {
         let store = subject.store();
-        tasks.spawn(async move { redeem(&*store, &number.to_string(), fitting(), at(2)).await });
+        tasks.spawn(async move { redeem(&*store, &code, fitting(), at(2)).await });
     }
     for redeemed in tasks.join_all().await {
         assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");

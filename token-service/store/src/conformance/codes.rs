@@ -1,104 +1,10 @@
-//! Authorization codes (D-2).
+//! Authorization codes of the current flows (D-2).
 
 use super::*;
 
-pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
-    let store = subject.store();
-    issue(&*store, "c", code()).await;
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(59)).await else {
-        panic!("the code fits");
-    };
-    assert_eq!(grant.username, username("ada"));
-    assert_eq!(grant.current.scope, code().scope);
-    drop(store);
-    subject.restart().await;
-    let stored = subject.store().grant(grant.grant_id).await.unwrap();
-    assert_eq!(stored, Some(*grant));
-    let unknown = redeem(&*subject.store(), "another", fitting(), at(59)).await;
-    assert_eq!(unknown, Redemption::Unknown);
-}
-
-pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
-    let store = subject.store();
-    issue(&*store, "c", code()).await;
-    let Redemption::Redeemed(grant) = redeem(&*store, "c", fitting(), at(1)).await else {
-        panic!("the code fits");
-    };
-    drop(store);
-    subject.restart().await;
-    let stranger = PresentedCode {
-        client_id: client_id("other"),
-        ..fitting()
-    };
-    let store = subject.store();
-    // An attacker who has only the code has neither verifier nor redirect URI. The code's expiry does not matter here.
-    let without_verifier = PresentedCode {
-        verifier_digest: None,
-        ..fitting()
-    };
-    let wrong_verifier = PresentedCode {
-        verifier_digest: Some(Digest::of(b"wrong")),
-        ..fitting()
-    };
-    let elsewhere = PresentedCode {
-        redirect_uri: "https://app.example.com/".into(),
-        ..fitting()
-    };
-    for (presented, mismatch) in [
-        (stranger, CodeMismatch::Client),
-        (without_verifier, CodeMismatch::VerifierMissing),
-        (wrong_verifier, CodeMismatch::VerifierWrong),
-        (elsewhere, CodeMismatch::RedirectUri),
-    ] {
-        assert_eq!(
-            redeem(&*store, "c", presented, at(2)).await,
-            Redemption::Mismatch(mismatch)
-        );
-        assert!(
-            !is_revoked(&*store, &grant).await,
-            "a stranger ends nothing"
-        );
-    }
-    let replayed = redeem(&*store, "c", fitting(), at(300)).await;
-    assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    assert!(is_revoked(&*store, &grant).await);
-    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
-    let again = redeem(&*store, "c", fitting(), at(301)).await;
-    assert_eq!(again, Redemption::Replayed(grant.grant_id));
-    assert_eq!(feed(&*store).await.len(), 1, "announced once");
-}
-
-pub(crate) async fn a_used_code_is_remembered_and_then_forgotten(subject: &mut impl Subject) {
-    let store = subject.store();
-    issue(&*store, "c", code()).await;
-    redeem(&*store, "c", fitting(), at(1)).await;
-    let last = code().expires_at + USED_CODE_RETENTION;
-    store.sweep(code().expires_at, 100).await.unwrap();
-    store.sweep(at(61), 100).await.unwrap();
-    store.sweep(last, 100).await.unwrap();
-    drop(store);
-    subject.restart().await;
-    let store = subject.store();
-    let replayed = redeem(&*store, "c", fitting(), last).await;
-    assert!(matches!(replayed, Redemption::Replayed(_)));
-    let after = last + Duration::from_secs(1);
-    store.sweep(after, 100).await.unwrap();
-    assert_eq!(
-        redeem(&*store, "c", fitting(), after).await,
-        Redemption::Unknown
-    );
-}
-
-pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
-    let store = subject.store();
-    issue(&*store, "c", code()).await;
-    let cases = [
+/// Requests that do not fit [`code`], and the reasons for refusal.
+pub(crate) fn misfits() -> [(PresentedCode, CodeMismatch); 4] {
+    [
         (
             PresentedCode {
                 client_id: client_id("other"),
@@ -127,46 +33,161 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
             },
             CodeMismatch::RedirectUri,
         ),
-    ];
-    for (presented, mismatch) in cases {
+    ]
+}
+
+pub(crate) async fn a_code_is_redeemed_once(subject: &mut impl Subject) {
+    let code = self_contained(&*subject.store(), code()).await;
+    subject.restart().await;
+    let Redemption::Redeemed(grant) = redeem(&*subject.store(), &code, fitting(), at(59)).await
+    else {
+        panic!("the code fits");
+    };
+    assert_eq!(grant.grant_id, code.grant_id);
+    assert_eq!(grant.username, username("ada"));
+    assert_eq!(grant.current.scope, code.record.scope);
+    subject.restart().await;
+    let stored = subject.store().grant(grant.grant_id).await.unwrap();
+    assert_eq!(stored, Some(*grant));
+    let again = redeem(&*subject.store(), &code, fitting(), at(59)).await;
+    assert_eq!(again, Redemption::Replayed(code.grant_id));
+}
+
+pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject) {
+    let store = subject.store();
+    let code = self_contained(&*store, code()).await;
+    let Redemption::Redeemed(grant) = redeem(&*store, &code, fitting(), at(1)).await else {
+        panic!("the code fits");
+    };
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    // An attacker who has only the code has neither verifier nor redirect URI.
+    for (presented, mismatch) in misfits() {
         assert_eq!(
-            redeem(&*store, "c", presented, at(1)).await,
+            redeem(&*store, &code, presented, at(2)).await,
+            Redemption::Mismatch(mismatch)
+        );
+        assert!(
+            !is_revoked(&*store, &grant).await,
+            "a stranger ends nothing"
+        );
+    }
+    let replayed = redeem(&*store, &code, fitting(), at(2)).await;
+    assert_eq!(replayed, Redemption::Replayed(grant.grant_id));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert!(is_revoked(&*store, &grant).await);
+    assert_eq!(feed(&*store).await, [Revoked::Grant(grant.grant_id)]);
+    let again = redeem(&*store, &code, fitting(), at(3)).await;
+    assert_eq!(again, Redemption::Replayed(grant.grant_id));
+    assert_eq!(feed(&*store).await.len(), 1, "announced once");
+}
+
+/// The expiry of the code, its scope and its user do not matter for a second use.
+pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &mut impl Subject) {
+    let store = subject.store();
+    let last = code().expires_at + USED_CODE_RETENTION;
+    for (now, revokes) in [(last, true), (last + Duration::from_secs(1), false)] {
+        let code = self_contained(&*store, code()).await;
+        let Redemption::Redeemed(grant) = redeem(&*store, &code, fitting(), at(1)).await else {
+            panic!("the code fits");
+        };
+        store.sweep(now, 100).await.unwrap();
+        let again = redeem(&*store, &code, fitting(), now).await;
+        let expected = if revokes {
+            Redemption::Replayed(code.grant_id)
+        } else {
+            Redemption::Mismatch(CodeMismatch::Expired)
+        };
+        assert_eq!(again, expected);
+        assert_eq!(is_revoked(&*store, &grant).await, revokes);
+    }
+}
+
+pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
+    let store = subject.store();
+    let code = self_contained(&*store, code()).await;
+    for (presented, mismatch) in misfits() {
+        assert_eq!(
+            redeem(&*store, &code, presented, at(1)).await,
             Redemption::Mismatch(mismatch)
         );
     }
+    let more = RefreshStep {
+        scope: Scope::parse("projects admin").unwrap(),
+        ..first_step(at(1))
+    };
+    let exceeding = store.redeem_code(code.clone(), fitting(), more, at(1));
     assert_eq!(
-        redeem(&*store, "c", fitting(), at(60)).await,
+        exceeding.await.unwrap(),
+        Redemption::Mismatch(CodeMismatch::ScopeExceeded)
+    );
+    assert_eq!(
+        redeem(&*store, &code, fitting(), at(60)).await,
         Redemption::Mismatch(CodeMismatch::Expired)
     );
     assert!(matches!(
-        redeem(&*store, "c", fitting(), at(59)).await,
+        redeem(&*store, &code, fitting(), at(59)).await,
         Redemption::Redeemed(_)
     ));
 }
 
+pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl Subject) {
+    let unlinked = User {
+        accounts: vec![account("2")],
+        ..user("ada")
+    };
+    let disabled = User {
+        enabled: false,
+        ..user("ada")
+    };
+    for changed in [unlinked, disabled] {
+        let store = subject.store();
+        let change = put(vec![], vec![user("ada")]);
+        store.change_registry(change, at(0)).await.unwrap();
+        let code = self_contained(&*store, code()).await;
+        let change = put(vec![], vec![changed]);
+        store.change_registry(change, at(1)).await.unwrap();
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        assert_eq!(
+            redeem(&*store, &code, fitting(), at(2)).await,
+            Redemption::Mismatch(CodeMismatch::Outdated)
+        );
+        assert_eq!(store.grant(code.grant_id).await.unwrap(), None);
+    }
+}
+
 pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
-    for round in 0..10 {
-        let code_text = format!("c{round}");
-        issue(&*subject.store(), &code_text, code()).await;
+    for _ in 0..10 {
+        let code = self_contained(&*subject.store(), code()).await;
         let mut tasks = JoinSet::new();
         for _ in 0..PARALLEL {
-            let (store, code_text) = (subject.store(), code_text.clone());
-            tasks.spawn(async move { redeem(&*store, &code_text, fitting(), at(1)).await });
+            let (store, code) = (subject.store(), code.clone());
+            tasks.spawn(async move { redeem(&*store, &code, fitting(), at(1)).await });
         }
         let outcomes = tasks.join_all().await;
-        let winners: Vec<_> = outcomes
-            .iter()
-            .filter_map(|outcome| match outcome {
-                Redemption::Redeemed(grant) => Some(grant),
-                _ => None,
-            })
-            .collect();
-        let [winner] = winners.as_slice() else {
-            panic!("{} winners", winners.len());
-        };
-        let replayed = Redemption::Replayed(winner.grant_id);
-        let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
-        assert_eq!(losers.count(), PARALLEL - 1);
-        assert!(is_revoked(&*subject.store(), winner).await);
+        assert_one_winner(&outcomes, &*subject.store()).await;
     }
+}
+
+/// Asserts that exactly one of many redemptions of a code created a grant, and that the others revoked the grant.
+pub(crate) async fn assert_one_winner(outcomes: &[Redemption], store: &dyn Store) {
+    let winners: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Redemption::Redeemed(grant) => Some(grant),
+            _ => None,
+        })
+        .collect();
+    let [winner] = winners.as_slice() else {
+        panic!("{} winners", winners.len());
+    };
+    let replayed = Redemption::Replayed(winner.grant_id);
+    let losers = outcomes.iter().filter(|outcome| **outcome == replayed);
+    assert_eq!(losers.count(), outcomes.len() - 1);
+    assert!(is_revoked(store, winner).await);
 }

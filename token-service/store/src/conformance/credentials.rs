@@ -58,7 +58,8 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
         let store = subject.store();
         let version = version_of(&*store, &username("ada")).await;
         let code_text = format!("c{way}");
-        issue(&*store, &code_text, code()).await;
+        issue_legacy(&*store, &code_text, code()).await;
+        let current = self_contained(&*store, code()).await;
         let grant = grant_of(&*store, code()).await;
         assert_eq!(grant.credentials_version, version);
         change_credentials(&*store, way).await;
@@ -66,16 +67,18 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
         subject.restart().await;
         let store = subject.store();
         assert_ne!(version_of(&*store, &username("ada")).await, version);
-        let redeemed = redeem(&*store, &code_text, fitting(), at(6)).await;
+        let redeemed = redeem_legacy(&*store, &code_text, fitting(), at(6)).await;
         let outdated = Redemption::Mismatch(CodeMismatch::Outdated);
+        assert_eq!(redeemed, outdated, "way {way}");
+        let redeemed = redeem(&*store, &current, fitting(), at(6)).await;
         assert_eq!(redeemed, outdated, "way {way}");
         let record = CodeRecord {
             credentials_version: version,
             ..code()
         };
-        let issued = store.issue_code(Digest::of(b"late"), record).await;
+        let issued = store.issue_legacy_code(Digest::of(b"late"), record).await;
         assert_eq!(issued.unwrap(), Begin::CredentialsChanged);
-        let redeemed = redeem(&*store, "late", fitting(), at(6)).await;
+        let redeemed = redeem_legacy(&*store, "late", fitting(), at(6)).await;
         assert_eq!(redeemed, Redemption::Unknown);
         for stage in [SessionStage::SecondFactorOwed, SessionStage::SignedIn] {
             let id = Digest::of(b"late");
@@ -115,14 +118,16 @@ pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
         let store = subject.store();
         let ada = username("ada");
         let version = version_of(&*store, &ada).await;
-        let codes: Vec<String> = (0..4).map(|number| format!("{round}-{number}")).collect();
-        for code_text in &codes {
-            issue(&*store, code_text, code()).await;
+        let mut codes = Vec::new();
+        for number in 0..4 {
+            let code_text = format!("{round}-{number}");
+            issue_legacy(&*store, &code_text, code()).await;
+            codes.push((code_text, self_contained(&*store, code()).await));
         }
         drop(store);
         subject.restart().await;
         let mut tasks = JoinSet::new();
-        for (number, code_text) in codes.into_iter().enumerate() {
+        for (number, (code_text, current)) in codes.into_iter().enumerate() {
             let store = subject.store();
             let id = Digest::of(code_text.as_bytes());
             tasks.spawn(async move {
@@ -134,7 +139,8 @@ pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
                     let change = put(vec![], vec![changed]);
                     store.change_registry(change, at(5)).await.unwrap();
                 }
-                redeem(&*store, &code_text, fitting(), at(5)).await;
+                redeem_legacy(&*store, &code_text, fitting(), at(5)).await;
+                redeem(&*store, &current, fitting(), at(5)).await;
                 let late = Session {
                     credentials_version: version,
                     ..session("ada", at(100))
@@ -166,7 +172,7 @@ pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
         .await
         .unwrap();
     let grant = grant_of(&*subject.store(), code()).await;
-    issue(&*subject.store(), "c", code()).await;
+    issue_legacy(&*subject.store(), "c", code()).await;
     let rehash = async |store: Arc<dyn Store>, hash: &str, stronger: &str| {
         store
             .rehash_password(username("ada"), hash.to_owned(), stronger.to_owned())
@@ -185,6 +191,6 @@ pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &
     assert_eq!(ada.password_hash.as_deref(), Some("strongest"));
     assert_eq!(ada.registered_password_digest, Some(Digest::of(b"hash")));
     assert!(!is_revoked(&*store, &grant).await);
-    let redeemed = redeem(&*store, "c", fitting(), at(1)).await;
+    let redeemed = redeem_legacy(&*store, "c", fitting(), at(1)).await;
     assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
 }

@@ -29,7 +29,7 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
     store.rotate_refresh(refreshed).await.unwrap();
     store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
-    issue(&*store, "c", code()).await;
+    issue_legacy(&*store, "c", code()).await;
     let id = Digest::of(b"session");
     start(&*store, id, session("ada", at(0) + WEEK + WEEK), None).await;
     drop(store);
@@ -45,7 +45,7 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     assert!(!remembered(&revoked).await);
     assert!(remembered(&dead).await);
     assert_eq!(
-        redeem(&*store, "c", fitting(), at(1)).await,
+        redeem_legacy(&*store, "c", fitting(), at(1)).await,
         Redemption::Unknown,
         "an expired code is forgotten"
     );

@@ -1,4 +1,4 @@
-//! Authorization codes: issuing, redeeming, and detecting a second use.
+//! Authorization codes: redeeming, and detecting a second use. Only legacy codes have rows.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -16,11 +16,48 @@ use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{ClientId, CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
+use domain::{
+    ClientId, CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep,
+    SelfContainedCode,
+};
 
 #[async_trait]
 impl CodeStore for PostgresStore {
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {
+    async fn redeem_code(
+        &self,
+        code: SelfContainedCode,
+        presented: PresentedCode,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError> {
+        if let Err(mismatch) = code.concerns(&presented, now) {
+            return Ok(Redemption::Mismatch(mismatch));
+        }
+        let access_token_lifetime = self.longest_token();
+        self.transaction(async move |client| {
+            let SelfContainedCode { grant_id, record } = code;
+            let user = credentials::user(client, &record.username).await?;
+            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
+                if !grants::exists(client, grant_id).await? {
+                    return Ok(Redemption::Mismatch(mismatch));
+                }
+            } else {
+                let grant = record.into_grant(grant_id, first);
+                if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
+                    return Ok(Redemption::Redeemed(Box::new(grant)));
+                }
+            }
+            grants::revoke(client, grant_id, now, access_token_lifetime).await?;
+            Ok(Redemption::Replayed(grant_id))
+        })
+        .await
+    }
+
+    async fn issue_legacy_code(
+        &self,
+        code: Digest,
+        record: CodeRecord,
+    ) -> Result<Begin, StoreError> {
         self.transaction(async move |client| {
         let user = credentials::user(client, &record.username).await?;
         if !record.rests_on(user.as_ref()) {
@@ -47,7 +84,7 @@ impl CodeStore for PostgresStore {
         .await
     }
 
-    async fn redeem_code(
+    async fn redeem_legacy_code(
         &self,
         code: Digest,
         presented: PresentedCode,
@@ -76,12 +113,12 @@ impl CodeStore for PostgresStore {
                 return Ok(Redemption::Replayed(grant_id));
             }
             let record: CodeRecord = decode(row.try_get(2)?)?;
-            if let Err(mismatch) = record.check(&presented, &first.scope, now) {
+            if let Err(mismatch) = record.belongs_to(&presented) {
                 return Ok(Redemption::Mismatch(mismatch));
             }
             let user = credentials::user(client, &record.username).await?;
-            if !record.rests_on(user.as_ref()) {
-                return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
+            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
+                return Ok(Redemption::Mismatch(mismatch));
             }
             // The grant now contains the content of the code. The code keeps only what is needed to detect a replay.
             let body = encode(&UsedCode::of(&record, grant_id))?;
@@ -91,7 +128,7 @@ impl CodeStore for PostgresStore {
                 body: &body,
             };
             let grant = record.into_grant(grant_id, first);
-            grants::redeem(client, used, &grant, now, access_token_lifetime).await?;
+            grants::insert(client, &grant, Some(used), now, access_token_lifetime).await?;
             Ok(Redemption::Redeemed(Box::new(grant)))
         })
         .await

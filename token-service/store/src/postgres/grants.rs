@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
 use super::fault::{Fault, readable};
@@ -163,7 +164,28 @@ fn grant(row: &Row) -> Result<Grant, Fault> {
     Ok(grant)
 }
 
-/// What the row of a used code becomes.
+/// The statement that inserts a grant and selects the live grants of its user and client, with a common table expression
+/// before. One statement, because each statement takes a round trip. It sees the grants from before the new one; the row of
+/// the new one has no time.
+fn new_grant(before: &str) -> String {
+    format!(
+        "WITH {before} new AS (
+            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body)
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (grant_id) DO NOTHING RETURNING grant_id
+        )
+        SELECT NULL::BIGINT, grant_id FROM new
+        UNION ALL
+        (SELECT refresh_over_at, grant_id FROM grants
+        WHERE username = $3 AND client_id = $2 AND revoked_at IS NULL ORDER BY grant_id LIMIT $7)"
+    )
+}
+
+/// A used code keeps its row.
+const CODE_IS_USED: &str = "used AS (
+    UPDATE codes SET grant_id = $1, expires_at = $9, body = $10 WHERE code = $8
+),";
+
+/// What the row of a used legacy code becomes.
 pub(super) struct UsedUp<'a> {
     pub(super) code: &'a [u8],
     /// In seconds since 1970.
@@ -171,50 +193,51 @@ pub(super) struct UsedUp<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// Writes the new grant of a code that is now used, and revokes grants beyond the cap. Call it last in a transaction: see
-/// [`announce`].
-pub(super) async fn redeem(
+/// Writes the new grant of a code and what becomes of its row, if the code has a row, and revokes grants beyond the cap.
+/// Returns `false`, and writes nothing, if the grant exists. Call it last in a transaction: see [`announce`].
+pub(super) async fn insert(
     client: &Connection<'_>,
-    used: UsedUp<'_>,
     grant: &Grant,
+    used: Option<UsedUp<'_>>,
     now: Timestamp,
     access_token_lifetime: Duration,
-) -> Result<(), Fault> {
-    // One statement, because each statement takes a round trip. It reads the grants from before the new one.
-    let sql = "WITH used AS (
-            UPDATE codes SET grant_id = $2, expires_at = $3, body = $4 WHERE code = $1
-        ), new AS (
-            INSERT INTO grants (grant_id, client_id, username, refresh_over_at, access_over_at, body)
-            VALUES ($2, $5, $6, $7, $8, $9)
-        )
-        SELECT refresh_over_at, grant_id FROM grants
-        WHERE username = $6 AND client_id = $5 AND revoked_at IS NULL ORDER BY grant_id LIMIT $10";
+) -> Result<bool, Fault> {
     let id = grant.grant_id.as_bytes().as_slice();
+    let (of, user) = (grant.client_id.as_str(), grant.username.as_str());
     let (refresh_over_at, access_over_at) = over_at(grant, access_token_lifetime);
     let body = encode(grant)?;
-    let found = client
-        .query(
-            sql,
-            &[
-                &used.code,
-                &id,
-                &used.forgotten_at,
-                &used.body,
-                &grant.client_id.as_str(),
-                &grant.username.as_str(),
-                &refresh_over_at,
-                &access_over_at,
-                &body,
-                &rows(cap::GRANTS.looked_at()),
-            ],
-        )
-        .await?;
-    let held = found.iter().map(|row| {
+    let most = rows(cap::GRANTS.looked_at());
+    let values: [&(dyn ToSql + Sync); 7] = [
+        &id,
+        &of,
+        &user,
+        &refresh_over_at,
+        &access_over_at,
+        &body,
+        &most,
+    ];
+    let found = match &used {
+        None => client.query(&new_grant(""), &values).await?,
+        Some(used) => {
+            let row: [&(dyn ToSql + Sync); 3] = [&used.code, &used.forgotten_at, &used.body];
+            let values = [values.as_slice(), row.as_slice()].concat();
+            client.query(&new_grant(CODE_IS_USED), &values).await?
+        }
+    };
+    let mut is_new = false;
+    let mut held = Vec::new();
+    for row in found {
         let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?)
             .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
-        Ok((timestamp(row.try_get(0)?), GrantId::from_bytes(id)))
-    });
-    let over = cap::GRANTS.to_end(held.collect::<Result<_, Fault>>()?);
+        match row.try_get(0)? {
+            Some(expires_at) => held.push((timestamp(expires_at), GrantId::from_bytes(id))),
+            None => is_new = true,
+        }
+    }
+    if !is_new {
+        return Ok(false);
+    }
+    let over = cap::GRANTS.to_end(held);
     room::note("grant", grant.username.as_str(), over.len());
     // Revokes all rows before the first feed entry, so that all transactions use the same order.
     let mut ended = Vec::new();
@@ -227,15 +250,14 @@ pub(super) async fn redeem(
         let extent = Extent::of(now, access_token_lifetime);
         announce(client, &Revoked::Grant(id), extent).await?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The two times in [`Grant::is_over`].
 fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
-    let current = &grant.current;
     (
-        seconds(current.refresh_expires_at),
-        seconds(current.issued_at + access_token_lifetime),
+        seconds(grant.current.refresh_expires_at),
+        seconds(grant.access_over_at(access_token_lifetime)),
     )
 }
 
@@ -247,6 +269,12 @@ struct Stored {
     /// Whether the user still has the credentials of the sign-in. A change of the credentials revokes the grant in the
     /// same transaction, so replacing the row needs no second check.
     credentials_are_current: bool,
+}
+
+pub(super) async fn exists(client: &Connection<'_>, id: GrantId) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM grants WHERE grant_id = $1";
+    let found = client.query_opt(sql, &[&id.as_bytes().as_slice()]).await?;
+    Ok(found.is_some())
 }
 
 /// Revokes a grant and adds the feed entry. Returns `false` if there is no such live grant.

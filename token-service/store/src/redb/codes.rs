@@ -1,4 +1,4 @@
-//! Authorization codes: issuing, redeeming, and detecting a second use.
+//! Authorization codes: redeeming, and detecting a second use. Only legacy codes have rows.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,11 +16,42 @@ use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep};
+use domain::{CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode};
 
 #[async_trait]
 impl CodeStore for RedbStore {
-    async fn issue_code(&self, code: Digest, record: CodeRecord) -> Result<Begin, StoreError> {
+    async fn redeem_code(
+        &self,
+        code: SelfContainedCode,
+        presented: PresentedCode,
+        first: RefreshStep,
+        now: Timestamp,
+    ) -> Result<Redemption, StoreError> {
+        if let Err(mismatch) = code.concerns(&presented, now) {
+            return Ok(Redemption::Mismatch(mismatch));
+        }
+        let SelfContainedCode { grant_id, record } = code;
+        self.write(move |tables, access_token_lifetime| {
+            if grants::exists(tables, grant_id)? {
+                grants::revoke(tables, grant_id, now, access_token_lifetime)?;
+                return Ok(Redemption::Replayed(grant_id));
+            }
+            let user = credentials::user(tables, &record.username)?;
+            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
+                return Ok(Redemption::Mismatch(mismatch));
+            }
+            let grant = record.into_grant(grant_id, first);
+            grants::insert(tables, &grant, now, access_token_lifetime)?;
+            Ok(Redemption::Redeemed(Box::new(grant)))
+        })
+        .await
+    }
+
+    async fn issue_legacy_code(
+        &self,
+        code: Digest,
+        record: CodeRecord,
+    ) -> Result<Begin, StoreError> {
         self.write(move |tables, _| {
             let user = credentials::user(tables, &record.username)?;
             if !record.rests_on(user.as_ref()) {
@@ -40,7 +71,7 @@ impl CodeStore for RedbStore {
         .await
     }
 
-    async fn redeem_code(
+    async fn redeem_legacy_code(
         &self,
         code: Digest,
         presented: PresentedCode,
@@ -57,12 +88,12 @@ impl CodeStore for RedbStore {
                 }
                 None => return Ok(Redemption::Unknown),
             };
-            if let Err(mismatch) = record.check(&presented, &first.scope, now) {
+            if let Err(mismatch) = record.belongs_to(&presented) {
                 return Ok(Redemption::Mismatch(mismatch));
             }
             let user = credentials::user(tables, &record.username)?;
-            if !record.rests_on(user.as_ref()) {
-                return Ok(Redemption::Mismatch(CodeMismatch::Outdated));
+            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
+                return Ok(Redemption::Mismatch(mismatch));
             }
             let used = UsedRow::Whole(UsedCode::of(&record, grant_id));
             let row = encode(&StoredCode::Used(used))?;

@@ -237,6 +237,10 @@ pub(super) fn get(tables: &mut Tables<'_>, id: GrantId) -> Result<Option<Grant>,
     }
 }
 
+pub(super) fn exists(tables: &mut Tables<'_>, id: GrantId) -> Result<bool, Fault> {
+    Ok(tables.grants.open()?.get(id.as_bytes())?.is_some())
+}
+
 fn put(tables: &mut Tables<'_>, grant: &Grant) -> Result<(), Fault> {
     let row = encode(grant)?;
     tables

@@ -15,9 +15,9 @@ use super::*;
 use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, assert_look_ups_agree, assert_registered,
-    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_made, grant_of, issue, put,
-    register_at_random, register_many, registered, registrations, replacements_and_removals,
-    session, start, use_of, user,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_made, grant_of,
+    issue_legacy, put, register_at_random, register_many, registered, registrations,
+    replacements_and_removals, session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
@@ -204,7 +204,7 @@ async fn no_code_and_no_session_id_is_in_the_file() {
     let mut file = File::new(false);
     let (code_text, session_id, jti) = ("a-secret-code", "a-secret-session", "a-jti");
     let store = file.store();
-    issue(&*store, code_text, code()).await;
+    issue_legacy(&*store, code_text, code()).await;
     let session = session("ada", at(10));
     start(&*store, Digest::of(session_id.as_bytes()), session, None).await;
     store
@@ -371,7 +371,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
     file.open();
     let store = file.store();
     let broken = store.rotate_refresh(use_of(&grant, grant.current.refresh_id, at(1)));
-    let (broken, ()) = tokio::join!(broken, issue(&*store, "c", code()));
+    let (broken, ()) = tokio::join!(broken, issue_legacy(&*store, "c", code()));
     assert!(matches!(broken, Err(StoreError::Failed(_))));
     store.ready().await.unwrap();
     let presented = PresentedCode {
@@ -382,7 +382,7 @@ async fn an_unreadable_row_fails_its_own_operation() {
     };
     let first = grant.current.clone();
     let redeemed = store
-        .redeem_code(
+        .redeem_legacy_code(
             Digest::of(b"c"),
             presented,
             GrantId::from_bytes([1; 16]),

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Prompt, RedirectError};
+use async_trait::async_trait;
+
+use super::{IssueError, Prompt, RedirectError};
+use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::random::{Random, RandomError};
-use domain::{Client, RedirectUri, Scope, Session, Username};
+use domain::{Client, CodeRecord, RedirectUri, Scope, Session, Username};
 
 /// A validated request for a code, as the sign-in pages use it.
+#[async_trait(?Send)]
 pub trait CodeRequest: fmt::Debug {
     fn client(&self) -> &Client;
 
@@ -53,31 +56,17 @@ pub trait CodeRequest: fmt::Debug {
 
     fn code_lifetime(&self, lifetimes: &Lifetimes) -> Duration;
 
-    /// Generates a code.
+    /// Issues a code for `record`, and returns the code as the client receives it.
     ///
     /// # Errors
-    /// [`RandomError`] if the random generator fails.
-    fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError>;
+    /// An [`IssueError`]; then no code is issued.
+    async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError>;
 
     /// The redirect URI with `code`.
     fn with_code(&self, code: &str, issuer: &str) -> String;
 
     /// The redirect URI with `error`.
     fn with_error(&self, error: &RedirectError, issuer: &str) -> String;
-}
-
-pub struct Code {
-    /// The code as the client receives it.
-    pub text: String,
-    /// Key of the code in the store.
-    pub digest: Digest,
-}
-
-/// Hides the code from logs.
-impl fmt::Debug for Code {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Code").finish_non_exhaustive()
-    }
 }
 
 /// The user whom a request names by e-mail address.

@@ -1,25 +1,9 @@
 //! Issuing the code.
 
-use super::{CodeRequest, SignedIn};
+use super::{CodeRequest, IssueError, SignedIn};
 use crate::Context;
 use domain::clock::Timestamp;
-use domain::random::RandomError;
 use domain::{CodeRecord, LinkedAccount};
-use store::{Begin, StoreError};
-
-/// Reason why no code was issued.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IssueError {
-    /// The random generator failed.
-    #[error(transparent)]
-    Random(#[from] RandomError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The user's credentials have changed since the sign-in, which ended the session (D-35).
-    #[error("the sign-in has ended: password or second factor have changed")]
-    SignInEnded,
-}
 
 /// The record of a code for `account`.
 pub(super) fn code_record(
@@ -43,8 +27,7 @@ pub(super) fn code_record(
     }
 }
 
-/// Issues a code after its record is durable, and returns the redirect URI with the code. The store gets only the
-/// digest.
+/// Issues a code, and returns the redirect URI with the code.
 ///
 /// # Errors
 /// An [`IssueError`]; then no code is issued.
@@ -54,11 +37,8 @@ pub async fn issue_code(
     signed_in: &SignedIn,
     account: &LinkedAccount,
 ) -> Result<String, IssueError> {
-    let code = request.draw_code(context.random)?;
     let lifetime = request.code_lifetime(&context.settings.lifetimes);
     let record = code_record(request, signed_in, account, context.now + lifetime);
-    match context.store.issue_code(code.digest, record).await? {
-        Begin::Begun => Ok(request.with_code(&code.text, &context.settings.issuer)),
-        Begin::CredentialsChanged => Err(IssueError::SignInEnded),
-    }
+    let code = request.issue(context, record).await?;
+    Ok(request.with_code(&code, &context.settings.issuer))
 }

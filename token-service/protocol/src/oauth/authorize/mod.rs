@@ -9,25 +9,30 @@ mod code_request;
 mod destination;
 mod error;
 mod issue;
+mod issue_error;
 mod redirect_error;
 mod step;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use url::form_urlencoded;
 
 use super::parameters::{Parameters, Repeated};
+use super::sealed_code;
+use crate::Context;
 use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::random::{self, Random, RandomError};
-use domain::{Client, RedirectUri, Scope, Session};
+use domain::random;
+use domain::{Client, CodeRecord, GrantId, RedirectUri, Scope, SelfContainedCode, Session};
 
-pub use code_request::{Code, CodeRequest, ExpectedUser};
+pub use code_request::{CodeRequest, ExpectedUser};
 pub use destination::Destination;
 pub use error::{AuthorizeError, UnsafeRequest};
-pub use issue::{IssueError, issue_code};
+pub use issue::issue_code;
+pub use issue_error::IssueError;
 pub use redirect_error::RedirectError;
 pub use step::{Confirmation, LiveSession, SignedIn, Step, next_step};
 
@@ -129,6 +134,7 @@ impl<'a> UnidentifiedRequest<'a> {
     }
 }
 
+#[async_trait(?Send)]
 impl CodeRequest for AuthorizationRequest {
     fn client(&self) -> &Client {
         &self.client
@@ -170,11 +176,12 @@ impl CodeRequest for AuthorizationRequest {
         lifetimes.authorization_code
     }
 
-    /// 43 characters with 256 random bits.
-    fn draw_code(&self, random: &dyn Random) -> Result<Code, RandomError> {
-        let text = random::text::<32>(random)?;
-        let digest = Digest::of(text.as_bytes());
-        Ok(Code { text, digest })
+    /// Writes nothing: the code contains its record.
+    async fn issue(&self, context: &Context<'_>, record: CodeRecord) -> Result<String, IssueError> {
+        let grant_id = GrantId::generate(context.random, context.now)?;
+        let code = SelfContainedCode { grant_id, record };
+        let nonce = random::bytes(context.random)?;
+        Ok(sealed_code::seal(&code, nonce, context.encryption_key)?)
     }
 
     fn with_code(&self, code: &str, issuer: &str) -> String {

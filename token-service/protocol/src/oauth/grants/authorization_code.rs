@@ -2,15 +2,16 @@
 //!
 //! Parameters: `code`, `redirect_uri`, `code_verifier`, `scope`.
 
-use super::{answer_step, redeem, requested_scope};
+use super::{answer_step, redeemed, requested_scope};
 use crate::Context;
 use crate::oauth::client_authentication::PresentedClient;
 use crate::oauth::error::{TokenError, required};
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::sealed_code;
 use crate::oauth::token_response::TokenResponse;
 use domain::digest::Digest;
-use domain::{GrantId, IntegrationType, PresentedCode, RefreshStep, TokenId};
+use domain::{IntegrationType, PresentedCode, RefreshStep, TokenId};
 
 /// Exchanges a code for tokens.
 ///
@@ -42,7 +43,8 @@ pub async fn exchange(
         verifier_digest,
         client_authenticated: presented.is_authenticated(),
     };
-    let grant_id = GrantId::generate(context.random, context.now)?;
+    let key = context.encryption_key;
+    let code = sealed_code::open(code, key).ok_or(TokenError::UnknownCode)?;
     let first = RefreshStep {
         refresh_id: TokenId::generate(context.random)?,
         access_id: TokenId::generate(context.random)?,
@@ -50,8 +52,9 @@ pub async fn exchange(
         issued_at: context.now,
         refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
     };
-    let code = Digest::of(code.as_bytes());
-    let issued = redeem(context, code, presented, grant_id, first).await?;
+    let store = context.store;
+    let redemption = store.redeem_code(code, presented, first, context.now);
+    let issued = redeemed(context, redemption.await?).await?;
     answer_step(context, &issued)
 }
 

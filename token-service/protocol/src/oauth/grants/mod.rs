@@ -13,10 +13,9 @@ use super::parameters::Parameters;
 use super::token_response::{Authorization, Issuance, TokenResponse};
 use crate::Context;
 use crate::token::{AccessToken, GrantedTo};
-use domain::digest::Digest;
 use domain::{
-    Client, Grant, GrantId, LinkedAccount, PresentedCode, Redemption, RefreshRotation, RefreshStep,
-    Rotation, Scope, TokenId, User,
+    Client, Grant, GrantId, LinkedAccount, Redemption, RefreshRotation, RefreshStep, Rotation,
+    Scope, TokenId, User,
 };
 
 /// A grant type that this endpoint knows.
@@ -84,19 +83,12 @@ pub(crate) struct IssuedStep {
     pub(crate) issuance: Issuance,
 }
 
-/// Exchanges the code with this digest for a grant (RFC 6749 §4.1.3). `first` is the grant's first step.
-pub(crate) async fn redeem(
+/// The first step of the grant that redeeming a code created.
+pub(crate) async fn redeemed(
     context: &Context<'_>,
-    code: Digest,
-    presented: PresentedCode,
-    grant_id: GrantId,
-    first: RefreshStep,
+    redemption: Redemption,
 ) -> Result<IssuedStep, TokenError> {
-    let store = context.store;
-    match store
-        .redeem_code(code, presented, grant_id, first, context.now)
-        .await?
-    {
+    match redemption {
         Redemption::Redeemed(grant) => {
             let step = grant.current.clone();
             issued(context, *grant, step, Issuance::First).await

@@ -9,7 +9,7 @@ use super::*;
 use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, assert_look_ups_agree, assert_registered,
-    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue, put,
+    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue_legacy, put,
     register_at_random, register_many, registered, replacements_and_removals, session, start,
     use_of, user,
 };
@@ -232,7 +232,7 @@ async fn no_table_holds_what_a_client_presents() {
     let database = Database::new(false).await;
     let store = &database.store;
     let (code_text, session_id, jti) = ("the-code-itself", "the-session-id", "the-assertion-id");
-    issue(&**store, code_text, code()).await;
+    issue_legacy(&**store, code_text, code()).await;
     let session = session("ada", at(100));
     start(&**store, Digest::of(session_id.as_bytes()), session, None).await;
     let claimed = store.claim_jti(code().client_id, jti.into(), at(60), at(0));

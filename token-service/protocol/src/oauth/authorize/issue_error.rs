@@ -1,0 +1,22 @@
+//! Failures of issuing a code.
+
+use crate::sealing::SealingError;
+use domain::random::RandomError;
+use store::StoreError;
+
+/// Reason why no code was issued.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IssueError {
+    /// The random generator failed.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The code could not be sealed.
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
+    /// The user's credentials have changed since the sign-in, which ended the session (D-35).
+    #[error("the sign-in has ended: password or second factor have changed")]
+    SignInEnded,
+}

@@ -1,0 +1,109 @@
+//! The text of a code of the current flows: the base64url of a sealed [`SelfContainedCode`] (RFC 6749 §1.4 calls such
+//! tokens self-contained). Clients and browsers can neither read nor change what it contains.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::sealing::{EncryptionKey, SealingError};
+use domain::SelfContainedCode;
+
+/// Names the layout too: raise the number when [`SelfContainedCode`] changes. Codes of the earlier layout are then refused.
+const PURPOSE: &str = "authorization code 1";
+
+/// The code as the client receives it. `nonce` must be random.
+///
+/// # Errors
+/// [`SealingError::Failed`] if the library fails.
+pub(crate) fn seal(
+    code: &SelfContainedCode,
+    nonce: [u8; 12],
+    key: &EncryptionKey,
+) -> Result<String, SealingError> {
+    let content = postcard::to_stdvec(code).map_err(|_| SealingError::Failed)?;
+    let sealed = key.seal_issued(PURPOSE, nonce, &content)?;
+    Ok(URL_SAFE_NO_PAD.encode(sealed))
+}
+
+/// Reads a code; `None` if this service did not issue the code.
+pub(crate) fn open(text: &str, key: &EncryptionKey) -> Option<SelfContainedCode> {
+    let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let content = key.open_issued(PURPOSE, &sealed).ok()?;
+    postcard::from_bytes(&content).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::clock::Timestamp;
+    use domain::digest::Digest;
+    use domain::{
+        ClientId, CodeRecord, CredentialsVersion, GrantId, LinkedAccount, Scope, Username,
+    };
+
+    fn code() -> SelfContainedCode {
+        SelfContainedCode {
+            grant_id: GrantId::from_bytes([5; 16]),
+            record: CodeRecord {
+                client_id: ClientId::parse("web").unwrap(),
+                redirect_uri: "https://app.example.com/callback".into(),
+                code_challenge: Some(Digest::of(b"verifier")),
+                username: Username::parse("ada").unwrap(),
+                account: LinkedAccount {
+                    user_id: "1".into(),
+                    username: "hat-1".into(),
+                    site: "https://us1.example.com".into(),
+                },
+                scope: Scope::parse("projects").unwrap(),
+                amr: vec!["USERNAME_PASSWORD".into()],
+                authenticated_at: Timestamp::from_seconds(1_800_000_000),
+                expires_at: Timestamp::from_seconds(1_800_000_060),
+                credentials_version: CredentialsVersion::new(7),
+            },
+        }
+    }
+
+    #[test]
+    fn only_the_service_that_issued_a_code_reads_it() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let text = seal(&code(), [3; 12], &key).unwrap();
+        assert_eq!(open(&text, &key), Some(code()));
+        assert_eq!(open(&text, &EncryptionKey::new(&[2; 32]).unwrap()), None);
+        let content = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        for secret in ["ada", "hat-1", "app.example.com"] {
+            let found = content
+                .windows(secret.len())
+                .any(|at| at == secret.as_bytes());
+            assert!(!found, "{secret} is readable");
+        }
+    }
+
+    #[test]
+    fn a_code_has_one_text() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        let text = seal(&code(), [3; 12], &key).unwrap();
+        for position in 0..text.len() {
+            for other in ["A", "B", "_", "=", "+", " ", ""] {
+                let mut changed = text.clone();
+                changed.replace_range(position..=position, other);
+                if changed != text {
+                    assert_eq!(open(&changed, &key), None, "{changed}");
+                }
+            }
+        }
+        for changed in [format!("{text}="), format!("{text}A"), String::new()] {
+            assert_eq!(open(&changed, &key), None);
+        }
+    }
+
+    /// If this fails, the layout has changed: change [`PURPOSE`] too.
+    #[test]
+    fn the_layout_is_known() {
+        let key = EncryptionKey::new(&[1; 32]).unwrap();
+        assert_eq!(seal(&code(), [3; 12], &key).unwrap(), KNOWN);
+    }
+
+    /// Another implementation of AES-256-GCM-SIV opens this too.
+    const KNOWN: &str = "AwMDAwMDAwMDAwMD1wEZ-YkHKzPqLZQ0Pp-EP5umFC9jrcEse5chX4Ypq-m_SnHBmuE882nsmqudQXmt\
+        gZ8gQccUOAmZBosny39J4__cxAV2KTSYm6AiCsiN6_cAEz6kV5Hfeu18P4JKfFqUMskTQSIinUkGb03d7cTWnhBDgwAs\
+        CI260HgnM2VG-NDjmsMYXrKIjkf940bcndjr3noAiYJlgNN8N-3raeEMLAI7XOq16k1Z6sVpfl236sZHaw";
+}
