@@ -9,8 +9,8 @@ use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, USER_BOUND, WEB,
-    get, signal,
+    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, Reply, USER_BOUND,
+    WEB, get, signal,
 };
 
 struct Replicated {
@@ -131,6 +131,36 @@ fn a_change_at_one_replica_is_noticed_by_the_other() {
             .map(|service| get(&format!("{service}/auth/jwks"), &[]).json());
         one == other && one["keys"].as_array().is_some_and(|keys| keys.len() > 1)
     });
+}
+
+/// D-2. Issuing a code writes nothing that the replicas could agree on; its redemption does.
+#[test]
+fn a_code_works_once_also_at_two_replicas_in_parallel() {
+    let set = Replicated::start();
+    let [one, other] = set.services();
+    for _ in 0..5 {
+        let code = Browser::new(&one).code_for(&WEB, None);
+        let replies: Vec<Reply> = std::thread::scope(|scope| {
+            let exchanges: Vec<_> = [&one, &other]
+                .into_iter()
+                .cycle()
+                .take(10)
+                .map(|service| scope.spawn(|| WEB.exchange(service, &code, None)))
+                .collect();
+            let exchanges = exchanges.into_iter();
+            exchanges.map(|reply| reply.join().unwrap()).collect()
+        });
+        let (tokens, refused): (Vec<_>, Vec<_>) =
+            replies.iter().partition(|reply| reply.status == 200);
+        let [tokens] = tokens.as_slice() else {
+            panic!("{} exchanges succeeded", tokens.len());
+        };
+        for reply in refused {
+            reply.assert_error(400, "invalid_grant");
+        }
+        WEB.refresh(&other, &tokens.text("refresh_token"))
+            .assert_error(400, "invalid_grant");
+    }
 }
 
 /// RFC 9700 §4.14.2, D-35: codes and sign-ins that one replica began end when the password changes at the other.

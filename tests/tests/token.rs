@@ -341,6 +341,28 @@ fn rfc6749_s4_1_2_a_code_works_once_and_a_replay_ends_its_tokens() {
         .assert_error(400, "invalid_grant");
 }
 
+/// Clients can neither read nor change what a code contains.
+#[test]
+fn rfc6749_s10_10_a_changed_code_is_none() {
+    let code = code(&WEB, None);
+    for position in [0, 20, code.len() / 2, code.len() - 1] {
+        let mut changed = code.clone().into_bytes();
+        changed[position] = if changed[position] == b'A' {
+            b'B'
+        } else {
+            b'A'
+        };
+        let changed = String::from_utf8(changed).unwrap();
+        WEB.exchange(&lobby(), &changed, None)
+            .assert_error(400, "invalid_grant");
+    }
+    for changed in [format!("{code}="), format!("{code}A"), code[1..].to_owned()] {
+        WEB.exchange(&lobby(), &changed, None)
+            .assert_error(400, "invalid_grant");
+    }
+    assert_tokens(&WEB.exchange(&lobby(), &code, None), true);
+}
+
 /// D-2: a mismatch leaves the code to its client.
 #[test]
 fn rfc6749_s4_1_3_a_code_is_bound_to_client_redirect_uri_and_verifier() {

@@ -66,6 +66,7 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
     );
     std::fs::write(&file, format!("{old}{new}")).unwrap();
     restart(&mut pair);
+    let code = Browser::new(&pair.pair.lobby_url()).code_for(&WEB, None);
     std::fs::write(&file, format!("# the new one\n{new}\n{old}")).unwrap();
     restart(&mut pair);
     let both = keys(&pair);
@@ -73,6 +74,8 @@ fn rotates(mut pair: OwnPair, restart: impl Fn(&mut OwnPair)) {
         panic!("{both:?}");
     };
     assert_eq!((still, count), (old_id, sealed));
+    let exchanged = WEB.exchange(&pair.pair.lobby_url(), &code, None);
+    assert_eq!(exchanged.status, 200, "{}", exchanged.body);
     let resealed = pair.operate(&["encryption-key", "reseal"], "").done();
     assert!(
         resealed.starts_with(&format!("{sealed} values sealed anew")),
