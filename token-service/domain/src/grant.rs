@@ -12,6 +12,10 @@ use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
+/// How long a grant stays after its code was redeemed, at least: longer than [`MAX_CODE_LIFETIME`], because the clocks of
+/// the replicas that issue, redeem and sweep may differ.
+const CODE_RETENTION: Duration = Duration::from_secs(60 * 60);
+
 /// One step of a grant: the token pair of one token response. Only ids and times are kept. To repeat a response, the
 /// service signs the tokens again from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,11 +86,11 @@ impl Grant {
         refresh_is_over && self.access_over_at(access_token_lifetime) < now
     }
 
-    /// The last second in which an access token or the code of this grant can be valid. Without the grant, the code would
-    /// count as unused.
+    /// Until when an access token or the code of this grant may be valid. Without the grant, the code would count as
+    /// unused.
     #[must_use]
     pub fn access_over_at(&self, access_token_lifetime: Duration) -> Timestamp {
-        self.current.issued_at + access_token_lifetime.max(MAX_CODE_LIFETIME)
+        self.current.issued_at + access_token_lifetime.max(CODE_RETENTION)
     }
 }
 
@@ -135,10 +139,10 @@ mod tests {
     fn a_grant_outlives_its_code_however_short_the_tokens_live() {
         let now = Timestamp::from_seconds(1_800_000_000);
         let grant = revoked_grant(now);
-        let code_is_over = now + MAX_CODE_LIFETIME;
-        assert!(!grant.is_over(code_is_over, SECOND));
-        assert!(grant.is_over(code_is_over + SECOND, SECOND));
-        let longer = MAX_CODE_LIFETIME + SECOND;
-        assert!(!grant.is_over(code_is_over + SECOND, longer));
+        assert!(CODE_RETENTION > MAX_CODE_LIFETIME);
+        let last = now + CODE_RETENTION;
+        assert!(!grant.is_over(last, SECOND));
+        assert!(grant.is_over(last + SECOND, SECOND));
+        assert!(!grant.is_over(last + SECOND, CODE_RETENTION + SECOND));
     }
 }

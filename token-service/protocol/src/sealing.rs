@@ -4,8 +4,8 @@
 //!
 //! The key file holds the current key and earlier keys. The current key seals, every key opens, so an operator can
 //! replace the key. Tags do not use these keys but a root, which the store keeps sealed: tags stay the same when the
-//! encryption key changes. Issued values are sealed with keys derived from both, so that forging them takes the encryption
-//! key and a copy of the store, and ends when the encryption key is replaced.
+//! encryption key changes. Issued values are sealed with keys derived from both: forging them takes an encryption key of the
+//! file and the root.
 
 use std::fmt;
 

@@ -3,6 +3,7 @@
 use super::views::{GrantView, Page, RevokedGrants};
 use super::{AdminError, Administration, MAX_PAGE, PageRequest};
 use crate::audit_log::Entry;
+use domain::grant::MAX_CODE_LIFETIME;
 use domain::{AuditAction, ClientId, Extent, Grant, GrantFilter, GrantId, Revoked, Username};
 
 impl Administration<'_> {
@@ -70,10 +71,13 @@ impl Administration<'_> {
                 (ended, entry.client(grant.client_id).user(grant.username))
             }
             None => {
-                // Another replica may have created the grant, and its clock may be ahead.
+                // Another replica may have drawn the id, and its clock may be ahead.
                 let latest = now + self.service.config.protocol.lifetimes.clock_skew;
                 let made_at = id.made_at().filter(|made_at| *made_at <= latest);
-                let expires_at = made_at.map(|made_at| made_at + store.longest_token());
+                // A code contains the id of its grant, so the tokens may be younger than the id. The grant itself may be
+                // missing after a restore.
+                let youngest = made_at.map(|made_at| made_at + MAX_CODE_LIFETIME);
+                let expires_at = youngest.map(|issued_at| issued_at + store.longest_token());
                 let expires_at = expires_at.filter(|expires_at| now < *expires_at);
                 let extent = Extent {
                     at: now,
@@ -101,6 +105,20 @@ impl Administration<'_> {
             let message = "name client_id, username, or both".to_owned();
             return Err(AdminError::Malformed(message));
         }
+        let revoked = self.revoke_listed(client_id, username).await?;
+        // The list is sorted by the times of the codes, so a grant that began meanwhile may precede the last page.
+        let meanwhile = self.revoke_listed(client_id, username).await?;
+        Ok(RevokedGrants {
+            revoked: revoked + meanwhile,
+        })
+    }
+
+    /// Revokes the live grants of all pages, and returns their number.
+    async fn revoke_listed(
+        &self,
+        client_id: Option<&str>,
+        username: Option<&str>,
+    ) -> Result<usize, AdminError> {
         let mut page = PageRequest {
             limit: Some(MAX_PAGE),
             ..PageRequest::default()
@@ -108,17 +126,14 @@ impl Administration<'_> {
         let mut revoked = 0;
         loop {
             let found = self.grants(client_id, username, &page).await?;
-            for grant in found
-                .items
-                .iter()
-                .filter(|grant| grant.revoked_at.is_none())
-            {
+            let live = found.items.iter();
+            for grant in live.filter(|grant| grant.revoked_at.is_none()) {
                 self.revoke_grant(&grant.grant_id).await?;
                 revoked += 1;
             }
             match found.next {
                 Some(next) => page.after = Some(next),
-                None => return Ok(RevokedGrants { revoked }),
+                None => return Ok(revoked),
             }
         }
     }

@@ -10,24 +10,31 @@ use domain::SelfContainedCode;
 /// Names the layout too: raise the number when [`SelfContainedCode`] changes. Codes of the earlier layout are then refused.
 const PURPOSE: &str = "authorization code 1";
 
-/// The code as the client receives it. `nonce` must be random.
+/// A service with a copy of the store and another issuer, such as a test system, has the same keys, but its codes are none
+/// here. No issuer contains a space.
+fn purpose(issuer: &str) -> String {
+    format!("{PURPOSE} {issuer}")
+}
+
+/// The code of `issuer` as the client receives it. `nonce` must be random.
 ///
 /// # Errors
 /// [`SealingError::Failed`] if the library fails.
 pub(crate) fn seal(
     code: &SelfContainedCode,
+    issuer: &str,
     nonce: [u8; 12],
     key: &EncryptionKey,
 ) -> Result<String, SealingError> {
     let content = postcard::to_stdvec(code).map_err(|_| SealingError::Failed)?;
-    let sealed = key.seal_issued(PURPOSE, nonce, &content)?;
+    let sealed = key.seal_issued(&purpose(issuer), nonce, &content)?;
     Ok(URL_SAFE_NO_PAD.encode(sealed))
 }
 
-/// Reads a code; `None` if this service did not issue the code.
-pub(crate) fn open(text: &str, key: &EncryptionKey) -> Option<SelfContainedCode> {
+/// Reads a code; `None` if `issuer` did not issue the code.
+pub(crate) fn open(text: &str, issuer: &str, key: &EncryptionKey) -> Option<SelfContainedCode> {
     let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
-    let content = key.open_issued(PURPOSE, &sealed).ok()?;
+    let content = key.open_issued(&purpose(issuer), &sealed).ok()?;
     postcard::from_bytes(&content).ok()
 }
 
@@ -39,6 +46,8 @@ mod tests {
     use domain::{
         ClientId, CodeRecord, CredentialsVersion, GrantId, LinkedAccount, Scope, Username,
     };
+
+    const ISSUER: &str = "https://lobby.example.com";
 
     fn code() -> SelfContainedCode {
         SelfContainedCode {
@@ -65,9 +74,11 @@ mod tests {
     #[test]
     fn only_the_service_that_issued_a_code_reads_it() {
         let key = EncryptionKey::new(&[1; 32]).unwrap();
-        let text = seal(&code(), [3; 12], &key).unwrap();
-        assert_eq!(open(&text, &key), Some(code()));
-        assert_eq!(open(&text, &EncryptionKey::new(&[2; 32]).unwrap()), None);
+        let text = seal(&code(), ISSUER, [3; 12], &key).unwrap();
+        assert_eq!(open(&text, ISSUER, &key), Some(code()));
+        let other = EncryptionKey::new(&[2; 32]).unwrap();
+        assert_eq!(open(&text, ISSUER, &other), None);
+        assert_eq!(open(&text, "https://test.example.com", &key), None);
         let content = URL_SAFE_NO_PAD.decode(&text).unwrap();
         for secret in ["ada", "hat-1", "app.example.com"] {
             let found = content
@@ -80,18 +91,18 @@ mod tests {
     #[test]
     fn a_code_has_one_text() {
         let key = EncryptionKey::new(&[1; 32]).unwrap();
-        let text = seal(&code(), [3; 12], &key).unwrap();
+        let text = seal(&code(), ISSUER, [3; 12], &key).unwrap();
         for position in 0..text.len() {
             for other in ["A", "B", "_", "=", "+", " ", ""] {
                 let mut changed = text.clone();
                 changed.replace_range(position..=position, other);
                 if changed != text {
-                    assert_eq!(open(&changed, &key), None, "{changed}");
+                    assert_eq!(open(&changed, ISSUER, &key), None, "{changed}");
                 }
             }
         }
         for changed in [format!("{text}="), format!("{text}A"), String::new()] {
-            assert_eq!(open(&changed, &key), None);
+            assert_eq!(open(&changed, ISSUER, &key), None);
         }
     }
 
@@ -99,11 +110,11 @@ mod tests {
     #[test]
     fn the_layout_is_known() {
         let key = EncryptionKey::new(&[1; 32]).unwrap();
-        assert_eq!(seal(&code(), [3; 12], &key).unwrap(), KNOWN);
+        assert_eq!(seal(&code(), ISSUER, [3; 12], &key).unwrap(), KNOWN);
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMD1wEZ-YkHKzPqLZQ0Pp-EP5umFC9jrcEse5chX4Ypq-m_SnHBmuE882nsmqudQXmt\
-        gZ8gQccUOAmZBosny39J4__cxAV2KTSYm6AiCsiN6_cAEz6kV5Hfeu18P4JKfFqUMskTQSIinUkGb03d7cTWnhBDgwAs\
-        CI260HgnM2VG-NDjmsMYXrKIjkf940bcndjr3noAiYJlgNN8N-3raeEMLAI7XOq16k1Z6sVpfl236sZHaw";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMDQ6HVMcJpr6lug2VwBPAOPtErdrtTRr1C2b7bI6Woa-KGHec3aqJndOy2pHcjNPgi\
+        83R9q8BOYzZFdse-Gat9Ur3TLFPv43e8_Vu7R-MIhIuJU5Lm6FrRJ2XziT0LWRja6rLKYPvpQ5FdOwnfYYBRd_qa95MO\
+        PsG2HsJI4Evljja0RDcBDdQR42VizLfbkangEelnKr1_ABd8p9M77B1Azr-jtkb8RFPYQy65pjZn6StN5w";
 }

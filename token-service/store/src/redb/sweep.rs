@@ -1,9 +1,9 @@
 //! Removal of expired rows, in small batches.
 //!
-//! - Unused codes, assertion ids, sessions, failures and audit entries: when they expire.
-//! - Used codes: [`USED_CODE_RETENTION`] after their expiry.
+//! - Unused legacy codes, assertion ids, sessions, failures and audit entries: when they expire.
+//! - Used legacy codes: [`USED_CODE_RETENTION`] after their expiry.
 //! - Revocations: when the last token that they revoke has expired.
-//! - Grants: when their refresh token has expired or, for revoked grants, when their last access token has expired.
+//! - Grants: when [`Grant::is_over`].
 //!
 //! [`USED_CODE_RETENTION`]: domain::authorization_code::USED_CODE_RETENTION
 

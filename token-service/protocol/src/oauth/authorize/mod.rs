@@ -181,7 +181,8 @@ impl CodeRequest for AuthorizationRequest {
         let grant_id = GrantId::generate(context.random, context.now)?;
         let code = SelfContainedCode { grant_id, record };
         let nonce = random::bytes(context.random)?;
-        Ok(sealed_code::seal(&code, nonce, context.encryption_key)?)
+        let (issuer, key) = (&context.settings.issuer, context.encryption_key);
+        Ok(sealed_code::seal(&code, issuer, nonce, key)?)
     }
 
     fn with_code(&self, code: &str, issuer: &str) -> String {

@@ -43,8 +43,8 @@ pub async fn exchange(
         verifier_digest,
         client_authenticated: presented.is_authenticated(),
     };
-    let key = context.encryption_key;
-    let code = sealed_code::open(code, key).ok_or(TokenError::UnknownCode)?;
+    let (issuer, key) = (&context.settings.issuer, context.encryption_key);
+    let code = sealed_code::open(code, issuer, key).ok_or(TokenError::UnknownCode)?;
     let first = RefreshStep {
         refresh_id: TokenId::generate(context.random)?,
         access_id: TokenId::generate(context.random)?,
