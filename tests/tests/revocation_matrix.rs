@@ -2,7 +2,10 @@
 //! inactive, a refresh fails, and tokens of other users and clients stay valid.
 
 use std::cell::Cell;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use ureq::http::Request;
 
@@ -415,6 +418,16 @@ fn a_new_password() {
     });
 }
 
+/// The id of a grant that the store does not have, made so many seconds ago (UUIDv7, RFC 9562 §5.7).
+fn grant_id_made(seconds_ago: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let milliseconds = (now.as_secs() - seconds_ago) * 1000;
+    let mut id = [0xa5; 16];
+    id[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
+    id[6] = 0x7a;
+    URL_SAFE_NO_PAD.encode(id)
+}
+
 #[test]
 fn revoking_a_grant_by_the_id_in_its_tokens() {
     let trial = Trial::start();
@@ -424,10 +437,14 @@ fn revoking_a_grant_by_the_id_in_its_tokens() {
             trial.operate(&["grant", "revoke", &token.grant_id()], "");
         }
     }
-    let refusal = trial
-        .pair
-        .operate(&["grant", "revoke", "q6urq6urq6urq6urq6urqw"], "");
-    assert!(refusal.failed(1).contains("there is no grant"));
+    let refused = |id: &str| {
+        let refusal = trial.pair.operate(&["grant", "revoke", id], "").failed(1);
+        assert!(refusal.contains("there is no grant"), "{refusal}");
+    };
+    refused("q6urq6urq6urq6urq6urqw");
+    // A code contains the id of its grant, and may live for ten minutes before its tokens, which live for an hour, are issued.
+    trial.operate(&["grant", "revoke", &grant_id_made(65 * 60)], "");
+    refused(&grant_id_made(71 * 60));
     trial.assert_ends(ends);
 }
 
