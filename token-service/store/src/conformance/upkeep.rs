@@ -74,3 +74,28 @@ pub(crate) async fn the_sweep_keeps_to_its_limit(subject: &mut impl Subject) {
     }
     assert_eq!(swept, [10, 10, 5]);
 }
+
+pub(crate) async fn the_sweep_finds_expired_assertion_ids_among_live_ones(
+    subject: &mut impl Subject,
+) {
+    const EACH: usize = 50;
+    let store = subject.store();
+    for number in 0..EACH {
+        claim(&*store, "a", &format!("expired-{number}"), at(0)).await;
+        claim(&*store, "a", &format!("live-{number}"), at(1000)).await;
+    }
+    let mut removed = 0;
+    // A batch may find no expired id, because it reads only a part of the ids.
+    for _ in 0..EACH {
+        removed += store.sweep(at(100), 2).await.unwrap().removed;
+    }
+    assert_eq!(removed, EACH);
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    for number in 0..EACH {
+        let live = format!("live-{number}");
+        let again = store.claim_jti(client_id("a"), live, at(1000), at(100));
+        assert_eq!(again.await, Ok(Claim::AlreadyClaimed));
+    }
+}

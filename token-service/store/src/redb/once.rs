@@ -29,13 +29,13 @@ impl OnceStore for RedbStore {
                 if expiry > now.seconds() {
                     return Ok(Claim::AlreadyClaimed);
                 }
+                // An earlier version wrote an entry, which would remove the id too soon.
                 tables.keep(Expiring::AssertionId, key, Timestamp::from_seconds(expiry))?;
             }
             tables
                 .assertion_ids
                 .open()?
                 .insert(key, expires_at.seconds())?;
-            tables.expire(Expiring::AssertionId, key, expires_at)?;
             Ok(Claim::Claimed)
         })
         .await

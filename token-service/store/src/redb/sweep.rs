@@ -1,16 +1,17 @@
 //! Removal of expired rows, in small batches.
 //!
-//! - Unused legacy codes, assertion ids, sessions, failures and audit entries: when they expire.
+//! - Unused legacy codes, sessions, failures and audit entries: when they expire.
 //! - Used legacy codes: [`USED_CODE_RETENTION`] after their expiry.
 //! - Revocations: when the last token that they revoke has expired.
-//! - Grants: when [`Grant::is_over`].
+//! - Assertion ids: some time after they expire. An expired id counts as absent.
+//! - Grants: when [`Grant::is_over`], or some time later.
 //!
 //! [`USED_CODE_RETENTION`]: domain::authorization_code::USED_CODE_RETENTION
 
 use std::ops::Bound;
 use std::time::Duration;
 
-use redb::ReadableTable as _;
+use redb::ReadableTable;
 
 use super::fault::{Fault, readable};
 use super::revocations::forget;
@@ -18,14 +19,19 @@ use super::tables::{Expiring, Tables, decode};
 use super::{audit, codes, grants};
 use crate::Swept;
 use domain::clock::Timestamp;
-use domain::{Grant, GrantId, Revocation};
+use domain::{Grant, Revocation};
 
-/// Number of grants that one batch reads per row that it may remove. Grants have no index by expiry, because it would
-/// cost every rotation two more writes. Instead, each batch reads the next part of the grants.
+/// Number of rows that one batch reads per row that it may remove, of a table without an index by expiry. Such an index
+/// would cost every rotation two more writes, and every assertion id two. Instead, each batch reads the next part of the
+/// table. So at most about a quarter of the rows are expired: the service starts the next batch at once after a full one.
 const LOOKED_AT_PER_REMOVED: usize = 4;
 
-/// The grant after which the next batch continues.
-pub(super) type Cursor = Option<GrantId>;
+/// The rows after which the next batch continues.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    grant: Option<[u8; 16]>,
+    assertion_id: Option<[u8; 32]>,
+}
 
 /// Removes up to `limit` rows, and advances `cursor`.
 pub(super) fn sweep(
@@ -38,8 +44,11 @@ pub(super) fn sweep(
     let mut removed = expired_rows(tables, now, limit)?;
     removed += revocations(tables, now, limit - removed)?;
     removed += audit::sweep(tables, now, limit - removed)?;
+    let ids = &mut cursor.assertion_id;
+    removed += expired_assertion_ids(tables, ids, now, limit - removed)?;
     let more = removed >= limit;
-    removed += expired_grants(tables, cursor, now, limit - removed, access_token_lifetime)?;
+    let grants = &mut cursor.grant;
+    removed += expired_grants(tables, grants, now, limit - removed, access_token_lifetime)?;
     Ok(Swept { removed, more })
 }
 
@@ -59,6 +68,7 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
         match Expiring::from_number(*number) {
             Some(Expiring::Code) => codes::expired(tables, key, Timestamp::from_seconds(*at))?,
             Some(Expiring::UsedCode) => drop(tables.codes.open()?.remove(key)?),
+            // Written by an earlier version.
             Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
             Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),
             Some(Expiring::Session) => super::sessions::end(tables, key)?,
@@ -88,52 +98,63 @@ fn revocations(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<
     Ok(expired.len())
 }
 
+fn expired_assertion_ids(
+    tables: &mut Tables<'_>,
+    cursor: &mut Option<[u8; 32]>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let ids = tables.assertion_ids.open()?;
+    let expired = next_part(ids, cursor, limit, |id, expires_at| {
+        Ok((expires_at < now.seconds()).then_some(*id))
+    })?;
+    for id in &expired {
+        ids.remove(id)?;
+    }
+    Ok(expired.len())
+}
+
 fn expired_grants(
     tables: &mut Tables<'_>,
-    cursor: &mut Cursor,
+    cursor: &mut Option<[u8; 16]>,
     now: Timestamp,
     limit: usize,
     access_token_lifetime: Duration,
 ) -> Result<usize, Fault> {
-    let first = cursor.map(|id| *id.as_bytes()).unwrap_or_default();
-    let lower = if cursor.is_some() {
-        Bound::Excluded(&first)
-    } else {
-        Bound::Included(&first)
-    };
-    let mut expired = Vec::new();
-    let mut reached = None;
-    let mut looked_at = 0;
-    for entry in tables
-        .grants
-        .open()?
-        .range::<&[u8; 16]>((lower, Bound::Unbounded))?
-        .take(limit.saturating_mul(LOOKED_AT_PER_REMOVED))
-    {
-        looked_at += 1;
-        let (id, row) = entry?;
-        let Some(grant) = readable::<Grant>("grant", decode(row.value()))? else {
-            reached = Some(GrantId::from_bytes(*id.value()));
-            continue;
-        };
-        if grant.is_over(now, access_token_lifetime) {
-            expired.push(grant);
-            if expired.len() >= limit {
-                break;
-            }
-        } else {
-            reached = Some(grant.grant_id);
-        }
-    }
-    let at_the_end =
-        looked_at < limit.saturating_mul(LOOKED_AT_PER_REMOVED) && expired.len() < limit;
-    *cursor = if at_the_end {
-        None
-    } else {
-        reached.or(*cursor)
-    };
+    let expired = next_part(tables.grants.open()?, cursor, limit, |_, row| {
+        let grant = readable::<Grant>("grant", decode(row))?;
+        Ok(grant.filter(|grant| grant.is_over(now, access_token_lifetime)))
+    })?;
     for grant in &expired {
         grants::remove(tables, grant)?;
     }
     Ok(expired.len())
+}
+
+/// What `expired` returns for the rows after `cursor`, until it has returned `limit` values. Advances `cursor`.
+fn next_part<const N: usize, V: redb::Value + 'static, T>(
+    table: &impl ReadableTable<&'static [u8; N], V>,
+    cursor: &mut Option<[u8; N]>,
+    limit: usize,
+    expired: impl Fn(&[u8; N], V::SelfType<'_>) -> Result<Option<T>, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    let first = cursor.unwrap_or([0; N]);
+    let lower = match cursor {
+        Some(_) => Bound::Excluded(&first),
+        None => Bound::Included(&first),
+    };
+    let mut left = limit.saturating_mul(LOOKED_AT_PER_REMOVED);
+    let mut rows = table.range::<&[u8; N]>((lower, Bound::Unbounded))?;
+    while left > 0 && found.len() < limit {
+        let Some(row) = rows.next() else {
+            *cursor = None;
+            break;
+        };
+        let (key, value) = row?;
+        found.extend(expired(key.value(), value.value())?);
+        *cursor = Some(*key.value());
+        left -= 1;
+    }
+    Ok(found)
 }

@@ -136,7 +136,7 @@ pub(super) enum Expiring {
     Code = 1,
     /// A row of [`CODES`] whose code was used.
     UsedCode = 2,
-    /// A row of [`ASSERTION_IDS`].
+    /// A row of [`ASSERTION_IDS`]. Only earlier versions wrote such entries.
     AssertionId = 3,
     /// A row of [`SESSIONS`].
     Session = 4,
