@@ -21,7 +21,7 @@ impl Artifacts {
     /// old path if a checkout was moved together with its target directory.
     ///
     /// # Errors
-    /// If a program is missing; the message names the command that makes it.
+    /// If a program is missing or older than its sources; the message names the command that makes it.
     pub fn find() -> Result<Self> {
         let program = env::current_exe()?;
         let repository = around(&env::current_dir()?)
@@ -59,6 +59,10 @@ impl Artifacts {
             if !path.exists() {
                 bail!("{} is missing: run `{command}`", path.display());
             }
+            if let Some(source) = newer_source(path)? {
+                let (path, source) = (path.display(), source.display());
+                bail!("{path} is older than {source}: run `{command}`");
+            }
         }
         Ok(artifacts)
     }
@@ -81,6 +85,25 @@ impl Artifacts {
         std::fs::create_dir_all(&scratch)?;
         Ok(scratch)
     }
+}
+
+/// A source of `program` that changed after `program` was built, by the list of sources that Cargo writes beside the
+/// program. `cargo test` does not build the programs that the tests run.
+fn newer_source(program: &Path) -> Result<Option<PathBuf>> {
+    let Ok(list) = std::fs::read_to_string(program.with_extension("d")) else {
+        return Ok(None);
+    };
+    let built = program.metadata()?.modified()?;
+    let sources = list.split_once(": ").map_or("", |(_, sources)| sources);
+    // A space in a path is escaped.
+    let sources = sources.replace("\\ ", "\0");
+    let newer = sources
+        .split_whitespace()
+        .map(|source| source.replace('\0', " "));
+    Ok(newer.map(PathBuf::from).find(|source| {
+        let changed = source.metadata().and_then(|metadata| metadata.modified());
+        changed.is_ok_and(|changed| changed > built)
+    }))
 }
 
 /// The repository that contains `path`.
