@@ -2,7 +2,6 @@
 //! inactive, a refresh fails, and tokens of other users and clients stay valid.
 
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +10,7 @@ use ureq::http::Request;
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Client, OwnPair, Reply, agent, answer, form_body, get, send,
+    Assertion, Browser, Client, OwnPair, Reply, agent, answer, form_body, get, now, send,
 };
 use crate::token::claims;
 
@@ -420,8 +419,7 @@ fn a_new_password() {
 
 /// The id of a grant that the store does not have, made so many seconds ago (UUIDv7, RFC 9562 §5.7).
 fn grant_id_made(seconds_ago: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let milliseconds = (now.as_secs() - seconds_ago) * 1000;
+    let milliseconds = (now() - seconds_ago) * 1000;
     let mut id = [0xa5; 16];
     id[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
     id[6] = 0x7a;
