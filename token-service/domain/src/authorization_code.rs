@@ -112,6 +112,7 @@ impl CodeRecord {
             spent: Vec::new(),
             revoked_at: None,
             credentials_version: self.credentials_version,
+            code_expires_at: self.expires_at,
         }
     }
 

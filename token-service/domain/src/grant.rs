@@ -12,9 +12,9 @@ use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long a grant stays after its code was redeemed, at least: longer than [`MAX_CODE_LIFETIME`], because the clocks of
-/// the replicas that issue, redeem and sweep may differ.
-const CODE_RETENTION: Duration = Duration::from_secs(60 * 60);
+/// How long a grant stays after its code has expired, at least, because the clocks of the replicas that issue, redeem and
+/// sweep may differ.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(30);
 
 /// One step of a grant: the token pair of one token response. Only ids and times are kept. To repeat a response, the
 /// service signs the tokens again from them.
@@ -65,6 +65,9 @@ pub struct Grant {
     /// The user's credentials at the sign-in.
     #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
+    /// The code of the grant is refused from this second on. Grants of earlier versions lack this.
+    #[serde(deserialize_with = "crate::serde_form::added")]
+    pub code_expires_at: Timestamp,
 }
 
 impl Grant {
@@ -90,7 +93,8 @@ impl Grant {
     /// unused.
     #[must_use]
     pub fn access_over_at(&self, access_token_lifetime: Duration) -> Timestamp {
-        self.current.issued_at + access_token_lifetime.max(CODE_RETENTION)
+        let code_is_over = self.code_expires_at + CLOCK_DIFFERENCE;
+        code_is_over.max(self.current.issued_at + access_token_lifetime)
     }
 }
 
@@ -108,6 +112,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const MINUTE: Duration = Duration::from_secs(60);
 
     fn revoked_grant(issued_at: Timestamp) -> Grant {
         Grant {
@@ -132,6 +137,7 @@ mod tests {
             spent: Vec::new(),
             revoked_at: Some(issued_at),
             credentials_version: CredentialsVersion::default(),
+            code_expires_at: issued_at + MINUTE,
         }
     }
 
@@ -139,10 +145,9 @@ mod tests {
     fn a_grant_outlives_its_code_however_short_the_tokens_live() {
         let now = Timestamp::from_seconds(1_800_000_000);
         let grant = revoked_grant(now);
-        assert!(CODE_RETENTION > MAX_CODE_LIFETIME);
-        let last = now + CODE_RETENTION;
+        let last = now + MINUTE + CLOCK_DIFFERENCE;
         assert!(!grant.is_over(last, SECOND));
         assert!(grant.is_over(last + SECOND, SECOND));
-        assert!(!grant.is_over(last + SECOND, CODE_RETENTION + SECOND));
+        assert!(!grant.is_over(last + SECOND, 2 * MINUTE));
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             spent: vec![],
             revoked_at: None,
             credentials_version: CredentialsVersion::default(),
+            code_expires_at: Timestamp::default(),
         }
     }
 
