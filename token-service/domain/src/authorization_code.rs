@@ -121,10 +121,8 @@ impl CodeRecord {
     /// # Errors
     /// The first [`CodeMismatch`]. The client is checked first, so that another client learns nothing about the code.
     pub fn belongs_to(&self, presented: &PresentedCode) -> Result<(), CodeMismatch> {
-        if self.client_id != presented.client_id {
-            return Err(CodeMismatch::Client);
-        }
-        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)
+        let challenge = self.code_challenge.as_ref();
+        presented.proves(&self.client_id, challenge, &self.redirect_uri)
     }
 
     /// Checks that the code still permits tokens. The code is already expired at `expires_at`. An empty `scope`
@@ -160,12 +158,16 @@ impl CodeRecord {
 }
 
 impl PresentedCode {
-    /// Checks verifier, secret and redirect URI against the authorization request.
+    /// Checks client, verifier, secret and redirect URI against the authorization request.
     fn proves(
         &self,
+        client_id: &ClientId,
         code_challenge: Option<&Digest>,
         redirect_uri: &str,
     ) -> Result<(), CodeMismatch> {
+        if *client_id != self.client_id {
+            return Err(CodeMismatch::Client);
+        }
         match (code_challenge, &self.verifier_digest) {
             (Some(_), None) => return Err(CodeMismatch::VerifierMissing),
             (None, Some(_)) => return Err(CodeMismatch::VerifierUnexpected),
@@ -209,7 +211,8 @@ impl SelfContainedCode {
 }
 
 /// What the store remembers of a used legacy code: enough to distinguish a replay from a request that would not have
-/// redeemed the code. Codes leak through browser histories and logs, so a request with only the code must not revoke the grant.
+/// redeemed the code. Codes leak through browser histories and logs, so a request with only the code must not revoke the
+/// grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedCode {
     client_id: ClientId,
@@ -235,10 +238,8 @@ impl UsedCode {
     /// # Errors
     /// The first [`CodeMismatch`]. Revoke nothing then.
     pub fn replayed_by(&self, presented: &PresentedCode) -> Result<GrantId, CodeMismatch> {
-        if self.client_id != presented.client_id {
-            return Err(CodeMismatch::Client);
-        }
-        presented.proves(self.code_challenge.as_ref(), &self.redirect_uri)?;
+        let challenge = self.code_challenge.as_ref();
+        presented.proves(&self.client_id, challenge, &self.redirect_uri)?;
         Ok(self.grant_id)
     }
 

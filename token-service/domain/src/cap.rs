@@ -1,5 +1,5 @@
-//! Limits on sessions, legacy codes and grants per user. They keep the store and the revocation feed small when somebody with
-//! a password, or an application, signs in over and over.
+//! Limits on sessions, legacy codes and grants per user. They keep the store and the revocation feed small when somebody
+//! with a password, or an application, signs in over and over.
 //!
 //! A new session, code or grant is never refused, because a refusal would lock the user out. Instead, the entry that
 //! would expire first ends. Sessions and grants in use stay, because each use extends their expiry.

@@ -15,6 +15,7 @@ mod registrations;
 mod room;
 mod row;
 mod sealed_values;
+mod self_contained_code;
 mod stored_code;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -85,7 +85,7 @@ pub(crate) async fn a_replayed_code_revokes_its_grant(subject: &mut impl Subject
     assert_eq!(feed(&*store).await.len(), 1, "announced once");
 }
 
-/// The expiry of the code, its scope and its user do not matter for a second use.
+/// Neither the expiry of the code nor the requested scope matters for a second use.
 pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &mut impl Subject) {
     let store = subject.store();
     let last = code().expires_at + USED_CODE_RETENTION;
@@ -104,6 +104,26 @@ pub(crate) async fn a_second_use_revokes_until_the_code_is_forgotten(subject: &m
         assert_eq!(again, expected);
         assert_eq!(is_revoked(&*store, &grant).await, revokes);
     }
+    let grant = grant_of(&*store, code()).await;
+    let code = SelfContainedCode {
+        grant_id: grant.grant_id,
+        record: with_current_credentials(&*store, code()).await,
+    };
+    let again = store.redeem_code(code, fitting(), exceeding_step(), at(2));
+    assert_eq!(
+        again.await.unwrap(),
+        Redemption::Replayed(grant.grant_id),
+        "the scope exceeds the code's"
+    );
+    assert!(is_revoked(&*store, &grant).await);
+}
+
+/// A first step with more scopes than [`code`].
+fn exceeding_step() -> RefreshStep {
+    RefreshStep {
+        scope: Scope::parse("projects admin").unwrap(),
+        ..first_step(at(1))
+    }
 }
 
 pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl Subject) {
@@ -115,11 +135,7 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
             Redemption::Mismatch(mismatch)
         );
     }
-    let more = RefreshStep {
-        scope: Scope::parse("projects admin").unwrap(),
-        ..first_step(at(1))
-    };
-    let exceeding = store.redeem_code(code.clone(), fitting(), more, at(1));
+    let exceeding = store.redeem_code(code.clone(), fitting(), exceeding_step(), at(1));
     assert_eq!(
         exceeding.await.unwrap(),
         Redemption::Mismatch(CodeMismatch::ScopeExceeded)

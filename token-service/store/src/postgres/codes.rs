@@ -10,8 +10,9 @@ use super::grants::{self, UsedUp};
 use super::operation::Connection;
 use super::value::{rows, seconds, timestamp};
 use crate::row::{RowError, decode, encode};
+use crate::self_contained_code::refusal;
 use crate::stored_code::UsedRow;
-use crate::{Begin, CodeStore, GrantStore as _, RevocationStore as _, StoreError, room};
+use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
@@ -30,12 +31,8 @@ impl CodeStore for PostgresStore {
         first: RefreshStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
-        if let Err(mismatch) = code.concerns(&presented, now) {
+        if let Some(mismatch) = refusal(self, &code, &presented, now).await? {
             return Ok(Redemption::Mismatch(mismatch));
-        }
-        // Without a write or a lock, because somebody may send an expired code again and again.
-        if now >= code.record.expires_at && self.grant(code.grant_id).await?.is_none() {
-            return Ok(Redemption::Mismatch(CodeMismatch::Expired));
         }
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {

@@ -10,15 +10,14 @@ use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
+use crate::self_contained_code::refusal;
 use crate::stored_code::{StoredCode, UsedRow};
-use crate::{Begin, CodeStore, GrantStore as _, StoreError, room};
+use crate::{Begin, CodeStore, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{
-    CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode,
-};
+use domain::{CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode};
 
 #[async_trait]
 impl CodeStore for RedbStore {
@@ -29,12 +28,8 @@ impl CodeStore for RedbStore {
         first: RefreshStep,
         now: Timestamp,
     ) -> Result<Redemption, StoreError> {
-        if let Err(mismatch) = code.concerns(&presented, now) {
+        if let Some(mismatch) = refusal(self, &code, &presented, now).await? {
             return Ok(Redemption::Mismatch(mismatch));
-        }
-        // Without a write or a lock, because somebody may send an expired code again and again.
-        if now >= code.record.expires_at && self.grant(code.grant_id).await?.is_none() {
-            return Ok(Redemption::Mismatch(CodeMismatch::Expired));
         }
         let SelfContainedCode { grant_id, record } = code;
         self.write(move |tables, access_token_lifetime| {
