@@ -10,6 +10,7 @@ mod client_secrets;
 mod codes;
 mod credentials;
 mod fault;
+mod gathering;
 mod grants;
 mod once;
 mod open;

@@ -1,7 +1,8 @@
 //! The only writing thread: it takes operations from a queue and commits many of them in one durable transaction.
 //!
 //! Each caller gets its result after its commit is on disk. While a commit waits for the disk, the next operations
-//! queue up. So the batch grows with the load, and an idle store adds no delay.
+//! queue up, and [a pause](super::gathering) waits for the rest of them. So the batch grows with the load, and a store
+//! with few callers adds no delay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -13,6 +14,7 @@ use redb::Database;
 use tokio::sync::{oneshot, watch};
 
 use super::fault::Fault;
+use super::gathering::{Gathering, Last};
 use super::open::OpenError;
 use super::registry_index;
 use super::tables::Tables;
@@ -81,6 +83,7 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     ready: Arc<AtomicBool>,
     closed: Arc<AtomicBool>,
+    gathering: Arc<Gathering>,
     metrics: WriterMetrics,
     /// Closed when the thread ends.
     running: watch::Receiver<()>,
@@ -96,6 +99,7 @@ impl Writer {
         let (queue, jobs) = sync_channel(QUEUE);
         let ready = Arc::new(AtomicBool::new(true));
         let closed = Arc::new(AtomicBool::new(false));
+        let gathering = Arc::<Gathering>::default();
         let metrics = WriterMetrics::default();
         let (running, until_end) = watch::channel(());
         let (feed_changed, feed_changes) = watch::channel(0);
@@ -104,6 +108,7 @@ impl Writer {
             opener,
             ready: Arc::clone(&ready),
             closed: Arc::clone(&closed),
+            gathering: Arc::clone(&gathering),
             metrics: metrics.clone(),
             feed_changed,
         };
@@ -119,6 +124,7 @@ impl Writer {
             thread: Some(thread),
             ready,
             closed,
+            gathering,
             metrics,
             running: until_end,
             feed_changes,
@@ -149,7 +155,10 @@ impl Writer {
         });
         match self.queue.as_ref().ok_or_else(gone)?.try_send(job) {
             Ok(()) => {
-                self.metrics.queued.inc();
+                let queued = usize::try_from(self.metrics.queued.inc() + 1).unwrap_or(0);
+                if let Some(thread) = &self.thread {
+                    self.gathering.arrived(queued, thread.thread());
+                }
                 answer.await.unwrap_or_else(|_| Err(gone()))
             }
             Err(TrySendError::Full(_)) => Err(StoreError::Overloaded),
@@ -197,19 +206,29 @@ struct State {
     ready: Arc<AtomicBool>,
     /// True if the file was closed on purpose.
     closed: Arc<AtomicBool>,
+    gathering: Arc<Gathering>,
     metrics: WriterMetrics,
     feed_changed: watch::Sender<u64>,
 }
 
 impl State {
     fn run(&self, jobs: &Receiver<Box<dyn Job>>) {
+        let queued = || usize::try_from(self.metrics.queued.get()).unwrap_or(0);
+        let mut last = Last::default();
         while let Ok(first) = jobs.recv() {
+            self.gathering.pause(last, queued);
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH - 1));
+            let operations = batch.len();
+            let started = Instant::now();
             let is_open = || !self.closed.load(Ordering::Acquire);
             if self.commit(batch).is_err() && is_open() && self.reopen(jobs).is_err() {
                 return;
             }
+            last = Last {
+                callers: (operations + queued()).min(BATCH),
+                took: started.elapsed(),
+            };
         }
     }
 
