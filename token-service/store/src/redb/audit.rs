@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redb::{ReadTransaction, ReadableTable as _};
+use zstd::bulk::Compressor;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
@@ -51,17 +52,26 @@ pub(super) struct Row {
 
 /// Encodes entries as rows.
 pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
+    let mut compressor = compressor()?;
     let row = |together: &[AuditEvent]| {
         Ok(Row {
             entries: together.len() as u64,
-            bytes: compressed(together)?,
+            bytes: compressed(together, &mut compressor)?,
         })
     };
     events.chunks(ENTRIES_IN_A_ROW).map(row).collect()
 }
 
-fn compressed<'a>(entries: impl IntoIterator<Item = &'a AuditEvent>) -> Result<Vec<u8>, Fault> {
-    zstd::bulk::compress(&row::encode_all(entries)?, COMPRESSION)
+fn compressor() -> Result<Compressor<'static>, Fault> {
+    Compressor::new(COMPRESSION).map_err(|error| Fault::Row(error.to_string()))
+}
+
+fn compressed<'a>(
+    entries: impl IntoIterator<Item = &'a AuditEvent>,
+    compressor: &mut Compressor<'_>,
+) -> Result<Vec<u8>, Fault> {
+    compressor
+        .compress(&row::encode_all(entries)?)
         .map_err(|error| Fault::Row(error.to_string()))
 }
 
@@ -195,7 +205,10 @@ fn remove_oldest(
             .map(|entry| &entry.event)
             .collect();
         if !rest.is_empty() {
-            table.insert(first + gone as u64, compressed(rest)?.as_slice())?;
+            table.insert(
+                first + gone as u64,
+                compressed(rest, &mut compressor()?)?.as_slice(),
+            )?;
         }
         removed += gone;
     }
