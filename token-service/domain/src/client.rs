@@ -253,6 +253,15 @@ impl Client {
         }
     }
 
+    /// The user as whom the client acts; `None` for types that are not bound to a user.
+    #[must_use]
+    pub const fn bound_user(&self) -> Option<&Username> {
+        match &self.integration {
+            IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
+            _ => None,
+        }
+    }
+
     /// The secrets, mutable; `None` for the type without secrets.
     pub const fn secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
         match &mut self.integration {

@@ -159,7 +159,7 @@ impl Premises {
         };
         for client in &change.put_clients {
             rests_on(ObjectKind::User, client.client_id.as_str());
-            if let IntegrationType::UserBound { bound_user, .. } = &client.integration {
+            if let Some(bound_user) = client.bound_user() {
                 rests_on(ObjectKind::User, bound_user.as_str());
             }
         }

@@ -10,7 +10,6 @@ use crate::oauth::error::TokenError;
 use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::token_response::TokenResponse;
-use domain::IntegrationType;
 
 /// `amr` of these tokens (D-11).
 const AMR: &str = "CLIENT_CREDENTIALS";
@@ -25,9 +24,7 @@ pub async fn issue(
     form: &Parameters<'_>,
 ) -> Result<TokenResponse, TokenError> {
     let client = presented.fully_authenticated()?;
-    let IntegrationType::UserBound { bound_user, .. } = &client.integration else {
-        return Err(TokenError::GrantNotPermitted);
-    };
+    let bound_user = client.bound_user().ok_or(TokenError::GrantNotPermitted)?;
     let scope = registered_scope(client, form)?;
     let user = context
         .registrations

@@ -14,7 +14,7 @@ use crate::protection::{Protection, ProtectionError};
 use crate::registrations::Registrations;
 use domain::legacy_instance::LegacyInstance;
 use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
-use domain::{Client, Excerpt, IntegrationType, Username};
+use domain::{Client, Excerpt, Username};
 use fields::{Merger, single};
 use past::Past;
 
@@ -95,10 +95,7 @@ impl<'a> Merge<'a> {
         file: Registration<Client>,
         put_users: &HashSet<Username>,
     ) -> Result<(), ProtectionError> {
-        let bound_user = match &file.object.integration {
-            IntegrationType::UserBound { bound_user, .. } => Some(bound_user),
-            _ => None,
-        };
+        let bound_user = file.object.bound_user();
         let exists = |name: &Username| put_users.contains(name) || self.stored.user(name).is_some();
         match bound_user.filter(|name| !exists(name)) {
             Some(name) => {
