@@ -89,13 +89,12 @@ impl Asked {
         }
     }
 
-    /// Reads of registrations for each response: one for each object.
+    /// Maximum reads of registrations for each response.
     const fn reads(self) -> f64 {
         match self {
             Self::Known => 0.0,
-            // The client, and its user.
-            Self::Another => 2.0,
-            Self::Unknown => 1.0,
+            // The store reads the bound user together with the client.
+            Self::Another | Self::Unknown => 1.0,
         }
     }
 
@@ -120,7 +119,7 @@ struct Subject {
     scripts: [Scripts; 3],
     /// CPU time for each response, in microseconds.
     costs: [Vec<f64>; 3],
-    /// Reads of clients and users for each response.
+    /// Reads of registrations for each response.
     reads: [Vec<f64>; 3],
 }
 

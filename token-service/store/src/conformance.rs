@@ -92,6 +92,7 @@ macro_rules! conformance {
             what_files_said_is_remembered,
             many_registrations_are_read_whole,
             look_ups_follow_each_change_of_a_client,
+            a_client_is_found_with_its_bound_user,
             look_ups_follow_each_change_of_a_user,
             certificates_are_listed_by_expiry,
             look_ups_agree_with_all_registrations,

@@ -23,7 +23,17 @@ use domain::{
 pub trait RegistrationStore: Send + Sync {
     /// The client with this id, enabled or not. An unreadable row counts as absent, in lists too: the service refuses
     /// that client or user, and the others keep working.
-    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError>;
+    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError> {
+        let found = self.client_with_bound_user(client_id).await?;
+        Ok(found.map(|(client, _)| client))
+    }
+
+    /// Like [`RegistrationStore::client`], with the [bound user](Client::bound_user) of the client, enabled or not, in
+    /// one read.
+    async fn client_with_bound_user(
+        &self,
+        client_id: ClientId,
+    ) -> Result<Option<(Client, Option<User>)>, StoreError>;
 
     /// The user with this name, enabled or not.
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError>;

@@ -117,8 +117,8 @@ impl Registrations {
         let Some(client_id) = ClientId::parse(client_id) else {
             return Ok(None);
         };
-        let read = |client_id| self.store.client(client_id);
-        let found = self.find(&self.clients, client_id, read).await?;
+        let read = |client_id| self.store.client_with_bound_user(client_id);
+        let found = self.find_client(client_id, read).await?;
         Ok(found.filter(|client| client.enabled))
     }
 
@@ -148,8 +148,7 @@ impl Registrations {
         let Some(username) = Username::parse(username) else {
             return Ok(None);
         };
-        let read = |username| self.store.user(username);
-        let found = self.find(&self.users, username, read).await?;
+        let found = self.find_user(username).await?;
         Ok(found.filter(|user| user.enabled))
     }
 
@@ -181,28 +180,45 @@ impl Registrations {
         Ok(allowed)
     }
 
-    async fn find<K, T, F>(
+    /// The client from memory, or from `read`. Also keeps the bound user that `read` returns, so that a token of a
+    /// user-bound client costs at most one read.
+    async fn find_client<F>(
         &self,
-        objects: &Objects<K, T>,
-        name: K,
-        read: impl FnOnce(K) -> F,
-    ) -> Result<Option<Arc<T>>, StoreError>
+        client_id: ClientId,
+        read: impl FnOnce(ClientId) -> F,
+    ) -> Result<Option<Arc<Client>>, StoreError>
     where
-        K: Eq + Hash + Clone,
-        T: Serialize,
-        F: Future<Output = Result<Option<T>, StoreError>>,
+        F: Future<Output = Result<Option<(Client, Option<User>)>, StoreError>>,
     {
-        if let Some(kept) = objects.0.get(&name) {
-            return Ok(Some(kept.object));
+        if let Some(kept) = self.clients.get(&client_id) {
+            return Ok(Some(kept));
         }
         let removals = self.removals();
         self.reads.inc();
-        let Some(object) = read(name.clone()).await?.map(Arc::new) else {
+        let Some((client, user)) = read(client_id.clone()).await? else {
             return Ok(None);
         };
-        let kept = Kept::new(Arc::clone(&object));
-        self.keep(removals, || objects.0.insert(name, kept));
-        Ok(Some(object))
+        let client = Arc::new(client);
+        self.keep(removals, || {
+            if let (Some(username), Some(user)) = (client.bound_user(), user) {
+                self.users.insert(username.clone(), Arc::new(user));
+            }
+            self.clients.insert(client_id, Arc::clone(&client));
+        });
+        Ok(Some(client))
+    }
+
+    async fn find_user(&self, username: Username) -> Result<Option<Arc<User>>, StoreError> {
+        if let Some(kept) = self.users.get(&username) {
+            return Ok(Some(kept));
+        }
+        let removals = self.removals();
+        self.reads.inc();
+        let Some(user) = self.store.user(username.clone()).await?.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.keep(removals, || self.users.insert(username, Arc::clone(&user)));
+        Ok(Some(user))
     }
 
     fn removals(&self) -> u64 {
@@ -311,10 +327,18 @@ impl Registrations {
 #[derive(Debug)]
 struct Objects<K, T>(Cache<K, Kept<T>, BySize>);
 
-impl<K: Eq + Hash, T> Objects<K, T> {
+impl<K: Eq + Hash, T: Serialize> Objects<K, T> {
     fn new(capacity: u64) -> Self {
         let entries = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
         Self(Cache::with_weighter(entries, capacity, BySize))
+    }
+
+    fn get(&self, name: &K) -> Option<Arc<T>> {
+        self.0.get(name).map(|kept| kept.object)
+    }
+
+    fn insert(&self, name: K, object: Arc<T>) {
+        self.0.insert(name, Kept::new(object));
     }
 }
 

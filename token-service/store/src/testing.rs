@@ -116,6 +116,7 @@ macro_rules! watched {
 watched! {
     RegistrationStore {
         client(client_id: ClientId) -> Result<Option<Client>, StoreError>;
+        client_with_bound_user(client_id: ClientId) -> Result<Option<(Client, Option<User>)>, StoreError>;
         user(username: Username) -> Result<Option<User>, StoreError>;
         clients(after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
         users(after: String, limit: usize) -> Result<Vec<User>, StoreError>;

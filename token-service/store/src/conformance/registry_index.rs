@@ -18,7 +18,7 @@ fn app(id: &str, uris: &[&str]) -> Client {
     }
 }
 
-fn bound(id: &str, to: &str) -> Client {
+pub(crate) fn bound(id: &str, to: &str) -> Client {
     let secrets = Vec::new();
     let bound_user = username(to);
     Client {
@@ -203,6 +203,63 @@ pub(crate) async fn look_ups_follow_each_change_of_a_client(subject: &mut impl S
             assert!(!allows(origin).await, "{origin:?}");
         }
     }
+}
+
+pub(crate) async fn a_client_is_found_with_its_bound_user(subject: &mut impl Subject) {
+    let off = User {
+        enabled: false,
+        ..user("grace")
+    };
+    // "web" is a client and a user.
+    let users = vec![user("ada"), off, user("Zo\u{eb}"), user("web")];
+    let clients = vec![
+        bound("web", "ada"),
+        bound("other", "ada"),
+        disabled(bound("disabled", "grace")),
+        bound("accented", "Zoe\u{308}"),
+        bound("alone", "joan"),
+        client("app"),
+        legacy("ada"),
+    ];
+    change(&*subject.store(), put(clients, users)).await;
+    subject.restart().await;
+    for (id, expected) in [
+        ("web", Some("ada")),
+        ("other", Some("ada")),
+        ("disabled", Some("grace")),
+        ("accented", Some("Zo\u{eb}")),
+        ("alone", None),
+        ("app", None),
+        ("ada", None),
+        ("unknown", None),
+    ] {
+        assert_bound_user(&*subject.store(), id, expected).await;
+    }
+    let joan = || user("joan");
+    for (changed, expected) in [
+        (put(vec![bound("web", "joan")], vec![joan()]), Some("joan")),
+        (remove(&[], &["joan"]), None),
+        (put(vec![client("web")], vec![joan()]), None),
+        (put(vec![bound("web", "web")], vec![]), Some("web")),
+        (remove(&["web"], &[]), None),
+    ] {
+        change(&*subject.store(), changed).await;
+        subject.restart().await;
+        assert_bound_user(&*subject.store(), "web", expected).await;
+    }
+}
+
+/// Asserts that the client is found as it is listed, with this user, or that an unlisted client is not found.
+async fn assert_bound_user(store: &dyn Store, id: &str, expected: Option<&str>) {
+    let (clients, users) = registrations(store).await;
+    let client = clients.into_iter().find(|one| one.client_id.as_str() == id);
+    let name = expected.map(username);
+    let user = users
+        .into_iter()
+        .find(|one| Some(&one.username) == name.as_ref());
+    assert_eq!(user.is_some(), name.is_some(), "{id}");
+    let found = store.client_with_bound_user(client_id(id)).await.unwrap();
+    assert_eq!(found, client.map(|client| (client, user)), "{id}");
 }
 
 pub(crate) async fn look_ups_follow_each_change_of_a_user(subject: &mut impl Subject) {
@@ -514,10 +571,7 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         assert!(found.iter().all(|name| expected.contains(&name)), "{email}");
     }
     for name in NAMES {
-        let is_bound = |client: &&Client| {
-            matches!(&client.integration, IntegrationType::UserBound { bound_user, .. }
-                if *bound_user == username(name))
-        };
+        let is_bound = |client: &&Client| client.bound_user() == Some(&username(name));
         let bound: Vec<&ClientId> = clients
             .iter()
             .filter(is_bound)
@@ -526,6 +580,15 @@ pub(crate) async fn assert_look_ups_agree(store: &dyn Store) {
         let found = store.client_bound_to(username(name)).await.unwrap();
         assert_eq!(found.is_some(), !bound.is_empty(), "{name}");
         assert!(found.iter().all(|id| bound.contains(&id)), "{name}");
+        let client = clients.iter().find(|one| one.client_id.as_str() == name);
+        let expected = client.map(|client| {
+            let user = users
+                .iter()
+                .find(|user| Some(&user.username) == client.bound_user());
+            (client.clone(), user.cloned())
+        });
+        let found = store.client_with_bound_user(client_id(name)).await.unwrap();
+        assert_eq!(found, expected, "{name}");
     }
     let is_legacy = |client: &&Client| matches!(client.integration, IntegrationType::Legacy { .. });
     let expected: Vec<Client> = clients.iter().filter(is_legacy).cloned().collect();
@@ -708,6 +771,9 @@ pub(crate) async fn assert_unreadable_rows_stop_no_change(
     changed: RegistryChange,
 ) {
     assert_eq!(store.user(username(name)).await.unwrap(), None);
+    assert_bound_user(store, name, None).await;
+    change(store, put(vec![bound("i", name)], vec![])).await;
+    assert_bound_user(store, "i", None).await;
     let ends_client = changed.put_clients.iter().all(|client| !client.enabled);
     let feed_before = store.feed_state().await.unwrap().last;
     change(store, changed.clone()).await;

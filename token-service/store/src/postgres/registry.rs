@@ -29,11 +29,21 @@ use domain::{
 
 #[async_trait]
 impl RegistrationStore for PostgresStore {
-    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError> {
+    async fn client_with_bound_user(
+        &self,
+        client_id: ClientId,
+    ) -> Result<Option<(Client, Option<User>)>, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT client_id, body FROM clients WHERE client_id = $1";
-            let row = client.query_opt(sql, &[&client_id.as_str()]).await?;
-            row.map_or(Ok(None), |row| registration(&row))
+            // The partial index of the table needs the kind in the text of the statement.
+            let kind = NamedKind::BoundUser as i16;
+            let sql = format!(
+                "SELECT client_id, clients.body, username, users.body FROM clients
+                LEFT JOIN registry_names ON kind = {kind} AND name = client_id
+                LEFT JOIN users ON username = value
+                WHERE client_id = $1"
+            );
+            let rows = client.query(&sql, &[&client_id.as_str()]).await?;
+            client_and_bound_user(&rows)
         })
         .await
     }
@@ -378,10 +388,30 @@ async fn note_starts(
 
 /// Reads a registration from a row with name and body.
 fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
-    readable(
-        "registration",
-        decode_json(row.try_get(1)?).map_err(Fault::from),
-    )
+    registration_in(row, 1)
+}
+
+/// Reads a registration from the column with its body.
+fn registration_in<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, Fault> {
+    let body = decode_json(row.try_get(column)?);
+    readable("registration", body.map_err(Fault::from))
+}
+
+/// Reads a client and its bound user from rows with name and body of the client, and name and body of a user that the
+/// index names. After an unreadable row of a client was replaced, the index also names the bound user of the old row.
+fn client_and_bound_user(rows: &[Row]) -> Result<Option<(Client, Option<User>)>, Fault> {
+    let client = rows.first().map(registration::<Client>).transpose()?;
+    let Some(client) = client.flatten() else {
+        return Ok(None);
+    };
+    let bound_user = client.bound_user().map(Username::as_str);
+    for row in rows {
+        let username: Option<&str> = row.try_get(2)?;
+        if username.is_some() && username == bound_user {
+            return Ok(Some((client, registration_in(row, 3)?)));
+        }
+    }
+    Ok(Some((client, None)))
 }
 
 /// Locks the registry for a change, and returns the position in the sequence of changes. Call it first in every change,

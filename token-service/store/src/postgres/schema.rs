@@ -158,6 +158,9 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE IF NOT EXISTS remembered_at_start (
         object TEXT PRIMARY KEY
     );
+", "
+    -- Bound users by client, so that one statement reads a client with its bound user. 1 is NamedKind::BoundUser.
+    CREATE INDEX IF NOT EXISTS registry_names_bound_users ON registry_names (name, value) WHERE kind = 1;
 "];
 
 /// The tables of every version. The schema version is one of the counters.

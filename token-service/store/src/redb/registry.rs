@@ -31,8 +31,21 @@ use domain::{
 
 #[async_trait]
 impl RegistrationStore for RedbStore {
-    async fn client(&self, client_id: ClientId) -> Result<Option<Client>, StoreError> {
-        self.read(|transaction| registration(transaction, CLIENTS, client_id.as_str()))
+    async fn client_with_bound_user(
+        &self,
+        client_id: ClientId,
+    ) -> Result<Option<(Client, Option<User>)>, StoreError> {
+        self.read(|transaction| {
+            let found = registration(transaction, CLIENTS, client_id.as_str())?;
+            let Some(client): Option<Client> = found else {
+                return Ok(None);
+            };
+            let user = match client.bound_user() {
+                Some(username) => registration(transaction, USERS, username.as_str())?,
+                None => None,
+            };
+            Ok(Some((client, user)))
+        })
     }
 
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError> {

@@ -3,7 +3,8 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::conformance::{ACCESS, at, client, client_id, put, user};
+use crate::RegistrationStore as _;
+use crate::conformance::{ACCESS, account, at, bound, client, client_id, put, user, username};
 use crate::redb::RedbStore;
 use domain::client::ClientSecret;
 use domain::redirect_uri::RedirectUriUse;
@@ -40,12 +41,16 @@ impl Process {
     }
 
     async fn change(&self, change: RegistryChange) {
-        use crate::RegistrationStore as _;
         self.store.change_registry(change, at(0)).await.unwrap();
     }
 
     async fn has(&self, client_id: &str) -> bool {
         let found = self.registrations.client(client_id).await.unwrap();
+        found.is_some()
+    }
+
+    async fn has_user(&self, username: &str) -> bool {
+        let found = self.registrations.user(username).await.unwrap();
         found.is_some()
     }
 
@@ -186,11 +191,104 @@ async fn what_was_read_before_a_change_is_not_kept() {
         let read = client(client_id.as_str());
         process.change(put(vec![disabled("web")], vec![])).await;
         registrations.follow().await.unwrap();
-        Ok(Some(read))
+        Ok(Some((read, None)))
     };
-    let found = registrations.find(&registrations.clients, client_id("web"), slow);
+    let found = registrations.find_client(client_id("web"), slow);
     assert!(found.await.unwrap().is_some(), "the answer of its own time");
     assert!(!process.has("web").await);
+}
+
+#[tokio::test]
+async fn a_client_and_its_bound_user_cost_one_read() {
+    let process = Process::start(CAPACITY).await;
+    let clients = vec![bound("batch", "ada"), bound("other", "ada"), client("web")];
+    process.change(put(clients, vec![user("ada")])).await;
+    for (id, reads) in [("batch", 1), ("batch", 1), ("other", 2), ("web", 3)] {
+        assert!(process.has(id).await);
+        assert!(process.has_user("ada").await);
+        assert_eq!(process.reads(), reads, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_bound_user_that_left_the_cache_is_read_alone() {
+    let process = Process::start(CAPACITY).await;
+    let change = put(vec![bound("batch", "ada")], vec![user("ada")]);
+    process.change(change).await;
+    assert!(process.has("batch").await);
+    process.registrations.users.0.clear();
+    assert!(process.has("batch").await && process.has_user("ada").await);
+    assert_eq!(process.reads(), 2);
+}
+
+#[tokio::test]
+async fn a_cache_without_room_finds_a_bound_user() {
+    let process = Process::start(0).await;
+    let change = put(vec![bound("batch", "ada")], vec![user("ada")]);
+    process.change(change).await;
+    assert!(process.has("batch").await && process.has_user("ada").await);
+    assert_eq!(process.reads(), 2);
+}
+
+#[tokio::test]
+async fn a_bound_user_that_the_store_lacks_is_not_found() {
+    let process = Process::start(CAPACITY).await;
+    process
+        .change(put(vec![bound("batch", "ada")], vec![]))
+        .await;
+    assert!(process.has("batch").await);
+    assert!(!process.has_user("ada").await);
+    process.change(put(vec![], vec![user("ada")])).await;
+    assert!(process.has_user("ada").await, "absence is not kept");
+}
+
+#[tokio::test]
+async fn a_bound_user_leaves_the_cache_when_the_user_changes() {
+    let gone = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let removed = RegistryChange {
+        remove_users: vec![username("ada")],
+        ..RegistryChange::default()
+    };
+    for change in [put(vec![], vec![gone]), removed] {
+        let process = Process::start(CAPACITY).await;
+        let registered = put(vec![bound("batch", "ada")], vec![user("ada")]);
+        process.change(registered).await;
+        let replica = process.replica().await;
+        for process in [&process, &replica] {
+            assert!(process.has("batch").await && process.has_user("ada").await);
+        }
+        process.change(change).await;
+        for process in [&process, &replica] {
+            process.registrations.follow().await.unwrap();
+            assert!(process.has("batch").await);
+            assert!(!process.has_user("ada").await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bound_user_that_was_read_before_a_change_is_not_kept() {
+    let process = Process::start(CAPACITY).await;
+    let unlinked = User {
+        accounts: vec![account("2")],
+        ..user("ada")
+    };
+    let registered = put(vec![bound("batch", "ada")], vec![user("ada")]);
+    process.change(registered).await;
+    let registrations = &process.registrations;
+    let slow = async |client_id| {
+        let read = process.store.client_with_bound_user(client_id).await;
+        process.change(put(vec![], vec![unlinked.clone()])).await;
+        registrations.follow().await.unwrap();
+        read
+    };
+    let found = registrations.find_client(client_id("batch"), slow);
+    assert!(found.await.unwrap().is_some());
+    let user = registrations.user("ada").await.unwrap().unwrap();
+    assert_eq!(user.accounts, unlinked.accounts);
 }
 
 #[tokio::test]

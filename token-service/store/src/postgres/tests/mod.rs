@@ -9,8 +9,8 @@ use super::*;
 use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, assert_look_ups_agree, assert_registered,
-    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of, issue_legacy, put,
-    register_at_random, register_many, registered, replacements_and_removals, session, start,
+    assert_unreadable_rows_stop_no_change, at, bound, code, conformance, grant_of, issue_legacy,
+    put, register_at_random, register_many, registered, replacements_and_removals, session, start,
     use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
@@ -334,6 +334,45 @@ async fn an_unreadable_registration_is_replaced_and_removed() {
         drop(client);
         assert_unreadable_rows_stop_no_change(&*database.store, name, change).await;
     }
+}
+
+/// The index keeps the bound user of the unreadable row.
+#[tokio::test]
+async fn a_replaced_unreadable_client_is_found_with_its_own_bound_user() {
+    let database = Database::new(false).await;
+    let store = &database.store;
+    let all = ["ada", "grace", "joan"];
+    let change = put(vec![bound("web", "grace")], all.map(user).to_vec());
+    store.change_registry(change, at(0)).await.unwrap();
+    for name in ["ada", "joan"] {
+        let client = store.pool.get().await.unwrap();
+        let garbage = r"UPDATE clients SET body = '\xff'";
+        client.batch_execute(garbage).await.unwrap();
+        drop(client);
+        let change = put(vec![bound("web", name)], vec![]);
+        store.change_registry(change, at(0)).await.unwrap();
+        let found = store.client_with_bound_user(code().client_id).await;
+        let (client, user) = found.unwrap().unwrap();
+        assert_eq!(client, bound("web", name));
+        assert_eq!(user.unwrap().username.as_str(), name);
+    }
+}
+
+/// Up to version 9, nothing led from a client to its bound user.
+#[tokio::test]
+async fn a_database_of_version_9_gets_an_index_of_bound_users() {
+    let database = Database::new(false).await;
+    register_at_random(&*database.store, 20).await;
+    let client = database.store.pool.get().await.unwrap();
+    let back = "DROP INDEX registry_names_bound_users;
+        UPDATE counters SET value = 9 WHERE name = 'schema_version';";
+    client.batch_execute(back).await.unwrap();
+    drop(client);
+    let store = open(&database.url).await;
+    let client = store.pool.get().await.unwrap();
+    let sql = "SELECT 1 FROM pg_indexes WHERE indexname = 'registry_names_bound_users'";
+    assert_eq!(client.query(sql, &[]).await.unwrap().len(), 1);
+    assert_look_ups_agree(&*store).await;
 }
 
 /// Up to version 8, there was no index of clients and users.
