@@ -1,0 +1,114 @@
+//! The keys of a store: one value for everything that the service seals and tags.
+
+use std::fmt;
+
+use aws_lc_rs::aead::NONCE_LEN;
+use aws_lc_rs::hmac;
+use zeroize::Zeroizing;
+
+use super::at_rest::SealingKeys;
+use super::derivation::{LENGTH, Root, copy};
+use super::error::SealingError;
+use super::issued::IssuingKeys;
+
+/// Seals signing keys and TOTP secrets, and seals or tags values that the service issues.
+pub struct EncryptionKey {
+    sealing: SealingKeys,
+    tagging: hmac::Key,
+    issuing: IssuingKeys,
+}
+
+impl fmt::Debug for EncryptionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("EncryptionKey(..)")
+    }
+}
+
+impl EncryptionKey {
+    /// A single key, with the root that version 1 derived from the key.
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] if the library refuses the key.
+    pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
+        let sealing = SealingKeys::new(bytes, [])?;
+        let root = sealing.current_first_root();
+        Self::with_root(sealing, &root)
+    }
+
+    /// The given keys, with the root of the store.
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] if the library refuses a key.
+    pub fn with_root(sealing: SealingKeys, root: &Root) -> Result<Self, SealingError> {
+        Ok(Self {
+            issuing: sealing.issuing(root)?,
+            sealing,
+            tagging: hmac::Key::new(hmac::HMAC_SHA256, &**root),
+        })
+    }
+
+    #[must_use]
+    pub const fn sealing(&self) -> &SealingKeys {
+        &self.sealing
+    }
+
+    /// A tag for `parts` (HMAC-SHA-256, 32 bytes), which nobody can forge without the root. The input includes the
+    /// length of each part, so parts cannot be shifted. The first part names the purpose.
+    #[must_use]
+    pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.tagging);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        let mut tag = [0; 32];
+        copy(context.sign().as_ref(), &mut tag);
+        tag
+    }
+
+    /// Seals a value that the service issues and gets back. `purpose` names the kind of value: sealed bytes open only for
+    /// their own purpose. The result is 28 bytes longer than `plaintext`. Every replica opens the value, until its
+    /// encryption key leaves the key file.
+    ///
+    /// The nonce is random. AES-256-GCM would permit only 2^32 random nonces for one key (NIST SP 800-38D §8.3);
+    /// AES-256-GCM-SIV permits any number of values of this size that a service can issue (RFC 8452 §9).
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] if the library fails.
+    pub fn seal_issued(
+        &self,
+        purpose: &str,
+        nonce: [u8; NONCE_LEN],
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>, SealingError> {
+        self.issuing.seal(purpose, nonce, plaintext)
+    }
+
+    /// Opens a value that [`Self::seal_issued`] sealed.
+    ///
+    /// # Errors
+    /// [`SealingError::Refused`] if this service did not seal the bytes for this purpose.
+    pub fn open_issued(
+        &self,
+        purpose: &str,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+        self.issuing.open(purpose, sealed)
+    }
+
+    /// See [`SealingKeys::seal`].
+    ///
+    /// # Errors
+    /// [`SealingError::Failed`] when the library fails.
+    pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealingError> {
+        self.sealing.seal(context, plaintext)
+    }
+
+    /// See [`SealingKeys::open`].
+    ///
+    /// # Errors
+    /// [`SealingError::Refused`] if no key sealed the bytes in this context.
+    pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+        self.sealing.open(context, sealed)
+    }
+}

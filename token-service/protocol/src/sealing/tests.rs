@@ -1,0 +1,129 @@
+//! Tests of sealing and of the tags.
+
+use aws_lc_rs::aead::NONCE_LEN;
+use zeroize::Zeroizing;
+
+use super::derivation::LENGTH;
+use super::*;
+
+#[test]
+fn tags_depend_on_the_key_and_on_every_part() {
+    let key = EncryptionKey::new(&[1; 32]).unwrap();
+    let tag = key.tag(&[b"ab", b"c"]);
+    assert_eq!(
+        tag,
+        EncryptionKey::new(&[1; 32]).unwrap().tag(&[b"ab", b"c"])
+    );
+    assert_ne!(
+        tag,
+        EncryptionKey::new(&[2; 32]).unwrap().tag(&[b"ab", b"c"])
+    );
+    assert_ne!(tag, key.tag(&[b"a", b"bc"]));
+    assert_ne!(tag, key.tag(&[b"abc"]));
+}
+
+#[test]
+fn opens_only_with_the_same_key_and_context() {
+    let key = EncryptionKey::new(&[1; 32]).unwrap();
+    let sealed = key.seal("totp:ada", b"secret").unwrap();
+    assert_eq!(sealed.len(), b"secret".len() + 37);
+    assert_eq!(key.open("totp:ada", &sealed).unwrap().as_slice(), b"secret");
+    assert_eq!(key.open("totp:bob", &sealed), Err(SealingError::Refused));
+    let other = EncryptionKey::new(&[2; 32]).unwrap();
+    assert_eq!(other.open("totp:ada", &sealed), Err(SealingError::Refused));
+    for position in 0..sealed.len() {
+        let mut damaged = sealed.clone();
+        damaged[position] ^= 1;
+        assert_eq!(key.open("totp:ada", &damaged), Err(SealingError::Refused));
+        assert_eq!(
+            key.open("totp:ada", &sealed[..position]),
+            Err(SealingError::Refused)
+        );
+    }
+    assert_ne!(
+        sealed,
+        key.seal("totp:ada", b"secret").unwrap(),
+        "nonces are random"
+    );
+}
+
+/// AES-256-GCM and HMAC-SHA-256 as another implementation computes them, with a key of 32 bytes of value 7.
+const FIRST_SEALED: &str = "000102030405060708090a0b6be48a02787dae4748c41c21f123f25e12ea0cd6a345";
+const FIRST_TAG: &str = "ed4058c353fd97c09fe47051531582694e89486660797a5ee55a0c2efa95e4ed";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
+}
+
+#[test]
+fn what_the_first_version_sealed_and_tagged_is_known() {
+    let key = EncryptionKey::new(&[7; 32]).unwrap();
+    let sealed = bytes(FIRST_SEALED);
+    assert_eq!(key.open("totp:ada", &sealed).unwrap().as_slice(), b"secret");
+    assert_eq!(hex(&key.tag(&[b"ab", b"c"])), FIRST_TAG);
+    assert!(!key.sealing().is_up_to_date(&sealed));
+    let root = key.sealing().first_root("totp:ada", &sealed).unwrap();
+    let renewed = SealingKeys::new(&[8; 32], [&[7; 32]]).unwrap();
+    let renewed = EncryptionKey::with_root(renewed, &root).unwrap();
+    assert_eq!(hex(&renewed.tag(&[b"ab", b"c"])), FIRST_TAG);
+}
+
+#[test]
+fn issued_values_open_for_their_purpose_alone() {
+    let key = EncryptionKey::new(&[7; 32]).unwrap();
+    let sealed = key.seal_issued("code", [5; NONCE_LEN], b"content").unwrap();
+    assert_eq!(sealed.len(), b"content".len() + 28);
+    let opened = key.open_issued("code", &sealed).unwrap();
+    assert_eq!(opened.as_slice(), b"content");
+    let refused = Err(SealingError::Refused);
+    assert_eq!(key.open_issued("other", &sealed), refused);
+    for position in 0..sealed.len() {
+        let mut damaged = sealed.clone();
+        damaged[position] ^= 1;
+        assert_eq!(key.open_issued("code", &damaged), refused);
+        assert_eq!(key.open_issued("code", &sealed[..position]), refused);
+    }
+}
+
+#[test]
+fn issued_values_need_their_encryption_key_and_the_root() {
+    let with = |current: u8, earlier: &[u8], root: u8| {
+        let earlier: Vec<[u8; LENGTH]> = earlier.iter().map(|byte| [*byte; LENGTH]).collect();
+        let sealing = SealingKeys::new(&[current; LENGTH], &earlier).unwrap();
+        EncryptionKey::with_root(sealing, &Zeroizing::new([root; LENGTH])).unwrap()
+    };
+    let sealed = with(1, &[], 9).seal_issued("code", [5; NONCE_LEN], b"content");
+    let opens = |key: EncryptionKey| key.open_issued("code", sealed.as_ref().unwrap()).is_ok();
+    assert!(opens(with(1, &[], 9)));
+    assert!(opens(with(2, &[3, 1], 9)), "an earlier key opens");
+    assert!(!opens(with(2, &[], 9)), "the encryption key is gone");
+    assert!(!opens(with(1, &[], 8)), "another store has another root");
+}
+
+#[test]
+fn earlier_keys_open_and_the_current_one_seals() {
+    let old = SealingKeys::new(&[1; 32], []).unwrap();
+    let both = SealingKeys::new(&[2; 32], [&[1; 32]]).unwrap();
+    let new = SealingKeys::new(&[2; 32], []).unwrap();
+    let [old_id, new_id] = [&old, &new].map(|keys| keys.ids().next().unwrap());
+    assert_ne!(old_id, new_id);
+    let before = old.seal("c", b"secret").unwrap();
+    assert_eq!(both.open("c", &before).unwrap().as_slice(), b"secret");
+    assert_eq!(both.opener("c", &before), Some(old_id));
+    assert!(!both.is_up_to_date(&before));
+    assert_eq!(new.open("c", &before), Err(SealingError::Refused));
+    assert_eq!(
+        (new.missing(&before), both.missing(&before)),
+        (Some(old_id), None)
+    );
+    let after = both.seal("c", b"secret").unwrap();
+    assert!(new.is_up_to_date(&after));
+    assert_eq!(new.open("c", &after).unwrap().as_slice(), b"secret");
+    assert_eq!(old.open("c", &after), Err(SealingError::Refused));
+}
