@@ -129,20 +129,23 @@ impl AuditLog {
         self.arrived.notified().await;
     }
 
-    /// Writes the waiting entries.
+    /// Writes the entries that wait now. Later entries wait for the next call: on a busy service, entries arrive during
+    /// every transaction, and each transaction would have only a few.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails; unwritten entries continue to wait.
     pub async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
-        loop {
+        let mut left = self.waiting().len();
+        while left > 0 {
             let batch: Arc<[AuditEvent]> = {
                 let mut waiting = self.waiting();
-                let most = waiting.len().min(BATCH);
+                let most = waiting.len().min(left).min(BATCH);
                 waiting.drain(..most).collect()
             };
             if batch.is_empty() {
                 return Ok(());
             }
+            left -= batch.len();
             if let Err(error) = store.append_audit(Arc::clone(&batch)).await {
                 let mut waiting = self.waiting();
                 for event in batch.iter().rev() {
@@ -151,6 +154,7 @@ impl AuditLog {
                 return Err(error);
             }
         }
+        Ok(())
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<AuditEvent>> {
@@ -207,6 +211,24 @@ mod tests {
         }
         assert!(taken > REFUSALS_OF_A_KIND / 2, "{taken}");
         assert!(taken <= REFUSALS_OF_A_KIND + REFUSALS_AT_ONCE, "{taken}");
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_write_waits_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.redb");
+        let store = store::redb::RedbStore::open(&path, KEEP_FOR).unwrap();
+        let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
+        let record = |action| log.record(&Origin::default(), Entry::new(action), NOW);
+        record(AuditAction::ClientCreated);
+        let (written, ()) = tokio::join!(log.write(&store), async {
+            record(AuditAction::ClientDeleted);
+        });
+        written.unwrap();
+        assert_eq!(details(&log, AuditAction::ClientCreated).len(), 0);
+        assert_eq!(details(&log, AuditAction::ClientDeleted).len(), 1);
+        log.write(&store).await.unwrap();
+        assert_eq!(details(&log, AuditAction::ClientDeleted).len(), 0);
     }
 
     #[test]
