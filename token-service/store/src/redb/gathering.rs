@@ -9,10 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Longest pause, in times of the last transaction: the service needs about that time to answer as many callers and to
-/// read their next requests.
-const TRANSACTIONS: u32 = 3;
-
 /// Longest pause, however long transactions take.
 const LONGEST: Duration = Duration::from_millis(2);
 
@@ -22,8 +18,9 @@ const CROWD: usize = 4;
 /// What a transaction tells about the next transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Last {
-    /// Number of operations in the transaction and in the queue at its end: about the number of callers.
+    /// Number of operations in the transaction and in the queue at its end.
     pub(super) callers: usize,
+    /// A pause takes no longer than the transaction, so that it pays.
     pub(super) took: Duration,
 }
 
@@ -40,7 +37,7 @@ impl Gathering {
         if last.callers < CROWD {
             return;
         }
-        let end = Instant::now() + last.took.saturating_mul(TRANSACTIONS).min(LONGEST);
+        let end = Instant::now() + last.took.min(LONGEST);
         self.wanted.store(last.callers, Ordering::SeqCst);
         while queued() < last.callers {
             let left = end.saturating_duration_since(Instant::now());

@@ -213,27 +213,31 @@ struct State {
 
 impl State {
     fn run(&self, jobs: &Receiver<Box<dyn Job>>) {
-        let queued = || usize::try_from(self.metrics.queued.get()).unwrap_or(0);
         let mut last = Last::default();
         while let Ok(first) = jobs.recv() {
-            self.gathering.pause(last, queued);
+            self.gathering.pause(last, || self.queued());
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH - 1));
-            let operations = batch.len();
             let started = Instant::now();
             let is_open = || !self.closed.load(Ordering::Acquire);
-            if self.commit(batch).is_err() && is_open() && self.reopen(jobs).is_err() {
+            let committed = self.commit(batch);
+            if committed.is_err() && is_open() && self.reopen(jobs).is_err() {
                 return;
             }
             last = Last {
-                callers: (operations + queued()).min(BATCH),
+                callers: committed.unwrap_or(0),
                 took: started.elapsed(),
             };
         }
     }
 
-    /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried.
-    fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<(), ()> {
+    fn queued(&self) -> usize {
+        usize::try_from(self.metrics.queued.get()).unwrap_or(0)
+    }
+
+    /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried. Returns the number
+    /// of callers whose operations were in the batch or waited behind it.
+    fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<usize, ()> {
         let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let operations = batch.len();
@@ -252,8 +256,10 @@ impl State {
                 }
                 self.metrics.batch.observe(operations as f64);
                 self.metrics.commit.observe(started.elapsed().as_secs_f64());
+                // Counted before the answers: a caller that sends its next operation at once would count twice.
+                let callers = (operations + self.queued()).min(BATCH);
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
-                Ok(())
+                Ok(callers)
             }
             Err(fault) => {
                 self.ready.store(false, Ordering::Release);
