@@ -118,7 +118,7 @@ impl Registrations {
             return Ok(None);
         };
         let read = |client_id| self.store.client_with_bound_user(client_id);
-        let found = self.find_client(client_id, read).await?;
+        let found = self.find(&self.clients, client_id, read).await?;
         Ok(found.filter(|client| client.enabled))
     }
 
@@ -148,7 +148,11 @@ impl Registrations {
         let Some(username) = Username::parse(username) else {
             return Ok(None);
         };
-        let found = self.find_user(username).await?;
+        let read = async |username| {
+            let user = self.store.user(username).await?;
+            Ok(user.map(|user| (user, None)))
+        };
+        let found = self.find(&self.users, username, read).await?;
         Ok(found.filter(|user| user.enabled))
     }
 
@@ -180,45 +184,35 @@ impl Registrations {
         Ok(allowed)
     }
 
-    /// The client from memory, or from `read`. Also keeps the bound user that `read` returns, so that a token of a
-    /// user-bound client costs at most one read.
-    async fn find_client<F>(
+    /// The object from memory, or from `read`. Also keeps the user that `read` returns with the object, so that a token of
+    /// a user-bound client costs at most one read.
+    async fn find<K, T, F>(
         &self,
-        client_id: ClientId,
-        read: impl FnOnce(ClientId) -> F,
-    ) -> Result<Option<Arc<Client>>, StoreError>
+        objects: &Objects<K, T>,
+        name: K,
+        read: impl FnOnce(K) -> F,
+    ) -> Result<Option<Arc<T>>, StoreError>
     where
-        F: Future<Output = Result<Option<(Client, Option<User>)>, StoreError>>,
+        K: Eq + Hash + Clone,
+        T: Serialize,
+        F: Future<Output = Result<Option<(T, Option<User>)>, StoreError>>,
     {
-        if let Some(kept) = self.clients.get(&client_id) {
+        if let Some(kept) = objects.get(&name) {
             return Ok(Some(kept));
         }
         let removals = self.removals();
         self.reads.inc();
-        let Some((client, user)) = read(client_id.clone()).await? else {
+        let Some((object, bound_user)) = read(name.clone()).await? else {
             return Ok(None);
         };
-        let client = Arc::new(client);
+        let object = Arc::new(object);
         self.keep(removals, || {
-            if let (Some(username), Some(user)) = (client.bound_user(), user) {
-                self.users.insert(username.clone(), Arc::new(user));
+            if let Some(user) = bound_user {
+                self.users.insert(user.username.clone(), Arc::new(user));
             }
-            self.clients.insert(client_id, Arc::clone(&client));
+            objects.insert(name, Arc::clone(&object));
         });
-        Ok(Some(client))
-    }
-
-    async fn find_user(&self, username: Username) -> Result<Option<Arc<User>>, StoreError> {
-        if let Some(kept) = self.users.get(&username) {
-            return Ok(Some(kept));
-        }
-        let removals = self.removals();
-        self.reads.inc();
-        let Some(user) = self.store.user(username.clone()).await?.map(Arc::new) else {
-            return Ok(None);
-        };
-        self.keep(removals, || self.users.insert(username, Arc::clone(&user)));
-        Ok(Some(user))
+        Ok(Some(object))
     }
 
     fn removals(&self) -> u64 {

@@ -218,16 +218,12 @@ impl State {
             self.gathering.pause(last, || self.queued());
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH - 1));
-            let started = Instant::now();
             let is_open = || !self.closed.load(Ordering::Acquire);
             let committed = self.commit(batch);
             if committed.is_err() && is_open() && self.reopen(jobs).is_err() {
                 return;
             }
-            last = Last {
-                callers: committed.unwrap_or(0),
-                took: started.elapsed(),
-            };
+            last = committed.unwrap_or_default();
         }
     }
 
@@ -235,9 +231,8 @@ impl State {
         usize::try_from(self.metrics.queued.get()).unwrap_or(0)
     }
 
-    /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried. Returns the number
-    /// of callers whose operations were in the batch or waited behind it.
-    fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<usize, ()> {
+    /// Runs and completes a batch. After a failure the outcome is unknown, so the batch is not retried.
+    fn commit(&self, mut batch: Vec<Box<dyn Job>>) -> Result<Last, ()> {
         let guard = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let operations = batch.len();
@@ -255,11 +250,14 @@ impl State {
                     self.feed_changed.send_modify(|changes| *changes += 1);
                 }
                 self.metrics.batch.observe(operations as f64);
-                self.metrics.commit.observe(started.elapsed().as_secs_f64());
                 // Counted before the answers: a caller that sends its next operation at once would count twice.
-                let callers = (operations + self.queued()).min(BATCH);
+                let last = Last {
+                    callers: (operations + self.queued()).min(BATCH),
+                    took: started.elapsed(),
+                };
+                self.metrics.commit.observe(last.took.as_secs_f64());
                 batch.into_iter().for_each(|job| job.answer(Ok(())));
-                Ok(callers)
+                Ok(last)
             }
             Err(fault) => {
                 self.ready.store(false, Ordering::Release);
