@@ -3,7 +3,6 @@
 //! `make up` and the end-to-end tests share this code, so the tests check what people run.
 
 mod artifacts;
-#[cfg(feature = "load")]
 pub mod browsing;
 mod chromedriver;
 #[cfg(test)]

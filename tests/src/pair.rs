@@ -420,12 +420,6 @@ impl Drop for Pair {
 
 /// The status of a GET; `None` without a response.
 pub(crate) fn status_of(url: &str) -> Option<u16> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .proxy(None)
-        .timeout_global(Some(Duration::from_secs(5)))
-        .build()
-        .into();
-    let response = agent.get(url).call().ok()?;
+    let response = agent(Duration::from_secs(5)).get(url).call().ok()?;
     Some(response.status().as_u16())
 }
