@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::artifacts::Artifacts;
+use crate::log::Log;
 use crate::pair::status_of;
 use crate::ports::free_port;
 use crate::process::{Process, pace};
@@ -191,9 +192,9 @@ impl Gateway {
         self.port
     }
 
-    /// The output so far.
+    /// What the program writes.
     #[must_use]
-    pub fn log(&self) -> String {
+    pub const fn log(&self) -> &Log {
         self.process.log()
     }
 }
@@ -346,9 +347,17 @@ impl TokenGuard {
         self.process.pid()
     }
 
-    /// The output so far.
+    /// What the program writes.
     #[must_use]
-    pub fn log(&self) -> String {
+    pub const fn log(&self) -> &Log {
         self.process.log()
+    }
+
+    /// Stops token-guard, and returns everything that it wrote.
+    ///
+    /// # Errors
+    /// If the operating system returns an error.
+    pub fn end(self) -> Result<String> {
+        self.process.end()
     }
 }

@@ -16,6 +16,7 @@ pub mod gateways;
 mod issuer;
 #[cfg(test)]
 mod layers;
+mod log;
 mod pair;
 mod ports;
 mod postgres;
@@ -27,6 +28,7 @@ pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;
 #[cfg(feature = "load")]
 pub use issuer::Issuer;
+pub use log::Log;
 pub use pair::{Pair, Setup};
 pub use ports::{Ports, free_port};
 pub use postgres::Postgres;

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::artifacts::Artifacts;
 use crate::browsing::agent;
 use crate::envoy;
+use crate::log::Log;
 use crate::ports::Ports;
 use crate::process::{Process, pace};
 
@@ -387,34 +388,28 @@ impl Pair {
         &self.artifacts
     }
 
-    /// Everything that the token service and Envoy have written so far.
+    /// What the programs write.
     #[must_use]
-    pub fn logs(&self) -> String {
-        let read = |name: &str| {
-            let log = std::fs::read(self.logs.path().join(name)).unwrap_or_default();
-            String::from_utf8_lossy(&log).into_owned()
-        };
-        format!(
-            "--- token-service ---\n{}--- replica ---\n{}--- early-access ---\n{}--- envoy ---\n{}",
-            read("token-service.log"),
-            read("replica.log"),
-            read("early-access.log"),
-            read("envoy.log")
-        )
+    pub fn log(&self) -> Log {
+        let names = ["token-service", "replica", "early-access", "envoy"];
+        Log::of(names.map(|name| self.logs.path().join(format!("{name}.log"))))
+    }
+
+    /// Stops the programs, and returns everything that they wrote.
+    #[must_use]
+    pub fn end(mut self) -> String {
+        // Each of them waits for the end of its program.
+        self.token_service = None;
+        self.replica = None;
+        self.early_access = None;
+        self.envoy = None;
+        self.log().text()
     }
 
     /// Directory with the logs and Envoy's configuration.
     #[must_use]
     pub fn log_directory(&self) -> &Path {
         self.logs.path()
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.logs());
-        }
     }
 }
 

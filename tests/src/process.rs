@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::io::{PipeReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::log::Log;
+
 /// Longest time until a process is ready: a debug build on a busy machine with two cores.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the command `"$@"` until standard input ends. Standard input ends however the harness ends: by a return, a panic or
 /// a signal. A line on standard input names the signal to send; the default is TERM.
@@ -23,12 +25,12 @@ kill "$watch" 2>/dev/null
 exit "$status"
 "#;
 
-/// A running process. Dropping it stops the process and waits for its end.
+/// A running process. Dropping it stops the process and waits for its end; while a test fails, it also prints the output.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
     guardian: Child,
-    log: PathBuf,
+    log: Log,
     /// The reading end of the output pipe, if nobody must read the output.
     _unread: Option<PipeReader>,
 }
@@ -92,7 +94,7 @@ impl Process {
         Ok(Self {
             name,
             guardian: guardian.spawn().context("cannot start sh")?,
-            log: log.to_owned(),
+            log: Log::of([log.to_owned()]),
             _unread: unread,
         })
     }
@@ -105,13 +107,17 @@ impl Process {
         let start = Instant::now();
         while !ready() {
             if !self.is_running()? {
-                bail!("{} ended before it was {what}:\n{}", self.name, self.log());
+                bail!(
+                    "{} ended before it was {what}:\n{}",
+                    self.name,
+                    self.log.text()
+                );
             }
             if start.elapsed() > PATIENCE {
                 bail!(
                     "{} was not {what} in {PATIENCE:?}:\n{}",
                     self.name,
-                    self.log()
+                    self.log.text()
                 );
             }
             pace();
@@ -150,13 +156,19 @@ impl Process {
         Ok(())
     }
 
-    /// Everything that the process has written.
+    /// What the process writes.
     #[must_use]
-    pub fn log(&self) -> String {
-        std::fs::read(&self.log).map_or_else(
-            |error| format!("{}: {error}", self.log.display()),
-            |log| String::from_utf8_lossy(&log).into_owned(),
-        )
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Stops the process with SIGTERM, waits for its end, and returns everything that it wrote.
+    ///
+    /// # Errors
+    /// If the operating system returns an error.
+    pub fn end(mut self) -> Result<String> {
+        self.guardian.wait()?;
+        Ok(self.log.text())
     }
 }
 
@@ -165,6 +177,9 @@ impl Drop for Process {
         // Closes its standard input, then waits.
         if let Err(error) = self.guardian.wait() {
             eprintln!("{} was lost: {error}", self.name);
+        }
+        if std::thread::panicking() {
+            eprintln!("--- {} ---\n{}", self.name, self.log.text());
         }
     }
 }

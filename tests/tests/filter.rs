@@ -9,7 +9,7 @@ use tests::Pair;
 use ureq::http::Request;
 
 use crate::api::until;
-use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, agent, api, get, pair, send};
+use crate::support::{MOST_HEADERS, OwnPair, USER_BOUND, agent, get, send};
 
 fn api_status(pair: &OwnPair, token: &str) -> u16 {
     get(
@@ -62,10 +62,8 @@ fn rfc8725_s3_3_a_new_gateway_without_keys_fails_closed_and_recovers() {
     );
     reply.assert_error(503, "temporarily_unavailable");
     assert!(reply.header("retry-after").is_some());
-    until("the log names what failed", || {
-        let log = pair.pair.logs();
-        log.contains("from cluster token-service-keys at /auth/jwks")
-    });
+    let failed = "from cluster token-service-keys at /auth/jwks";
+    pair.pair.log().until_it_says(failed).unwrap();
     pair.pair.start_token_service().unwrap();
     until("keys arrive", || api_status(&pair, &good) == 200);
 }
@@ -101,9 +99,8 @@ fn a_bad_configuration_keeps_envoy_from_serving() {
     }
 }
 
-/// The entry of the access log for a request to this path; `None` until it is written.
-fn logged(path: &str) -> Option<Value> {
-    let log = pair().logs();
+/// The entry of the access log for a request to this path.
+fn entry_for(log: &str, path: &str) -> Option<Value> {
     let entries = log.lines().filter_map(|line| line.parse::<Value>().ok());
     let mut of_path = entries.filter(|entry| entry["path"] == path);
     // Requests that the gateway refuses before the filter have no token.
@@ -115,7 +112,8 @@ fn logged(path: &str) -> Option<Value> {
 
 #[test]
 fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
-    let good = token_of(pair());
+    let pair = OwnPair::start(&[]);
+    let good = token(&pair);
     let (signed, _) = good.rsplit_once('.').unwrap();
     let (_, payload) = signed.split_once('.').unwrap();
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap();
@@ -165,14 +163,15 @@ fn the_access_log_says_who_was_let_in_and_why_others_were_not() {
             .iter()
             .map(|value| ("authorization", value.as_str()))
             .collect();
-        let reply = get(&format!("{}{path}?secret=of-the-query", api()), &headers);
+        let url = format!("{}{path}?secret=of-the-query", pair.pair.api_url());
+        let reply = get(&url, &headers);
         assert_eq!(reply.status, status, "{path}");
-        until("the access log is written", || logged(&path).is_some());
-        let entry = logged(&path).unwrap();
+        let entry = pair.pair.log().until(&path, |log| entry_for(log, &path));
+        let entry = entry.unwrap();
         assert_eq!(entry["token"], expected, "{path}");
         assert_eq!(entry["status"], status, "{path}");
     }
-    assert!(!pair().logs().contains("of-the-query"));
+    assert!(!pair.pair.end().contains("of-the-query"));
 }
 
 /// A crash of the filter's VM fails only the requests of that moment. No request passes unchecked, and Envoy starts the
@@ -208,8 +207,8 @@ fn a_crashed_filter_fails_closed_and_comes_back() {
             }
             api_status(&pair, &good) == 200
         });
-        let log = pair.pair.logs();
-        assert!(log.matches("unreachable").count() >= crash, "{log}");
+        let crashes = |log: &str| (log.matches("unreachable").count() >= crash).then_some(());
+        pair.pair.log().until("the crash", crashes).unwrap();
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 use ureq::http::Request;
 
-use crate::support::{Reply, USER_BOUND, WEB, agent, api, get, lobby, pair, send};
+use crate::support::{Reply, USER_BOUND, agent, api, get, lobby, pair, send};
 
 const POSTS: [&str; 7] = [
     "/auth/token",
@@ -151,35 +151,4 @@ fn unknown_paths_and_methods_have_the_error_body() {
     }
     let query = format!("{}/revocations?since=x", pair().internal_url());
     get(&query, &[]).assert_error(400, "invalid_request");
-}
-
-/// No log contains a secret of the requests of this run.
-#[test]
-fn rfc9700_s4_3_no_log_has_a_secret() {
-    let code = crate::support::Browser::new(&lobby()).code_for(&WEB, None);
-    let reply = WEB.exchange(&lobby(), &code, None);
-    let (access, refresh) = (reply.text("access_token"), reply.text("refresh_token"));
-    WEB.exchange(&lobby(), &code, None)
-        .assert_error(400, "invalid_grant");
-    crate::api::call(&access);
-    crate::api::call(&format!("{access}x"));
-    let assertion = crate::support::Assertion::of("ada@example.com").sign();
-    WEB.token(
-        &lobby(),
-        &[
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-            ("assertion", &assertion),
-        ],
-    );
-    let logs = pair().logs();
-    for secret in [
-        code.as_str(),
-        &access,
-        &refresh,
-        &assertion,
-        WEB.secret.unwrap(),
-        "demo-password-of-ada",
-    ] {
-        assert!(!logs.contains(secret), "{secret}");
-    }
 }

@@ -36,9 +36,9 @@ fn bearer(reply: &Reply) -> String {
     format!("Bearer {}", reply.text("access_token"))
 }
 
-fn entries(pair: &OwnPair, path: &str) -> Vec<Value> {
-    let logs = pair.pair.logs();
-    let lines = logs.lines().filter(|line| line.starts_with('{'));
+/// The entries of the access log for this path.
+fn entries(log: &str, path: &str) -> Vec<Value> {
+    let lines = log.lines().filter(|line| line.starts_with('{'));
     let entries = lines.filter_map(|line| serde_json::from_str(line).ok());
     entries
         .filter(|entry: &Value| entry["path"] == path)
@@ -95,20 +95,18 @@ fn each_client_has_a_rate_limit_and_a_name_in_the_access_log() {
     assert_eq!(ask("/api/modest", &modest).status, 404, "another client");
     assert_eq!(call(&pair, "/healthz", &[]).status, 200);
 
-    until("the access log is written", || {
-        !entries(&pair, "/api/modest").is_empty()
-    });
+    let log = pair.pair.end();
     for (path, client) in [
         ("/api/greedy", "user-bound-demo"),
         ("/api/spoofed", "user-bound-demo"),
         ("/api/modest", "non-interactive-demo"),
     ] {
-        let entry = entries(&pair, path).remove(0);
+        let entry = entries(&log, path).remove(0);
         let token: Value = serde_json::from_str(entry["token"].as_str().unwrap()).unwrap();
         assert_eq!(token["client_id"], client, "{entry}");
         assert!(entry["duration_ms"].is_number(), "{entry}");
     }
-    let refused = entries(&pair, "/api/greedy").into_iter();
+    let refused = entries(&log, "/api/greedy").into_iter();
     let flags = refused
         .filter(|entry| entry["status"] == 429)
         .map(|entry| entry["flags"].clone());
@@ -140,16 +138,14 @@ fn a_filter_that_reports_only_refuses_nobody() {
             "from the resource server"
         );
     }
-    until("both are logged", || {
-        let lines = pair.pair.logs();
-        let lines = lines
+    let both = |log: &str| {
+        let lines = log
             .lines()
             .filter(|line| line.contains("\"event\":\"would_deny\""));
-        lines
-            .filter(|line| line.contains(&format!("\"path\":\"{path}\"")))
-            .count()
-            == 2
-    });
+        let of_path = lines.filter(|line| line.contains(&format!("\"path\":\"{path}\"")));
+        (of_path.count() == 2).then_some(())
+    };
+    pair.pair.log().until("both are logged", both).unwrap();
     let admin = format!(
         "http://127.0.0.1:{}/stats/prometheus",
         pair.pair.ports().envoy_admin

@@ -73,8 +73,8 @@ fn run() -> Result<()> {
     println!("{}", introduction(&pair));
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
         if !pair.is_running()? {
-            let logs = pair.logs();
-            return Err(anyhow::anyhow!("{logs}")).context("one of the programs ended");
+
+            return Err(anyhow::anyhow!("{}", pair.end())).context("one of the programs ended");
         }
     }
     println!("\nStopping ...");

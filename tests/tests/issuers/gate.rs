@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::gateways::TokenGuard;
-use tests::{Artifacts, Process, envoy, free_port};
+use tests::{Artifacts, Log, Process, envoy, free_port};
 
 use crate::support::{Reply, get};
 
@@ -83,11 +83,24 @@ impl Gate {
         }
     }
 
-    /// The output of the gate.
-    pub(super) fn log(&self) -> String {
+    /// What the gate writes.
+    pub(super) fn log(&self) -> Log {
         match &self.running {
-            Running::Envoy(process) => process.log(),
-            Running::TokenGuards(guards) => guards.iter().map(TokenGuard::log).collect(),
+            Running::Envoy(process) => process.log().clone(),
+            Running::TokenGuards(guards) => {
+                Log::joined(guards.iter().map(|guard| guard.log().clone()))
+            }
+        }
+    }
+
+    /// Stops the gate, and returns everything that it wrote.
+    pub(super) fn end(self) -> String {
+        match self.running {
+            Running::Envoy(process) => process.end().unwrap(),
+            Running::TokenGuards(guards) => guards
+                .into_iter()
+                .map(|guard| guard.end().unwrap())
+                .collect(),
         }
     }
 
@@ -103,13 +116,7 @@ impl Gate {
     #[track_caller]
     pub(super) fn accepts(&self, entrance: usize, token: &str) -> Reply {
         let reply = self.call(entrance, token);
-        assert_eq!(
-            reply.status,
-            200,
-            "{}: {reply:?}\n{}",
-            self.name,
-            self.log()
-        );
+        assert_eq!(reply.status, 200, "{}: {reply:?}", self.name,);
         reply
     }
 

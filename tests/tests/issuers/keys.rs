@@ -5,7 +5,6 @@ use tests::free_port;
 
 use super::gate::Gate;
 use super::server::Issuer;
-use crate::api::until;
 use crate::support::get;
 
 /// An issuer whose metadata names another issuer, for example because of a wrong proxy.
@@ -17,9 +16,8 @@ fn rfc8414_s3_3_metadata_of_another_issuer_is_not_used() {
         "discovery": {"cluster": issuer.cluster()},
     });
     for gate in Gate::both(&[issuer.configured(&members)], &[issuer.port]) {
-        until("the log names the mistake", || {
-            gate.log().contains("its issuer is not the configured one")
-        });
+        let mistake = "its issuer is not the configured one";
+        gate.log().until_it_says(mistake).unwrap();
         let access = issuer.token("access");
         gate.refuses(0, access, "issuer that is not accepted");
     }
@@ -56,8 +54,7 @@ fn keys_at_another_host_need_its_name_in_jwks_hosts() {
             before,
             "nobody asked the host that is not configured"
         );
-        let log = gate.log();
         let reason = format!("its jwks_uri is at http://{host}, which is neither");
-        assert!(log.contains(&reason), "{log}");
+        gate.log().until_it_says(&reason).unwrap();
     }
 }

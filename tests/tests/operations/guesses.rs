@@ -65,8 +65,6 @@ fn rfc6749_s10_10_guesses_at_a_client_secret_are_named_counted_and_slowed_down()
         assert!(metrics.contains(&counted), "{metrics}");
     }
     for word in ["claimed_client=\"web-demo\"", "reason=\"wrong_secret\""] {
-        until(&format!("the log has {word}"), || {
-            pair.pair.logs().contains(word)
-        });
+        pair.pair.log().until_it_says(word).unwrap();
     }
 }

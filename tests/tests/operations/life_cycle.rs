@@ -43,11 +43,9 @@ fn sigterm_drops_no_request() {
         turned_away.load(Ordering::Relaxed) > 0,
         "its end was announced"
     );
-    let log = pair.pair.logs();
-    assert!(
-        log.contains("token_service::command::serve: stopped"),
-        "{log}"
-    );
+    let stopped = "token_service::command::serve: stopped";
+    let log = pair.pair.end();
+    assert!(log.contains(stopped), "{log}");
 }
 
 #[test]
@@ -62,9 +60,7 @@ fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
     let token = USER_BOUND.token(&pair.pair.lobby_url(), &FORM);
     assert_eq!(token.status, 200, "it serves on while it drains");
     pair.signal("TERM");
-    until("it has stopped", || {
-        pair.pair.logs().contains("stopping at once")
-    });
+    pair.pair.log().until_it_says("stopping at once").unwrap();
 }
 
 /// Starts a second service with the state of `pair`. Returns its exit code and its output.

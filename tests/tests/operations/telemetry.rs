@@ -5,7 +5,6 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::api::until;
 use crate::support::{OwnPair, USER_BOUND};
 
 /// The body of the first request to `listener`, which gets an empty answer.
@@ -58,17 +57,13 @@ fn a_line_of_the_json_log_names_its_request_once_and_its_reason_in_a_word() {
     USER_BOUND
         .token(&pair.pair.lobby_url(), &[("grant_type", "unknown")])
         .assert_error(400, "invalid_grant");
-    let refused = || -> Vec<Value> {
-        let log = pair.pair.logs();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines
-            .filter(|line| line["message"] == "token request refused")
-            .collect()
-    };
-    until("the log has it", || !refused().is_empty());
-    let refused = refused();
+    let log = pair.pair.end();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let refused: Vec<Value> = lines
+        .filter(|line| line["message"] == "token request refused")
+        .collect();
     let [line] = refused.as_slice() else {
         panic!("{refused:?}");
     };

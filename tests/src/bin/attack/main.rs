@@ -146,7 +146,7 @@ fn stage(attack: &Attack, time: Duration) -> Result<bool> {
         all_well &= recovered;
     }
     if !all_well {
-        let logs = pair.logs();
+        let logs = pair.end();
         // Omits the access log, because it has a line for each request of the attack.
         let lines = logs.lines().filter(|line| !line.starts_with("{\"method\""));
         let lines: Vec<&str> = lines.collect();

@@ -176,7 +176,7 @@ fn soak(time: Duration, is_replicated: bool) -> Result<bool> {
     let windows = windows?;
     let all_well = soak.report(&windows);
     if !all_well {
-        let logs = soak.pair.logs();
+        let logs = soak.pair.end();
         let lines: Vec<&str> = logs
             .lines()
             .filter(|line| {
