@@ -21,6 +21,8 @@ pub struct Ports {
     pub lobby_ea: u16,
     /// The hosts of the legacy flow through Envoy.
     pub legacy: u16,
+    /// The page at the redirect URI of the demo's clients.
+    pub callback: u16,
     /// Envoy's admin interface.
     pub envoy_admin: u16,
     /// The token service's public listener.
@@ -44,6 +46,7 @@ impl Default for Ports {
             lobby: 8081,
             lobby_ea: 8082,
             legacy: 8083,
+            callback: 8090,
             envoy_admin: 9901,
             public: 9080,
             internal: 9081,
@@ -74,6 +77,7 @@ impl Ports {
             lobby: port("LOBBY_PORT", default.lobby)?,
             lobby_ea: port("LOBBY_EA_PORT", default.lobby_ea)?,
             legacy: port("LEGACY_PORT", default.legacy)?,
+            callback: port("CALLBACK_PORT", default.callback)?,
             envoy_admin: port("ENVOY_ADMIN_PORT", default.envoy_admin)?,
             public: port("PUBLIC_PORT", default.public)?,
             internal: port("INTERNAL_PORT", default.internal)?,
@@ -95,6 +99,7 @@ impl Ports {
             ("LOBBY_EA_PORT", self.lobby_ea),
             ("LEGACY_PORT", self.legacy),
             ("API_PORT", self.api),
+            ("CALLBACK_PORT", self.callback),
             ("ENVOY_ADMIN_PORT", self.envoy_admin),
             ("PUBLIC_PORT", self.public),
             ("INTERNAL_PORT", self.internal),
@@ -144,6 +149,7 @@ impl Ports {
             internal_replica: free_port()?,
             lobby_ea: free_port()?,
             legacy: free_port()?,
+            callback: free_port()?,
             public_ea: free_port()?,
             internal_ea: free_port()?,
         })

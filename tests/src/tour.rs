@@ -21,6 +21,8 @@ pub struct Tour {
     pub lobby_ea: Option<String>,
     /// The address of the hosts of the legacy flow.
     pub legacy: Option<String>,
+    /// The address of the demo clients' redirect URI.
+    pub callback: String,
     /// True if the pair runs in the containers of `docker-compose.yml`. A block marked `sh` then replaces the block
     /// before it.
     pub in_containers: bool,
@@ -115,6 +117,7 @@ impl Tour {
             (lobby, self.lobby.clone()),
             ("http://127.0.0.1:8082", or_nowhere(&self.lobby_ea)),
             ("http://127.0.0.1:8083", or_nowhere(&self.legacy)),
+            ("http://127.0.0.1:8090", self.callback.clone()),
             (&encoded(lobby), encoded(&self.lobby)),
         ];
         let mut here = String::with_capacity(text.len());

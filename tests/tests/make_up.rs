@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use scraper::{Html, Selector};
 use tempfile::TempDir;
 use tests::{Artifacts, Ports, Process};
 
-use crate::support::{USER_BOUND, pair};
+use crate::support::{Browser, USER_BOUND, form_body, get, pair};
 
 /// A copy of this checkout with its built programs. The programs are links, which behave like copies.
 struct Copy {
@@ -73,12 +74,13 @@ impl Copy {
 }
 
 /// The environment variables for the ports.
-fn variables(ports: Ports) -> [(&'static str, u16); 9] {
+fn variables(ports: Ports) -> [(&'static str, u16); 10] {
     [
         ("LOBBY_PORT", ports.lobby),
         ("LOBBY_EA_PORT", ports.lobby_ea),
         ("LEGACY_PORT", ports.legacy),
         ("API_PORT", ports.api),
+        ("CALLBACK_PORT", ports.callback),
         ("ENVOY_ADMIN_PORT", ports.envoy_admin),
         ("PUBLIC_PORT", ports.public),
         ("INTERNAL_PORT", ports.internal),
@@ -121,6 +123,72 @@ fn two_pairs_run_in_one_copied_checkout() {
         }
     }
     drop((first, second));
+}
+
+/// Runs a command that a page shows in an element of this class, and returns its output.
+fn paste(page: &Html, selector: &str, then: &str) -> String {
+    let commands = Selector::parse(selector).unwrap();
+    let command = page.select(&commands).next().unwrap();
+    let script = format!("{}\n{then}", command.text().collect::<String>());
+    let output = Command::new("bash").args(["-euc", &script]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{script}\n{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The first sign-in does not end at "This site can't be reached".
+#[test]
+fn the_page_at_the_redirect_uri_shows_commands_that_work() {
+    let copy = Copy::make();
+    let ports = Ports::free().unwrap();
+    let up = copy.start(ports, &copy.path(""));
+    let printed = up
+        .log()
+        .until("the address", |log| {
+            let address = |line: &str| line.contains("client_id=web-demo").then(|| line.to_owned());
+            log.lines().find_map(address)
+        })
+        .unwrap();
+    let at = |port: u16| format!("http://127.0.0.1:{port}");
+    let browser = Browser::new(&at(ports.lobby));
+    let page = browser.open(printed.trim());
+    let reply = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    let location = reply.header("location").unwrap();
+    let callback = format!("{}/callback", at(ports.callback));
+    assert!(location.starts_with(&callback), "{location}");
+    let page = Html::parse_document(&get(location, &[]).body);
+    let call = Selector::parse("pre.call").unwrap();
+    let call: String = page.select(&call).flat_map(|pre| pre.text()).collect();
+    let answer = paste(&page, "pre.exchange", &call);
+    assert!(
+        answer.contains("200 OK") && answer.contains("\"x-user-hat\":\"alovelace\""),
+        "{answer}"
+    );
+
+    // Nobody pastes what somebody else wrote into a link.
+    let iss = form_body(&[("iss", &at(ports.lobby))]);
+    for (query, title) in [
+        (
+            format!("code=%27%3Btouch+%2Ftmp%2Fx%3B%27&{iss}"),
+            "No code",
+        ),
+        (
+            "code=abc&iss=https%3A%2F%2Fevil.example".to_owned(),
+            "This answer is refused",
+        ),
+        (
+            "error=%3Cscript%3E&error_description=x".to_owned(),
+            "No code",
+        ),
+        (String::new(), "No code"),
+    ] {
+        let page = get(&format!("{callback}?{query}"), &[]).body;
+        assert!(page.contains(&format!("<h1>{title}</h1>")), "{page}");
+        assert!(
+            !page.contains("touch") && !page.contains("<script>"),
+            "{page}"
+        );
+    }
 }
 
 /// Two Envoys would share a port, and each would get some requests for the other.

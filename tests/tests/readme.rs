@@ -14,6 +14,7 @@ fn tour() -> Tour {
         lobby: lobby(),
         lobby_ea: Some(lobby_ea()),
         legacy: Some(pair().legacy_url()),
+        callback: "http://127.0.0.1:8090".to_owned(),
         in_containers: false,
         programs: None,
     }

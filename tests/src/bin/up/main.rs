@@ -1,10 +1,12 @@
 //! `make up`: runs the pair in the foreground and prints how to use it.
 
-use std::env;
+mod callback;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result};
 use tests::{Artifacts, Pair, Ports, Setup};
@@ -35,12 +37,17 @@ fn run() -> Result<()> {
             .map(PathBuf::from)
             .map(std::path::absolute)
     };
+    let default = Ports::default();
     let mut environment = Vec::new();
-    if let Some(registrations) = path("REGISTRATIONS") {
-        let registrations = registrations?.display().to_string();
+    let registrations = match path("REGISTRATIONS") {
+        Some(registrations) => Some(registrations?),
+        None if ports.callback == default.callback => None,
+        None => Some(registrations_for(ports.callback, &repository)?),
+    };
+    if let Some(registrations) = registrations {
+        let registrations = registrations.display().to_string();
         environment.push(("TOKEN_SERVICE__REGISTRATIONS".to_owned(), registrations));
     }
-    let default = Ports::default();
     let mut early_environment = environment.clone();
     if ports.lobby_ea != default.lobby_ea {
         let folder = format!("demo/data/early-access-{}", ports.lobby_ea);
@@ -70,10 +77,10 @@ fn run() -> Result<()> {
         environment,
         directory: repository,
     })?;
+    callback::serve(&pair)?;
     println!("{}", introduction(&pair));
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
         if !pair.is_running()? {
-
             return Err(anyhow::anyhow!("{}", pair.end())).context("one of the programs ended");
         }
     }
@@ -95,10 +102,26 @@ fn state_in(folder: &Path) -> [(String, String); 3] {
     .map(|(key, value)| (format!("TOKEN_SERVICE__{key}"), value))
 }
 
+/// Writes the demo's registrations with redirect URIs at another port: the URI of a web server application is compared as
+/// text (D-12).
+fn registrations_for(callback: u16, repository: &Path) -> Result<PathBuf> {
+    let demo = repository.join("demo");
+    let text = fs::read_to_string(demo.join("registrations.toml"))?;
+    let text = text
+        .replace("127.0.0.1:8090", &format!("127.0.0.1:{callback}"))
+        .replace("file = \"", &format!("file = \"{}/", demo.display()));
+    let folder = demo.join("data");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("registrations-{callback}.toml"));
+    fs::write(&file, text)?;
+    Ok(file)
+}
+
 fn introduction(pair: &Pair) -> String {
     let (lobby, api, internal) = (pair.lobby_url(), pair.api_url(), pair.internal_url());
     let (lobby_ea, legacy) = (pair.lobby_ea_url(), pair.legacy_url());
-    let admin = pair.ports().envoy_admin;
+    let (admin, callback) = (pair.ports().envoy_admin, pair.ports().callback);
+    let redirect_uri = format!("http://127.0.0.1:{callback}/callback");
     let logs = pair.log_directory().display();
     format!(
         r#"
@@ -108,6 +131,7 @@ The pair is running. Ctrl-C stops it.
   early access           {lobby_ea}
   legacy hosts           {legacy}   (Host: us1.legacy.example, sso-us1.legacy.example)
   resource server        {api}
+  demo application       {redirect_uri}
   internal listener      {internal}
   Envoy admin            http://127.0.0.1:{admin}
   logs                   {logs}
@@ -130,20 +154,14 @@ Non-Interactive Integration (JWT bearer):
   curl -u non-interactive-demo:demo-secret-of-non-interactive-demo-not-for-real-use \
     -d grant_type=urn:ietf:params:oauth:grant-type:jwt-bearer -d assertion=$ASSERTION {lobby}/auth/token
 
-Web Server Application: open this in a browser, sign in as ada@example.com with demo-password-of-ada, and copy the
-code from the address that the browser ends at (nothing listens there):
+Web Server Application: open this in a browser, and sign in as ada@example.com with demo-password-of-ada. The browser
+ends at the demo application, which shows the code and the commands that use it:
 
-  {lobby}/auth/authorize?response_type=code&client_id=web-demo&redirect_uri=http://127.0.0.1:8090/callback&state=abc
+  {lobby}/auth/authorize?response_type=code&client_id=web-demo&redirect_uri={redirect_uri}&state=abc
 
-  curl -u web-demo:demo-secret-of-web-demo-not-for-real-use -d grant_type=authorization_code \
-    -d redirect_uri=http://127.0.0.1:8090/callback -d code=CODE {lobby}/auth/token
+Installed Application (PKCE), likewise:
 
-Installed Application (PKCE): the same in a browser, then with the verifier and without a secret:
-
-  {lobby}/auth/authorize?response_type=code&client_id=installed-demo&redirect_uri=http://127.0.0.1:8090/callback&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256
-
-  curl -d client_id=installed-demo -d grant_type=authorization_code -d redirect_uri=http://127.0.0.1:8090/callback \
-    -d code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk -d code=CODE {lobby}/auth/token
+  {lobby}/auth/authorize?response_type=code&client_id=installed-demo&redirect_uri={redirect_uri}&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256
 
 Legacy flow (docs/tour.md has all of it): is OAuth2 enabled on an instance?
 

@@ -1,0 +1,167 @@
+//! The page at the redirect URI of the demo's clients. It stands in for the integrator's application.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+
+use actix_web::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, REFERRER_POLICY,
+};
+use actix_web::{App, HttpResponse, HttpServer, rt, web};
+use anyhow::{Context as _, Result};
+use askama::Template;
+use serde::Deserialize;
+use tests::Pair;
+
+/// The parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207), or of the legacy flow's.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    code: Option<String>,
+    error: Option<String>,
+    error_description: Option<String>,
+    iss: Option<String>,
+}
+
+/// What the page says.
+enum Content {
+    Code {
+        code: String,
+        /// The demo's clients that may have started the flow.
+        clients: Vec<Client>,
+        api: String,
+    },
+    /// The answer names another issuer than the authorization servers of this demo (RFC 9207 §2.4).
+    AnotherIssuer,
+    Error {
+        error: String,
+        description: String,
+    },
+    /// No authorization response, or a code that this service cannot have issued.
+    Nothing,
+}
+
+/// The command with which a client exchanges the code.
+struct Client {
+    name: &'static str,
+    exchange: String,
+}
+
+#[derive(Template)]
+#[template(path = "callback.html")]
+struct Page {
+    content: Content,
+}
+
+/// Addresses that the page names, each without a trailing slash.
+#[derive(Debug, Clone)]
+struct Places {
+    api: String,
+    /// The authorization server and the early-access authorization server.
+    lobbies: [String; 2],
+    legacy: String,
+    /// Port of the page.
+    port: u16,
+}
+
+impl Places {
+    fn content(&self, answer: Answer) -> Content {
+        if let Some(error) = answer.error {
+            let description = answer.error_description.unwrap_or_default();
+            return Content::Error { error, description };
+        }
+        // The page shows the code in a shell command: no other characters than those of issued codes.
+        let is_issued = |code: &String| {
+            let mut bytes = code.bytes();
+            bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let Some(code) = answer.code.filter(is_issued) else {
+            return Content::Nothing;
+        };
+        let clients = match answer.iss {
+            None => vec![self.legacy(&code)],
+            Some(iss) if self.lobbies.contains(&iss) => self.current(&iss, &code),
+            Some(_) => return Content::AnotherIssuer,
+        };
+        Content::Code {
+            code,
+            clients,
+            api: self.api.clone(),
+        }
+    }
+
+    fn current(&self, lobby: &str, code: &str) -> Vec<Client> {
+        let endpoint = format!("{lobby}/auth/token");
+        let redirect_uri = format!("http://127.0.0.1:{}/callback", self.port);
+        let web = "-u web-demo:demo-secret-of-web-demo-not-for-real-use";
+        let installed = "-d client_id=installed-demo -d code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        vec![
+            Client {
+                name: "Web Server Application (web-demo), with its secret",
+                exchange: exchange(&endpoint, &redirect_uri, code, web),
+            },
+            Client {
+                name: "Installed Application (installed-demo), with the verifier of the printed address",
+                exchange: exchange(&endpoint, &redirect_uri, code, installed),
+            },
+        ]
+    }
+
+    fn legacy(&self, code: &str) -> Client {
+        let client = "-H 'Host: sso-us1.legacy.example' -d client_id=legacy-demo";
+        let endpoint = format!("{}/as/token.oauth2", self.legacy);
+        let redirect_uri = format!("http://localhost:{}/callback", self.port);
+        Client {
+            name: "Client of the legacy flow (legacy-demo)",
+            exchange: exchange(&endpoint, &redirect_uri, code, client),
+        }
+    }
+}
+
+fn exchange(endpoint: &str, redirect_uri: &str, code: &str, client: &str) -> String {
+    format!(
+        "TOKEN=$(curl -s {client} \\\n  -d grant_type=authorization_code -d redirect_uri={redirect_uri} \\\n  \
+         -d code={code} \\\n  {endpoint} | python3 -c 'import json, sys; print(json.load(sys.stdin)[\"access_token\"])')"
+    )
+}
+
+/// Serves the page at `/callback` of `CALLBACK_PORT` until the process ends.
+///
+/// # Errors
+/// If the port is taken.
+pub(crate) fn serve(pair: &Pair) -> Result<()> {
+    let port = pair.ports().callback;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .with_context(|| format!("cannot listen at 127.0.0.1:{port} (CALLBACK_PORT)"))?;
+    let places = web::Data::new(Places {
+        api: pair.api_url(),
+        lobbies: [pair.lobby_url(), pair.lobby_ea_url()],
+        legacy: pair.legacy_url(),
+        port,
+    });
+    let app = move || {
+        App::new()
+            .app_data(places.clone())
+            .route("/callback", web::get().to(page))
+    };
+    thread::spawn(move || {
+        let server = HttpServer::new(app).workers(1).disable_signals();
+        rt::System::new().block_on(server.listen(listener)?.run())
+    });
+    Ok(())
+}
+
+async fn page(answer: web::Query<Answer>, places: web::Data<Places>) -> HttpResponse {
+    let content = places.content(answer.into_inner());
+    let page = Page { content };
+    match page.render() {
+        Ok(page) => HttpResponse::Ok()
+            .content_type(ContentType::html())
+            .insert_header((CACHE_CONTROL, "no-store"))
+            .insert_header((REFERRER_POLICY, "no-referrer"))
+            .insert_header((
+                CONTENT_SECURITY_POLICY,
+                "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+            ))
+            .body(page),
+        Err(error) => HttpResponse::InternalServerError().body(error.to_string()),
+    }
+}
