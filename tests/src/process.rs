@@ -15,13 +15,21 @@ use crate::log::Log;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the command `"$@"` until standard input ends. Standard input ends however the harness ends: by a return, a panic or
-/// a signal. A line on standard input names the signal to send; the default is TERM.
+/// a signal. A line on standard input names the signal to send; the default is TERM. The guardian waits until its own sleep has
+/// ended too: nothing is left.
 const GUARDIAN: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- & child=$!
-{ read -r signal <&3; kill -s "${signal:-TERM}" "$child"; sleep 20; kill -s KILL "$child"; } & watch=$!
+{
+    read -r signal <&3
+    kill -s "${signal:-TERM}" "$child"
+    trap 'kill "$!"; exit' TERM
+    sleep 20 & wait "$!"
+    kill -s KILL "$child"
+} & watch=$!
 wait "$child"; status=$?
 kill "$watch" 2>/dev/null
+wait "$watch"
 exit "$status"
 "#;
 
