@@ -1,5 +1,10 @@
 //! User assertions, signed with the demo integration's key (protocol.md §2.3).
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a test signs with a public key pair"
+)]
+
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

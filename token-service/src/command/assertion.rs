@@ -1,5 +1,10 @@
 //! `token-service assertion`: what a non-interactive integration signs, for trying things out.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a local command, with the developer's own key: nobody measures how long it takes"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::disallowed_types,
+    reason = "a test signs with a key of its own"
+)]
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
