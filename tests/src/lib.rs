@@ -4,6 +4,8 @@
 
 mod artifacts;
 pub mod browsing;
+#[cfg(test)]
+mod builds;
 mod chromedriver;
 #[cfg(test)]
 mod documents;
@@ -21,6 +23,8 @@ mod pair;
 mod ports;
 mod postgres;
 mod process;
+#[path = "../../token-service/benches/support/short.rs"]
+pub mod short;
 mod tour;
 mod upstream;
 

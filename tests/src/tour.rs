@@ -33,6 +33,8 @@ pub struct Tour {
 /// A command block of the tour, and the output that the page shows.
 #[derive(Debug, Default)]
 struct Step {
+    /// Page and line of the block.
+    place: String,
     section: String,
     commands: String,
     in_containers: String,
@@ -48,9 +50,11 @@ impl Tour {
     /// # Errors
     /// When a command fails, or does not print what the page shows.
     pub fn go(&self, artifacts: &Artifacts) -> Result<usize> {
-        let page = |name: &str| fs::read_to_string(artifacts.repository.join(name));
-        let mut steps = steps(of_readme(&page("README.md")?)?)?;
-        steps.extend(self::steps(&page("docs/tour.md")?)?);
+        let mut steps = Vec::new();
+        for page in ["README.md", "docs/tour.md"] {
+            let text = fs::read_to_string(artifacts.repository.join(page))?;
+            steps.extend(self::steps(page, &text));
+        }
         steps.retain(|step| match step.section.as_str() {
             "The legacy flow" => self.legacy.is_some(),
             "Early access" => self.lobby_ea.is_some(),
@@ -73,7 +77,7 @@ impl Tour {
         let path = env::var_os("PATH").unwrap_or_default();
         let programs = self.programs.iter().cloned().chain(env::split_paths(&path));
         // Some steps wait for a change.
-        let output = Command::new("timeout")
+        let shell = Command::new("timeout")
             .args(["600", "bash", "-euo", "pipefail", "-c", &self.here(&script)])
             .env("PATH", env::join_paths(programs)?)
             .env(
@@ -82,16 +86,23 @@ impl Tour {
             )
             .current_dir(folder.path())
             .output()?;
-        let text = String::from_utf8(output.stdout)?.replace('\r', "");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{text}\n{errors}");
-        for (step, output) in steps.iter().zip(text.split(SEPARATOR)) {
-            check_shown(output, &self.here(&step.shown))?;
-            ensure!(
-                step.shown.contains("\"error\"") || !output.contains("\"error\""),
-                "{}\n{output}",
-                self.commands(step)
-            );
+        let text = String::from_utf8(shell.stdout)?.replace('\r', "");
+        let errors = String::from_utf8_lossy(&shell.stderr);
+        let outputs: Vec<&str> = text.split(SEPARATOR).collect();
+        // The shell stops at the first command that fails.
+        let finished = outputs.len() - 1;
+        for (number, (step, output)) in steps.iter().zip(outputs).enumerate() {
+            let check = || {
+                ensure!(number < finished, "{}", shell.status);
+                check_shown(output, &self.here(&step.shown))?;
+                let is_refused = output.contains("\"error\"") && !step.shown.contains("\"error\"");
+                ensure!(!is_refused, "an error that the page does not show");
+                Ok(())
+            };
+            check().with_context(|| {
+                let (place, commands) = (&step.place, self.commands(step));
+                format!("the block at {place} does not work:\n{commands}\n{output}\n{errors}")
+            })?;
         }
         Ok(steps.len())
     }
@@ -139,27 +150,17 @@ impl Tour {
     }
 }
 
-/// The section of the README that is the tour.
-fn of_readme(readme: &str) -> Result<&str> {
-    let (_, tour) = readme
-        .split_once("\n## Tour\n")
-        .context("README.md: no section Tour")?;
-    let (tour, _) = tour
-        .split_once("\n## ")
-        .context("README.md: no section after Tour")?;
-    Ok(tour)
-}
-
-/// The steps of a page, each with its section (`## ...`).
-fn steps(page: &str) -> Result<Vec<Step>> {
+/// The steps of a page, each with its section (`## ...`). Other code blocks than `bash` belong to the step before them.
+fn steps(name: &str, page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut section = "";
     let mut fence = None;
-    for line in page.lines() {
+    for (number, line) in page.lines().enumerate() {
         match (line.strip_prefix("```"), fence) {
             (Some(kind), None) => {
                 if kind == "bash" {
                     steps.push(Step {
+                        place: format!("{name}:{}", number + 1),
                         section: section.to_owned(),
                         ..Step::default()
                     });
@@ -168,21 +169,20 @@ fn steps(page: &str) -> Result<Vec<Step>> {
             }
             (Some(_), Some(_)) => fence = None,
             (None, Some(kind)) => {
-                let step = steps
-                    .last_mut()
-                    .context("the tour: output before commands")?;
-                let text = match kind {
-                    "bash" => &mut step.commands,
-                    "sh" => &mut step.in_containers,
-                    _ => &mut step.shown,
-                };
-                text.push_str(line);
-                text.push('\n');
+                if let Some(step) = steps.last_mut() {
+                    let text = match kind {
+                        "bash" => &mut step.commands,
+                        "sh" => &mut step.in_containers,
+                        _ => &mut step.shown,
+                    };
+                    text.push_str(line);
+                    text.push('\n');
+                }
             }
             (None, None) => section = line.strip_prefix("## ").unwrap_or(section),
         }
     }
-    Ok(steps)
+    steps
 }
 
 /// Checks that the shown lines occur in the output, in order; `...` stands for any text.

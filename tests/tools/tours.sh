@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 for pair in containers replicas; do
-    cargo run --quiet --locked --package gatepass-tests --bin tour -- "$pair"
+    cargo run --quiet --locked --bin tour -- "$pair"
 done

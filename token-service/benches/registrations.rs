@@ -8,6 +8,7 @@
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.
 //! - `STORES=redb` or `STORES=postgres`: only this store.
 //! - `SEEDED=folder`: keeps the redb files there, and uses those of an earlier run.
+//! - `SHORT=1`: for a moment each, to see that it works.
 //! - `TOKEN_SERVICE=path`: measures another build of the service.
 
 #![expect(
@@ -24,7 +25,7 @@ use support::client::{Connection, Load, Script, Scripts, block, get, request};
 use support::scripts::{Bound as BoundClients, Unknown, bound_client};
 use support::seed::register;
 use support::server::{Demo, Postgres, Server};
-use support::{Bound, cpu, percentile, resident, row};
+use support::{Bound, cpu, percentile, resident, row, short};
 use tokio::sync::oneshot;
 use tokio::time::interval;
 
@@ -45,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 #[tokio::main]
 async fn main() {
-    let sizes = std::env::var("SIZES").unwrap_or_else(|_| "1000,100000".to_owned());
+    let sizes = std::env::var("SIZES").unwrap_or_else(|_| short::sizes());
     let mut sizes: Vec<usize> = sizes
         .split(',')
         .filter_map(|size| size.trim().parse().ok())
@@ -217,7 +218,7 @@ async fn compare(store: &str, sizes: &[usize], postgres: Option<&Postgres>) {
     }
     let mut memory = vec![vec![]; subjects.len()];
     for (index, _) in Asked::ALL.iter().enumerate() {
-        for _ in 0..ROUNDS {
+        for _ in 0..short::count(ROUNDS) {
             for subject in &mut subjects {
                 subject.measure(index).await;
             }
@@ -279,7 +280,7 @@ async fn follow(subject: &Subject) {
     let mut client = Connection::open(second.address).await;
     let start = Instant::now();
     let mut times = Vec::new();
-    for number in 0..CHANGES.min(half) {
+    for number in 0..short::count(CHANGES).min(half) {
         let mut ask = BoundClients::only(number);
         let request = ask.request().unwrap();
         assert_eq!(client.ask(&request).await.status, 200);

@@ -10,6 +10,7 @@
 //! - `ONLY_COSTS=1`: only the CPU per response.
 //! - `GRANTS=refresh_token,jwt-bearer`: only these grants; `code` for the code.
 //! - `POSTGRES=`: without PostgreSQL.
+//! - `SHORT=1`: for a moment each, to see that it works.
 //! - `TOKEN_SERVICE=path`: measures another build of the service.
 //! - `BEFORE=path`: also measures the CPU per response of an earlier build on redb, and the ratio to it.
 
@@ -33,7 +34,7 @@ use support::scripts::{
 };
 use support::seed::{Size, seed, signed_in};
 use support::server::{Demo, Postgres, Server, free_port};
-use support::{Bound, Spread, cpu, percentile, resident, row, spread};
+use support::{Bound, Spread, cpu, percentile, resident, row, short, spread};
 
 /// Blocks per variant in the comparison of CPU time.
 const ROUNDS: usize = 7;
@@ -164,7 +165,7 @@ impl<'a> Fixture<'a> {
     /// The scripts of `connections` clients.
     async fn scripts(&mut self, grant_type: Grant, connections: usize) -> Scripts {
         let assertions = match grant_type {
-            Grant::JwtBearer => self.assertor.sign(ASSERTIONS),
+            Grant::JwtBearer => self.assertor.sign(short::count(ASSERTIONS)),
             _ => self.assertor.sign(0),
         };
         let mut browser = Connection::open(self.server.address).await;
@@ -218,7 +219,7 @@ async fn measure() {
     if std::env::var_os("ONLY_COSTS").is_some() {
         return;
     }
-    let sizes = std::env::var("SIZES").unwrap_or_else(|_| "1000,100000".to_owned());
+    let sizes = std::env::var("SIZES").unwrap_or_else(|_| short::sizes());
     let sizes: Vec<usize> = sizes
         .split(',')
         .filter_map(|size| size.trim().parse().ok())
@@ -264,7 +265,7 @@ async fn costs_and_rates(postgres: Option<&Postgres>) {
 async fn held(subject: &Fixture<'_>, gateways: usize) {
     let mut client = Connection::open(subject.server.address).await;
     let mut revocations = Vec::new();
-    for _ in 0..WAKE_UPS {
+    for _ in 0..short::count(WAKE_UPS) {
         let reply = client.ask(&Constant::client_credentials().0).await;
         let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         let token = form(&[("token", body["access_token"].as_str().unwrap())]);
@@ -333,7 +334,7 @@ async fn costs(subjects: &mut [Fixture<'_>]) {
     let mut floors = vec![];
     let mut costs = vec![[const { Vec::new() }; Grant::ALL.len()]; subjects.len()];
     let mut database = costs.clone();
-    for _ in 0..ROUNDS {
+    for _ in 0..short::count(ROUNDS) {
         let before = cpu(floor.pid());
         let answers = block(floor.address, &mut empty, BLOCK).await.times.len();
         floors.push(microseconds(before, cpu(floor.pid()), answers));
@@ -380,7 +381,7 @@ async fn rates(subject: &mut Fixture<'_>) {
         for grant_type in Grant::measured() {
             let (mut rates, mut p50, mut p99) = (vec![], vec![], vec![]);
             let mut scripts = subject.scripts(grant_type, connections).await;
-            for _ in 0..RATE_ROUNDS {
+            for _ in 0..short::count(RATE_ROUNDS) {
                 if grant_type == Grant::JwtBearer {
                     scripts = subject.scripts(grant_type, connections).await;
                 }
@@ -444,7 +445,7 @@ async fn compare_sizes(store: &str, sizes: &[usize], postgres: Option<&Postgres>
     for (number, size) in variants.into_iter().enumerate() {
         all.push(sized(store, size, number, postgres).await);
     }
-    for _ in 0..ROUNDS {
+    for _ in 0..short::count(ROUNDS) {
         for sized in &mut all {
             let address = sized.server.address;
             for (scripts, measured) in [&mut sized.refreshing, &mut sized.constant]

@@ -1,7 +1,8 @@
 //! The redb store: CPU per durable rotation, group commit compared with one commit per request, and the cost of a
 //! million grants.
 //!
-//! Run: `cargo bench --package token-service --bench store`. Set `GRANTS=100000` for a shorter run.
+//! Run: `cargo bench --package token-service --bench store`. `GRANTS=100000` measures fewer grants, and
+//! `SHORT=1` everything for a moment, to see that it works.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 use store::Store;
 use store::redb::RedbStore;
-use support::{Bound, cpu, resident, row};
+use support::{Bound, cpu, resident, row, short};
 use tokio::task::JoinSet;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -211,6 +212,7 @@ async fn rotations(
     connections: usize,
     time: Duration,
 ) -> (usize, Duration) {
+    let time = short::time(time);
     let start = Instant::now();
     let share = grants.len() / connections;
     let mut workers = JoinSet::new();
@@ -240,8 +242,10 @@ async fn rotations(
 /// Checks that the file reuses the space of replaced rows: measures the file after more and more rotations of the same
 /// grants.
 async fn reuse(path: &Path) {
-    let rotated: usize =
-        std::env::var("ROTATIONS").map_or(2_000_000, |count| count.parse().unwrap());
+    let rotated: usize = std::env::var("ROTATIONS").map_or_else(
+        |_| short::count(short::count(2_000_000)),
+        |count| count.parse().unwrap(),
+    );
     let store = open(path, Duration::ZERO);
     let mut live = grants(&store, 10_000).await;
     let size = |what: &str| {
@@ -267,7 +271,10 @@ async fn reuse(path: &Path) {
 
 #[tokio::main]
 async fn main() {
-    let million: usize = std::env::var("GRANTS").map_or(1_000_000, |count| count.parse().unwrap());
+    let million: usize = std::env::var("GRANTS").map_or_else(
+        |_| short::count(short::count(1_000_000)),
+        |count| count.parse().unwrap(),
+    );
     let folder = tempfile::tempdir().unwrap();
     let pid = std::process::id();
     println!(
@@ -278,7 +285,7 @@ async fn main() {
     let slow = open(&folder.path().join("slow.redb"), Duration::from_millis(4));
     let mut few = grants(&slow, 2048).await;
     let (mut alone, mut together, mut ratios) = (vec![], vec![], vec![]);
-    for _ in 0..ROUNDS {
+    for _ in 0..short::count(ROUNDS) {
         let (done, took) = rotations(&slow, &mut few, 1, Duration::from_secs(1)).await;
         let one = done as f64 / took.as_secs_f64();
         let (done, took) = rotations(&slow, &mut few, CONNECTIONS, Duration::from_secs(2)).await;
@@ -311,7 +318,7 @@ async fn main() {
         let mut live = grants(&store, count).await;
         let filled = filling.elapsed().as_secs_f64();
         let (mut costs, mut rates) = (vec![], vec![]);
-        for _ in 0..ROUNDS {
+        for _ in 0..short::count(ROUNDS) {
             let before = cpu(pid);
             let (done, took) =
                 rotations(&store, &mut live, CONNECTIONS, Duration::from_secs(3)).await;

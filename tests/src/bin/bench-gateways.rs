@@ -3,7 +3,7 @@
 //! Each gateway runs twice: with its configuration, and with the guard removed from it. A few connections send requests
 //! to both in short alternating rounds, so that changes in the machine's speed affect both. All programs share the
 //! machine's cores with the client. So use the results to compare gateways, not as the capacity of a gateway on its own
-//! machine.
+//! machine. `SHORT=1` measures for a moment.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
-use tests::{Issuer, Upstream};
+use tests::{Issuer, Upstream, short};
 
 /// Number of concurrent requests.
 const CONNECTIONS: usize = 8;
@@ -112,7 +112,7 @@ fn measure(
     }
     let mut results = [Measured::default(), Measured::default()];
     let mut guard_cpu = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..short::count(ROUNDS) {
         for (place, load) in loads.iter().enumerate() {
             let before = cpu_nanoseconds(guard)?;
             results[place].add(load.run(ROUND)?);
@@ -207,6 +207,7 @@ impl Load {
 
     /// Sends requests for this time on new connections.
     fn run(&self, time: Duration) -> Result<Measured> {
+        let time = short::time(time);
         let start = Instant::now();
         let mut all = Measured::default();
         std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
 //! `make bench-revocation` measures the time from the response of `POST /auth/revoke` to the first refusal at the API,
-//! through real Envoy.
+//! through real Envoy. `SHORT=1` measures for a moment.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tests::Pair;
+use tests::{Pair, short};
 use ureq::Agent;
 
 /// Number of tokens that are revoked, one after the other.
@@ -30,8 +30,9 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let state = tempfile::TempDir::new()?;
     let pair = Pair::of_demo(state.path(), &[])?;
+    let rounds = short::count(ROUNDS);
     let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
-    let mut times = (0..ROUNDS)
+    let mut times = (0..rounds)
         .map(|_| round(&pair, &agent))
         .collect::<Result<Vec<Duration>>>()?;
     times.sort_unstable();
@@ -39,7 +40,7 @@ fn run() -> Result<()> {
         let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
         times.get(place).copied().unwrap_or_default().as_millis()
     };
-    println!("refused at the API after the answer of /auth/revoke, {ROUNDS} tokens");
+    println!("refused at the API after the answer of /auth/revoke, {rounds} tokens");
     println!("| p50 | p90 | p99 | most |");
     println!("|---|---|---|---|");
     println!(

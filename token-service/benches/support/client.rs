@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::short;
+
 /// Timeout. No request of these measurements takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -154,7 +156,12 @@ pub(crate) async fn block(address: SocketAddr, scripts: &mut Scripts, load: Load
     for (index, (script, connection)) in scripts.drain(..).zip(connections).enumerate() {
         let first = start + period.unwrap_or_default().mul_f64(index as f64 / count);
         let pace = period.map(|period| (first, period));
-        tasks.spawn(drive(script, connection, pace, start + load.time));
+        tasks.spawn(drive(
+            script,
+            connection,
+            pace,
+            start + short::time(load.time),
+        ));
     }
     let mut times = Vec::new();
     for (script, own) in tasks.join_all().await {

@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod scripts;
 pub(crate) mod seed;
 pub(crate) mod server;
+pub(crate) mod short;
 
 use std::fs;
 use std::time::Duration;

@@ -1,9 +1,14 @@
 //! A log collector that has stopped reading the output of the token service.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 
 use crate::target::{TOKEN_FORM, Target, basic};
 use crate::{Attack, Outage};
+
+/// Time until the pipe and the queue of lines are full, on a slow machine.
+const FILLING: Duration = Duration::from_secs(12);
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "stalled-logs",
@@ -20,6 +25,7 @@ pub(crate) const ATTACK: Attack = Attack {
     explains: &[],
     run: |target| {
         let lobby = target.lobby.clone();
+        let target = target.for_at_least(FILLING);
         let sent = target.flood(target.ports.lobby, 1, 32, move |attacker, _| {
             let url = format!("{lobby}/auth/token");
             async move {
@@ -31,7 +37,7 @@ pub(crate) const ATTACK: Attack = Attack {
             }
         })?;
         for stream in ["log", "audit"] {
-            let dropped = dropped(target, stream)?;
+            let dropped = dropped(&target, stream)?;
             // Otherwise the pipe was never full, and the attack had no effect.
             ensure!(dropped > 0, "no line of the {stream} was dropped");
         }

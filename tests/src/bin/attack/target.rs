@@ -47,6 +47,14 @@ impl Target {
         }
     }
 
+    /// The same target, attacked for this time from now on if the rest is shorter.
+    pub(crate) fn for_at_least(&self, time: Duration) -> Self {
+        Self {
+            end: self.end.max(Instant::now() + time),
+            ..self.clone()
+        }
+    }
+
     /// The remaining time.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())

@@ -5,7 +5,7 @@
 //! Absolute times depend on the machine, so the results are ratios of what each variant adds to a request without any
 //! filter.
 //!
-//! `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of their
+//! `SHORT=1` measures for a moment. `BASELINE_MODULE` names another version of the filter to compare with. Arguments choose scenarios by parts of their
 //! names.
 
 mod gateway;
@@ -15,7 +15,7 @@ mod tokens;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result};
-use tests::Artifacts;
+use tests::{Artifacts, short};
 
 use crate::gateway::{Enforcer, Gateway, Modules, Variant};
 use crate::load::Client;
@@ -47,11 +47,12 @@ struct Scenario {
 }
 
 impl Scenario {
-    const fn rounds(&self) -> usize {
-        match (self.cached, self.bounds) {
+    fn rounds(&self) -> usize {
+        let usual = match (self.cached, self.bounds) {
             (true, Some(_)) => MANY_ROUNDS,
             _ => ROUNDS,
-        }
+        };
+        short::count(usual).max(GROUPS)
     }
 }
 
