@@ -26,6 +26,7 @@ mod process;
 #[path = "../../token-service/benches/support/short.rs"]
 pub mod short;
 mod tour;
+#[cfg(feature = "load")]
 mod upstream;
 
 pub use artifacts::Artifacts;
@@ -38,4 +39,5 @@ pub use ports::{Ports, free_port};
 pub use postgres::Postgres;
 pub use process::{Process, pace};
 pub use tour::Tour;
+#[cfg(feature = "load")]
 pub use upstream::{Arrived, Upstream};

@@ -1,4 +1,5 @@
-//! A resource server that records each request byte for byte.
+//! A resource server that records each request byte for byte, and that switches to HTTP/2 whatever protocol a request
+//! asks for.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -6,6 +7,10 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response};
+use sha1::{Digest as _, Sha1};
 
 /// A request as it arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,11 +117,72 @@ fn serve(connection: TcpStream, arrived: Option<&Mutex<HashMap<String, Arrived>>
         let mut body = vec![0; length.map_or(Ok(0), str::parse)?];
         reader.read_exact(&mut body)?;
         request.body = String::from_utf8_lossy(&body).into_owned();
+        let switching = switching(&request);
         if let Some(arrived) = arrived {
-            let test = request.values("x-test").concat();
-            let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
-            arrived.insert(test, request);
+            record(arrived, request);
+        }
+        if let Some(switching) = switching {
+            writer.write_all(switching.as_bytes())?;
+            return serve_http2(writer, arrived);
         }
         writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
+    }
+}
+
+fn record(arrived: &Mutex<HashMap<String, Arrived>>, request: Arrived) {
+    let test = request.values("x-test").concat();
+    let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
+    arrived.insert(test, request);
+}
+
+/// The response that switches to the protocol that the request names. HAProxy checks the key of a WebSocket.
+fn switching(request: &Arrived) -> Option<String> {
+    let protocol = request.values("upgrade").join(", ");
+    if protocol.is_empty() {
+        return None;
+    }
+    // RFC 6455 §4.2.2.
+    let key = request.values("sec-websocket-key").concat();
+    let digest = Sha1::digest(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let accept = STANDARD.encode(digest);
+    Some(format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {protocol}\r\n\
+         sec-websocket-accept: {accept}\r\n\r\n"
+    ))
+}
+
+/// Serves a connection on which both sides have switched to HTTP/2 (RFC 7540 §3.2).
+fn serve_http2(
+    connection: TcpStream,
+    arrived: Option<&Mutex<HashMap<String, Arrived>>>,
+) -> Result<()> {
+    connection.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    runtime.block_on(async {
+        let connection = tokio::net::TcpStream::from_std(connection)?;
+        let mut connection = h2::server::handshake(connection).await?;
+        while let Some(accepted) = connection.accept().await {
+            let (request, mut response) = accepted?;
+            if let Some(arrived) = arrived {
+                record(arrived, read(&request));
+            }
+            response.send_response(Response::new(()), true)?;
+        }
+        Ok(())
+    })
+}
+
+fn read<B>(request: &Request<B>) -> Arrived {
+    let headers = request.headers().iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        (name.to_string(), value.into_owned())
+    });
+    Arrived {
+        method: request.method().to_string(),
+        target: request.uri().path().to_owned(),
+        headers: headers.collect(),
+        body: String::new(),
     }
 }

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
 use tests::{Artifacts, Issuer, Upstream};
+use ureq::http::Request;
 
 use self::table::{Tokens, differences, openings};
 use crate::api::{token, until};
@@ -226,6 +227,11 @@ fn the_table_notices_careless_configurations() {
             Kind::Nginx,
             ("proxy_set_header X-User-Id $guard_user_id;", ""),
             "x-user-id",
+        ),
+        (
+            Kind::DebianNginx,
+            ("\"~*^websocket$\" websocket;", "\"~h2c\" h2c;"),
+            "the token lacks the scope",
         ),
         (
             Kind::Caddy,
@@ -446,14 +452,19 @@ fn websockets_pass_with_a_token() {
         let head = "GET /api/socket HTTP/1.1\r\nHost: localhost\r\nX-Test: socket\r\n";
         let token = &guarded.tokens.good;
         let request = format!("{head}{upgrade}Authorization: Bearer {token}\r\n\r\n");
-        let answer = wire::send(port, &request);
+        let (answer, connection) = wire::open(port, &request);
         let arrived = guarded.upstream.arrived("socket");
         let name = kind.name();
         let arrived = arrived.unwrap_or_else(|| panic!("{name}: {answer:?}"));
         assert_eq!(arrived.values("upgrade"), ["websocket"], "{name}");
-        let connection = arrived.values("connection").concat().to_lowercase();
-        assert!(connection.contains("upgrade"), "{name}: {connection}");
+        let options = arrived.values("connection").concat().to_lowercase();
+        assert!(options.contains("upgrade"), "{name}: {options}");
         assert_eq!(arrived.values("x-user-id"), ["1879048402"], "{name}");
+        assert_eq!(answer.map(|answer| answer.status), Some(101), "{name}");
+        // The resource server speaks HTTP/2 within, and any other bytes would pass too.
+        let within = Request::get("http://localhost/within").header("x-test", "within");
+        wire::send_http2(connection, within.body(()).unwrap()).unwrap();
+        assert!(guarded.upstream.arrived("within").is_some(), "{name}");
     }
 }
 

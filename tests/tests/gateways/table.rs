@@ -7,6 +7,7 @@ use guard::config::Config;
 use guard::rules::{self, Access};
 use guard::signature::NoHostVerifier;
 use tests::{Arrived, Upstream};
+use ureq::http::Request;
 
 use super::wire::{self, Answer};
 
@@ -95,6 +96,18 @@ const ODD_PATHS: [&str; 26] = [
     "/api/x/../documents/1",
     "/api/x/%2e%2e/documents/1",
     "/api%2fdocuments/1",
+];
+
+/// Requests for another protocol than WebSocket. On a connection that has switched, the gateway sees no requests.
+const OTHER_PROTOCOLS: [&str; 8] = [
+    "Upgrade: h2c\r\n",
+    "Upgrade: H2C\r\n",
+    "Upgrade: websocket, h2c\r\n",
+    "Upgrade: h2c, websocket\r\n",
+    "Upgrade: websocket\r\nUpgrade: h2c\r\n",
+    "Upgrade: h2c\r\nUpgrade: websocket\r\n",
+    "Upgrade: TLS/1.0\r\n",
+    "Upgrade: TLS/1.0\r\nUpgrade: websocket\r\n",
 ];
 
 fn row(name: impl Into<String>, target: impl Into<String>, headers: &str, fate: Fate) -> Row {
@@ -321,6 +334,13 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Closed(MALFORMED),
         ));
     }
+    for protocol in OTHER_PROTOCOLS {
+        let headers = format!(
+            "{protocol}Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+        );
+        let name = format!("{protocol:?} without a token");
+        rows.push(row(name, "/healthz", &headers, Judged));
+    }
     for path in ODD_PATHS {
         for (whose, headers) in [("nobody", ""), ("a token", good.as_str())] {
             rows.push(row(format!("{path} of {whose}"), path, headers, Judged));
@@ -408,7 +428,20 @@ fn ask(
         "{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Test: {test}\r\n{close}{}\r\n{}",
         row.method, row.target, row.headers, row.body
     );
-    (wire::send(port, &request), upstream.arrived(&test))
+    let (answer, connection) = wire::open(port, &request);
+    let has_switched = answer.as_ref().is_some_and(|answer| answer.status == 101);
+    if has_switched && !is_websocket(upstream.arrived(&test).as_ref()) {
+        let smuggled = Request::delete("http://localhost/api/documents/1")
+            .header("x-test", &test)
+            .header("x-user-id", "admin");
+        // If the other side has not switched either, nothing more arrives.
+        let _ = wire::send_http2(connection, smuggled.body(()).unwrap());
+    }
+    (answer, upstream.arrived(&test))
+}
+
+fn is_websocket(arrived: Option<&Arrived>) -> bool {
+    arrived.is_some_and(|arrived| arrived.values("upgrade") == ["websocket"])
 }
 
 fn judge(
@@ -420,10 +453,12 @@ fn judge(
 ) -> Result<(), String> {
     if let Some(arrived) = arrived {
         let answer = answer.ok_or("it arrived and had no answer")?;
-        if answer.status != 200 {
-            return Err("it arrived and was refused".to_owned());
-        }
-        return allowed(row, arrived, config, tokens);
+        allowed(row, arrived, config, tokens)?;
+        return match answer.status {
+            200 => Ok(()),
+            101 if is_websocket(Some(arrived)) => Ok(()),
+            _ => Err("it arrived and was refused".to_owned()),
+        };
     }
     let passes = match row.fate {
         Passes(_) => return Err("it did not arrive".to_owned()),

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use ureq::http::Request;
+
 /// A response as received.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
@@ -26,6 +28,11 @@ impl Answer {
 /// Sends a request on a new connection, and reads the whole response. `None` if the connection ended without a
 /// response, which is a refusal too.
 pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
+    open(port, request).0
+}
+
+/// Like [`send`], and returns the connection too.
+pub(super) fn open(port: u16, request: &str) -> (Option<Answer>, TcpStream) {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     connection
         .set_read_timeout(Some(Duration::from_secs(90)))
@@ -40,7 +47,10 @@ pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
             Ok(size) => answer.extend(part.iter().take(size)),
         }
     }
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    (read(&String::from_utf8_lossy(&answer)), connection)
+}
+
+fn read(answer: &str) -> Option<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some(Answer {
@@ -50,12 +60,33 @@ pub(super) fn send(port: u16, request: &str) -> Option<Answer> {
     })
 }
 
+/// Speaks HTTP/2 on a connection whose other side has switched to it, and sends this request.
+pub(super) fn send_http2(connection: TcpStream, request: Request<()>) -> Result<(), h2::Error> {
+    connection.set_nonblocking(true).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let exchange = async {
+        let connection = tokio::net::TcpStream::from_std(connection).unwrap();
+        let (client, connection) = h2::client::handshake(connection).await?;
+        tokio::spawn(connection);
+        let (response, _) = client.ready().await?.send_request(request, true)?;
+        response.await.map(|_| ())
+    };
+    let deadline = Duration::from_secs(60);
+    runtime.block_on(async { tokio::time::timeout(deadline, exchange).await.unwrap() })
+}
+
 /// True if the response is complete, as far as it declares its length (RFC 9112 §6.3).
 fn is_complete(answer: &[u8], to_head: bool) -> bool {
     let answer = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let Some((head, body)) = answer.split_once("\r\n\r\n") else {
         return false;
     };
+    if head.starts_with("http/1.1 101 ") {
+        return true;
+    }
     let value = |name: &str| {
         let mut lines = head.lines().filter_map(|line| line.split_once(':'));
         lines
