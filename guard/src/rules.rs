@@ -13,6 +13,23 @@ pub struct Rule {
     pub access: Access,
 }
 
+/// The rules of a configuration.
+#[derive(Debug)]
+pub struct Rules {
+    list: Vec<Rule>,
+    case: PathCase,
+    /// True if no pattern has an upper-case letter.
+    is_lower: bool,
+}
+
+/// Whether the API distinguishes two paths that differ only in the case of letters (D-44).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathCase {
+    /// The API may serve `/docs` for `/Docs`, so the lower-case form is one more reading of a path.
+    Insensitive,
+    Sensitive,
+}
+
 /// The paths of a rule. Paths are compared byte for byte, without the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathPattern {
@@ -98,13 +115,22 @@ impl PathPattern {
         Ok(())
     }
 
-    fn matches(&self, path: &[u8]) -> bool {
-        match self {
-            Self::Exact(exact) => exact.as_bytes() == path,
-            Self::Prefix(prefix) => path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| {
-                prefix.ends_with('/') || matches!(rest.first(), None | Some(b'/'))
-            }),
-        }
+    fn matches(&self, path: &[u8], case: PathCase) -> bool {
+        let text = self.text().as_bytes();
+        let Some((start, rest)) = path.split_at_checked(text.len()) else {
+            return false;
+        };
+        let is_same = match case {
+            PathCase::Insensitive => start.eq_ignore_ascii_case(text),
+            PathCase::Sensitive => start == text,
+        };
+        is_same
+            && match self {
+                Self::Exact(_) => rest.is_empty(),
+                Self::Prefix(_) => {
+                    text.ends_with(b"/") || matches!(rest.first(), None | Some(b'/'))
+                }
+            }
     }
 
     /// Exact paths before prefixes, longer paths before shorter ones.
@@ -122,65 +148,113 @@ impl Rule {
                 .any(|allowed| allowed.as_bytes() == method)
     }
 
-    /// True if [`find`] could not choose between the two rules.
-    #[must_use]
-    pub fn collides_with(&self, other: &Self) -> bool {
-        self.pattern == other.pattern
-            && match (self.methods.as_slice(), other.methods.as_slice()) {
-                ([], []) => true,
-                ([], _) | (_, []) => false,
-                (mine, theirs) => mine.iter().any(|method| theirs.contains(method)),
-            }
+    /// Checks that [`Rules::find`] can choose between the two rules.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_beside(&self, other: &Self, case: PathCase) -> Result<(), &'static str> {
+        let share_methods = match (self.methods.as_slice(), other.methods.as_slice()) {
+            ([], []) => true,
+            ([], _) | (_, []) => false,
+            (mine, theirs) => mine.iter().any(|method| theirs.contains(method)),
+        };
+        if share_methods && self.pattern == other.pattern {
+            return Err("has another rule for the same method");
+        }
+        let (mine, theirs) = (&self.pattern, &other.pattern);
+        let differ_in_case =
+            mine.key() == theirs.key() && mine.text().eq_ignore_ascii_case(theirs.text());
+        if share_methods
+            && differ_in_case
+            && case == PathCase::Insensitive
+            && self.access != other.access
+        {
+            return Err(
+                "differs from another rule in the case of letters alone: if the API distinguishes the two, set path_case to sensitive",
+            );
+        }
+        Ok(())
     }
 }
 
-/// Returns the rule for a request, if any. Exact paths take precedence over prefixes, and longer paths over
-/// shorter ones. Among equal paths, a rule that names the method takes precedence.
-///
-/// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
-/// signs, path parameters (`;`) and encoded question marks, and some decode twice. Therefore all these readings
-/// must lead to the same rule.
-///
-/// # Errors
-/// [`AmbiguousPath`] if the readings lead to different rules, or if the path contains something that no client needs:
-/// encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u` escapes
-/// or overlong UTF-8, each also when encoded twice.
-pub fn find<'a>(
-    rules: &'a [Rule],
-    method: &[u8],
-    target: &[u8],
-) -> Result<Option<&'a Rule>, AmbiguousPath> {
-    let path = before(target, b'?');
-    if is_plain(path) {
-        return Ok(rule_for(rules, method, path));
-    }
-    if refuses(path) {
-        return Err(AmbiguousPath);
-    }
-    let rule = rule_for(rules, method, path);
-    if !path.iter().any(|byte| matches!(byte, b'%' | b';')) {
-        return Ok(rule);
-    }
-    let mut layer = Cow::Borrowed(path);
-    for _ in 0..MAX_LAYERS {
-        let unquestioned = before(&layer, b'?');
-        for reading in [
-            Cow::Borrowed(layer.as_ref()),
-            Cow::Borrowed(unquestioned),
-            without_parameters(&layer),
-            without_parameters(unquestioned),
-        ] {
-            if refuses(&reading) || !same_rule(rule, rule_for(rules, method, &reading)) {
-                return Err(AmbiguousPath);
-            }
+impl Rules {
+    #[must_use]
+    pub fn new(list: Vec<Rule>, case: PathCase) -> Self {
+        let has_upper = |rule: &Rule| rule.pattern.text().bytes().any(|b| b.is_ascii_uppercase());
+        Self {
+            is_lower: !list.iter().any(has_upper),
+            list,
+            case,
         }
-        let decoded = match percent_decode(&layer).into() {
-            Cow::Borrowed(_) => return Ok(rule),
-            Cow::Owned(decoded) => decoded,
-        };
-        layer = Cow::Owned(decoded);
     }
-    Err(AmbiguousPath)
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.list.iter()
+    }
+
+    /// Returns what the rule for a request requires; `None` if no rule applies. Exact paths take precedence over
+    /// prefixes, and longer paths over shorter ones. Among equal paths, a rule that names the method takes precedence.
+    ///
+    /// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
+    /// signs, path parameters (`;`), encoded question marks and the case of letters, and some decode twice. Therefore
+    /// all these readings must require the same.
+    ///
+    /// # Errors
+    /// [`AmbiguousPath`] if the readings do not require the same, or if the path contains something that no client
+    /// needs: encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u`
+    /// escapes or overlong UTF-8, each also when encoded twice.
+    pub fn find(&self, method: &[u8], target: &[u8]) -> Result<Option<&Access>, AmbiguousPath> {
+        let path = before(target, b'?');
+        let access = self.access(method, path, PathCase::Sensitive);
+        if is_plain(path, self.case) && (self.is_lower || self.case == PathCase::Sensitive) {
+            return Ok(access);
+        }
+        if refuses(path) {
+            return Err(AmbiguousPath);
+        }
+        let agrees_in_any_case = |reading: &[u8]| {
+            self.case == PathCase::Sensitive
+                || access == self.access(method, &without_case(reading), PathCase::Insensitive)
+        };
+        if !path.iter().any(|byte| matches!(byte, b'%' | b';')) {
+            return match agrees_in_any_case(path) {
+                true => Ok(access),
+                false => Err(AmbiguousPath),
+            };
+        }
+        let agrees = |reading: &[u8]| {
+            access == self.access(method, reading, PathCase::Sensitive)
+                && agrees_in_any_case(reading)
+        };
+        let mut layer = Cow::Borrowed(path);
+        for _ in 0..MAX_LAYERS {
+            let unquestioned = before(&layer, b'?');
+            for reading in [
+                Cow::Borrowed(layer.as_ref()),
+                Cow::Borrowed(unquestioned),
+                without_parameters(&layer),
+                without_parameters(unquestioned),
+            ] {
+                if refuses(&reading) || !agrees(&reading) {
+                    return Err(AmbiguousPath);
+                }
+            }
+            let decoded = match percent_decode(&layer).into() {
+                Cow::Borrowed(_) => return Ok(access),
+                Cow::Owned(decoded) => decoded,
+            };
+            layer = Cow::Owned(decoded);
+        }
+        Err(AmbiguousPath)
+    }
+
+    fn access(&self, method: &[u8], path: &[u8], case: PathCase) -> Option<&Access> {
+        let rules = self.list.iter();
+        rules
+            .filter(|rule| rule.pattern.matches(path, case) && rule.allows_method(method))
+            .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
+            .map(|rule| &rule.access)
+    }
 }
 
 /// Layers of percent-encoding that are examined. A path that a third decoding changes is refused.
@@ -192,31 +266,27 @@ fn before(text: &[u8], byte: u8) -> &[u8] {
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
-fn same_rule(one: Option<&Rule>, other: Option<&Rule>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => std::ptr::eq(one, other),
-        _ => false,
+/// The path as servers read it that ignore the case of letters. ASCII letters stay, because [`PathPattern::matches`]
+/// ignores their case. The Kelvin sign and the long s become ASCII letters.
+fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
+    if path.is_ascii() {
+        return Cow::Borrowed(path);
     }
+    let text = String::from_utf8_lossy(path);
+    Cow::Owned(text.to_uppercase().to_lowercase().into_bytes())
 }
 
-fn rule_for<'a>(rules: &'a [Rule], method: &[u8], path: &[u8]) -> Option<&'a Rule> {
-    rules
-        .iter()
-        .filter(|rule| rule.pattern.matches(path) && rule.allows_method(method))
-        .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
-}
-
-/// True if the path has exactly one reading (no escapes, dots or duplicate slashes). Checked first, because
-/// nearly all paths are such.
-fn is_plain(path: &[u8]) -> bool {
+/// True if the path has exactly one reading (no escapes, dots or duplicate slashes, and no upper-case letters if the API
+/// may ignore case). Checked first, because nearly all paths are such.
+fn is_plain(path: &[u8], case: PathCase) -> bool {
     let mut before = b' ';
     path.first() == Some(&b'/')
         && path.iter().all(|byte| {
             let after_slash = std::mem::replace(&mut before, *byte) == b'/';
             match byte {
                 b'/' => !after_slash,
-                b'-' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => true,
+                b'-' | b'_' | b'~' | b'0'..=b'9' | b'a'..=b'z' => true,
+                b'A'..=b'Z' => case == PathCase::Sensitive,
                 _ => false,
             }
         })
@@ -289,8 +359,8 @@ mod tests {
         PathPattern::Prefix(text.to_owned())
     }
 
-    fn rules() -> Vec<Rule> {
-        vec![
+    fn rules(case: PathCase) -> Rules {
+        let list = vec![
             rule(prefix("/api"), &[], "api"),
             rule(prefix("/api/admin/"), &["POST", "PUT"], "write"),
             rule(prefix("/api/admin/"), &[], "read"),
@@ -304,16 +374,24 @@ mod tests {
                 methods: vec![],
                 access: Access::Anonymous,
             },
-        ]
+        ];
+        Rules::new(list, case)
+    }
+
+    fn found_by(
+        rules: &Rules,
+        method: &str,
+        target: &str,
+    ) -> Result<Option<String>, AmbiguousPath> {
+        let access = rules.find(method.as_bytes(), target.as_bytes())?;
+        Ok(access.map(|access| match access {
+            Access::Anonymous => "anonymous".to_owned(),
+            Access::Token { scopes } => scopes.concat(),
+        }))
     }
 
     fn found(method: &str, target: &str) -> Result<Option<String>, AmbiguousPath> {
-        find(&rules(), method.as_bytes(), target.as_bytes()).map(|rule| {
-            rule.map(|rule| match &rule.access {
-                Access::Anonymous => "anonymous".to_owned(),
-                Access::Token { scopes } => scopes.concat(),
-            })
-        })
+        found_by(&rules(PathCase::Insensitive), method, target)
     }
 
     #[test]
@@ -333,7 +411,8 @@ mod tests {
             ("DELETE", "/api/admin/open", Some("read")),
             ("GET", "/public/x", Some("anonymous")),
             ("GET", "/public", None),
-            ("GET", "/Public/x", None),
+            ("GET", "/public/X", Some("anonymous")),
+            ("GET", "/api/X.y", Some("api")),
         ] {
             assert_eq!(
                 found(method, target),
@@ -397,6 +476,73 @@ mod tests {
         }
     }
 
+    /// Express and ASP.NET Core serve `/api/admin/x` for all of these.
+    #[test]
+    fn no_case_of_letters_widens_a_rule() {
+        let sensitive = rules(PathCase::Sensitive);
+        for (target, as_sent) in [
+            ("/API/admin/x", None),
+            ("/api/ADMIN/x", Some("api")),
+            ("/api/Admin/x.y", Some("api")),
+            ("/api/admin/Open", Some("read")),
+            ("/PUBLIC/x", None),
+        ] {
+            assert_eq!(found("GET", target), Err(AmbiguousPath), "{target}");
+            let as_sent = as_sent.map(str::to_owned);
+            assert_eq!(found_by(&sensitive, "GET", target), Ok(as_sent), "{target}");
+        }
+        for target in [
+            "/api/%41dmin/x",
+            "/api/%2541dmin/x",
+            "/api/ADMIN;x/y",
+            // The Kelvin sign and the long s.
+            "/%E2%84%AAeys/x",
+            "/\u{212a}eys/x",
+            "/key%C5%BF/x",
+        ] {
+            let list = vec![
+                rule(prefix("/"), &[], "all"),
+                rule(prefix("/api/admin"), &[], "admin"),
+                rule(prefix("/keys"), &[], "keys"),
+            ];
+            let rules = Rules::new(list, PathCase::Insensitive);
+            assert_eq!(
+                found_by(&rules, "GET", target),
+                Err(AmbiguousPath),
+                "{target}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rule_in_upper_case_is_a_rule_for_the_lower_case_too() {
+        let list = vec![
+            rule(prefix("/"), &[], "all"),
+            rule(prefix("/API/Admin"), &[], "admin"),
+        ];
+        let found = |target| {
+            found_by(
+                &Rules::new(list.clone(), PathCase::Insensitive),
+                "GET",
+                target,
+            )
+        };
+        assert_eq!(found("/API/Admin/x"), Ok(Some("admin".to_owned())));
+        assert_eq!(found("/api/admin/x"), Err(AmbiguousPath));
+        assert_eq!(found("/api/x"), Ok(Some("all".to_owned())));
+    }
+
+    #[test]
+    fn rules_that_only_case_tells_apart_need_an_api_that_distinguishes_them() {
+        let (upper, lower) = (rule(prefix("/A"), &[], "x"), rule(prefix("/a"), &[], "y"));
+        assert!(upper.check_beside(&lower, PathCase::Insensitive).is_err());
+        assert_eq!(upper.check_beside(&lower, PathCase::Sensitive), Ok(()));
+        let same = rule(prefix("/a"), &[], "x");
+        assert_eq!(upper.check_beside(&same, PathCase::Insensitive), Ok(()));
+        let put = rule(prefix("/a"), &["PUT"], "y");
+        assert_eq!(upper.check_beside(&put, PathCase::Insensitive), Ok(()));
+    }
+
     #[test]
     fn harmless_encodings_and_parameters_are_fine() {
         for target in [
@@ -455,16 +601,19 @@ mod tests {
     }
 
     proptest! {
-        /// Any number of decodings, and any choice of the path's end, leads to the same rule.
+        /// Any number of decodings, any choice of the path's end, and any case lead to the same rule.
         #[test]
-        fn decoding_never_changes_the_rule(path in "/(a|p|/|;|%2|%3|%5|[0-9a-f]){0,6}(api|public)?(/|%3f|%253f|%25|%61){0,4}(admin/open)?[%0-9a-fA-F]{0,6}") {
-            let rules = rules();
-            if let Ok(rule) = find(&rules, b"GET", path.as_bytes()) {
+        fn decoding_never_changes_the_rule(path in "/(a|p|A|P|/|;|%2|%3|%5|[0-9a-f]){0,6}(api|public|Api)?(/|%3f|%253f|%25|%61|%41){0,4}(admin/open|admin/Open)?[%0-9a-fA-F]{0,6}") {
+            let rules = rules(PathCase::Insensitive);
+            if let Ok(access) = rules.find(b"GET", path.as_bytes()) {
                 let mut reading = path.into_bytes();
                 for _ in 0..4 {
                     for seen in [reading.as_slice(), before(&reading, b'?')] {
                         for seen in [seen, &without_parameters(seen)] {
-                            prop_assert!(same_rule(rule, rule_for(&rules, b"GET", seen)));
+                            for seen in [seen, &seen.to_ascii_lowercase()] {
+                                let read = rules.access(b"GET", seen, PathCase::Sensitive);
+                                prop_assert_eq!(access, read);
+                            }
                         }
                     }
                     reading = percent_decode(&reading).collect();
@@ -476,7 +625,7 @@ mod tests {
         #[test]
         fn a_plain_path_can_be_read_in_one_way_only(path in "[/a.%2;~#*\\\\]{0,12}") {
             let path = path.as_bytes();
-            if is_plain(path) {
+            if is_plain(path, PathCase::Sensitive) {
                 prop_assert!(!refuses(path));
                 prop_assert!(!path.iter().any(|byte| matches!(byte, b'%' | b';')));
             }

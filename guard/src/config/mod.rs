@@ -16,7 +16,7 @@ use crate::forward::{ForwardedHeader, ListForm};
 use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::Profile;
-use crate::rules::{Access, PathPattern, Rule};
+use crate::rules::{Access, PathCase, PathPattern, Rule, Rules};
 use crate::signature::HostVerifier;
 pub use crate::source::{Endpoint, WhenStale};
 
@@ -26,7 +26,7 @@ pub struct Config {
     /// Issuers whose tokens the guard accepts.
     pub issuers: Vec<IssuerConfig>,
     /// What a request needs, by path and method. The guard denies a path without a rule (D-23).
-    pub rules: Vec<Rule>,
+    pub rules: Rules,
     /// Headers that carry claims to the resource server.
     pub forward: Vec<ForwardedHeader>,
     /// Header that carries the whole payload to the resource server, as base64url.
@@ -259,7 +259,12 @@ fn number(
         .map_or(default, |number| number.value)
 }
 
-fn rules(root: &mut Section<'_>) -> Vec<Rule> {
+fn rules(root: &mut Section<'_>) -> Rules {
+    let cases = [
+        ("insensitive", PathCase::Insensitive),
+        ("sensitive", PathCase::Sensitive),
+    ];
+    let case = one_of(root, "path_case", cases, PathCase::Insensitive);
     let mut rules: Vec<Rule> = Vec::new();
     let none = "needs at least one rule: without one, all is denied";
     for mut object in root.required_sections("rules", none) {
@@ -304,14 +309,16 @@ fn rules(root: &mut Section<'_>) -> Vec<Rule> {
                 methods: methods.unwrap_or_default(),
                 access,
             };
-            if rules.iter().any(|other| other.collides_with(&rule)) {
-                object.problem(rule.pattern.key(), "has another rule for the same method");
+            for other in &rules {
+                if let Err(why) = rule.check_beside(other, case) {
+                    object.problem(rule.pattern.key(), why);
+                }
             }
             rules.push(rule);
         }
         object.finish();
     }
-    rules
+    Rules::new(rules, case)
 }
 
 /// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was

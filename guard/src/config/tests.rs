@@ -36,7 +36,7 @@ fn example() -> Value {
 fn the_example_is_good() {
     let config = Config::parse(example().to_string().as_bytes(), &NoHostVerifier).unwrap();
     assert_eq!(config.issuers[0].algorithms.len(), 3);
-    assert_eq!(config.rules.len(), 3);
+    assert_eq!(config.rules.iter().len(), 3);
     assert_eq!(config.forward.len(), 6);
     let claims: Vec<_> = config
         .forward
@@ -109,7 +109,9 @@ fn every_problem_is_named_with_its_path() {
             {"path_prefix": "/a//b", "methods": [], "scopes": ["a b"], "access": "all"},
             {"path": "/x", "access": "anonymous", "scopes": ["s"]},
             {"path": "/y"}, {"path": "/y"},
+            {"path": "/Y", "access": "anonymous"},
         ],
+        "path_case": "lower",
         "forward": {"X-Upper": "sub", "cookie": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
         "forward_payload": "x_payload",
         "forward_authorization": "yes",
@@ -142,6 +144,8 @@ fn every_problem_is_named_with_its_path() {
         "rules[1].access",
         "rules[2].scopes",
         "rules[4].path",
+        "rules[5].path",
+        "path_case",
         "forward.X-Upper",
         "forward.cookie",
         "forward.x-a",

@@ -6,7 +6,7 @@ use super::decision::{Decision, Outcome, Request};
 use crate::answers::Denial;
 use crate::authorization::{self, Credentials};
 use crate::forward::Header;
-use crate::rules::{self, Access, Rule};
+use crate::rules::{Access, AmbiguousPath, Rules};
 use crate::verify::TokenReference;
 
 pub(super) enum Needed<'a> {
@@ -17,14 +17,12 @@ pub(super) enum Needed<'a> {
 }
 
 /// Returns what the rule for a request requires.
-pub(super) fn needed<'a>(rules: &'a [Rule], request: &Request<'_>) -> Result<Needed<'a>, Denial> {
-    match rules::find(rules, request.method, request.target) {
-        Err(rules::AmbiguousPath) => Err(Denial::Path),
+pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Needed<'a>, Denial> {
+    match rules.find(request.method, request.target) {
+        Err(AmbiguousPath) => Err(Denial::Path),
         Ok(None) => Err(Denial::NoRule),
-        Ok(Some(rule)) => Ok(match &rule.access {
-            Access::Anonymous => Needed::Nothing,
-            Access::Token { scopes } => Needed::Token(scopes),
-        }),
+        Ok(Some(Access::Anonymous)) => Ok(Needed::Nothing),
+        Ok(Some(Access::Token { scopes })) => Ok(Needed::Token(scopes)),
     }
 }
 

@@ -4,7 +4,7 @@
 //! must pass on only what the rules allow, with the identity of the token and no other identity.
 
 use guard::config::Config;
-use guard::rules::{self, Access};
+use guard::rules::Access;
 use guard::signature::NoHostVerifier;
 use tests::{Arrived, Upstream};
 use ureq::http::Request;
@@ -240,10 +240,22 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Passes(Nobody),
         ),
         row(
-            "another case of a path",
+            "another case of an anonymous path",
             "/HEALTHZ",
             "",
-            Refused(403, "access_denied"),
+            Refused(400, "invalid_request"),
+        ),
+        row(
+            "another case of a path that needs a scope",
+            "/api/DOCUMENTS/1",
+            &good,
+            Refused(400, "invalid_request"),
+        ),
+        row(
+            "upper case below a rule",
+            "/api/Projects/A.B",
+            &good,
+            Passes(Good),
         ),
         Row {
             method: "OPTIONS",
@@ -481,10 +493,12 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         return Err("it arrived".to_owned());
     }
     let (method, target) = (arrived.method.as_bytes(), arrived.target.as_bytes());
-    let rule = rules::find(&config.rules, method, target)
+    let access = config
+        .rules
+        .find(method, target)
         .map_err(|_| "the path that arrived has more than one reading")?
         .ok_or("no rule allows the path that arrived")?;
-    let identity = match &rule.access {
+    let identity = match access {
         Access::Anonymous => Nobody,
         Access::Token { scopes } if scopes.is_empty() => Good,
         Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
