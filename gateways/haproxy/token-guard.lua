@@ -11,9 +11,6 @@ local TIMEOUT = 10000
 -- Headers of a refusal that the client gets.
 local ANSWER = { "content-type", "cache-control", "www-authenticate", "retry-after" }
 
-local UNAVAILABLE = '{"error":"temporarily_unavailable",'
-    .. '"error_description":"The gateway cannot check the access token now; try again"}'
-
 -- All values of a header: HAProxy counts them from 0, and wants lists from 1.
 local function values(headers, name)
     local list = {}
@@ -24,10 +21,6 @@ local function values(headers, name)
         end
     end
     return list
-end
-
-local function answer(txn, status, headers, body)
-    txn:done(txn:reply { status = status, headers = headers, body = body })
 end
 
 core.register_action("token_guard", { "http-req" }, function(txn)
@@ -52,16 +45,12 @@ core.register_action("token_guard", { "http-req" }, function(txn)
                 txn.http:req_set_header(name, found[1])
             end
         end
+        txn:set_var("txn.token_guard", "allowed")
         return
     end
     local kind = response and values(response.headers, "content-type")[1]
     if kind ~= "application/json" then
-        -- Not an answer of token-guard.
-        answer(txn, 503, {
-            ["content-type"] = { "application/json" },
-            ["cache-control"] = { "no-store" },
-            ["retry-after"] = { "1" },
-        }, UNAVAILABLE)
+        -- Not an answer of token-guard: haproxy.cfg denies the request.
         return
     end
     local told = {}
@@ -71,5 +60,5 @@ core.register_action("token_guard", { "http-req" }, function(txn)
             told[name] = found
         end
     end
-    answer(txn, response.status, told, response.body)
+    txn:done(txn:reply { status = response.status, headers = told, body = response.body })
 end)

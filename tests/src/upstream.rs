@@ -2,7 +2,7 @@
 //! asks for.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -104,18 +104,20 @@ fn serve(connection: TcpStream, arrived: Option<&Mutex<HashMap<String, Arrived>>
             target: words.next().context("no target")?.to_owned(),
             ..Arrived::default()
         };
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line)?;
-            let Some((name, value)) = line.trim_end().split_once(':') else {
-                break;
-            };
-            let header = (name.to_owned(), value.trim().to_owned());
-            request.headers.push(header);
+        request.headers = fields(&mut reader)?;
+        let mut body = Vec::new();
+        if request.values("transfer-encoding") == ["chunked"] {
+            while let size @ 1.. = chunk_size(&mut reader)? {
+                reader.by_ref().take(size).read_to_end(&mut body)?;
+                reader.read_line(&mut String::new())?;
+            }
+            // As servers do that do not keep trailers apart.
+            request.headers.append(&mut fields(&mut reader)?);
+        } else {
+            let length = request.values("content-length").first().copied();
+            body.resize(length.map_or(Ok(0), str::parse)?, 0);
+            reader.read_exact(&mut body)?;
         }
-        let length = request.values("content-length").first().copied();
-        let mut body = vec![0; length.map_or(Ok(0), str::parse)?];
-        reader.read_exact(&mut body)?;
         request.body = String::from_utf8_lossy(&body).into_owned();
         let switching = switching(&request);
         if let Some(arrived) = arrived {
@@ -127,6 +129,26 @@ fn serve(connection: TcpStream, arrived: Option<&Mutex<HashMap<String, Arrived>>
         }
         writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
     }
+}
+
+/// The fields of a header or trailer section, to the empty line behind it.
+fn fields(reader: &mut impl BufRead) -> Result<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            return Ok(fields);
+        };
+        fields.push((name.to_owned(), value.trim().to_owned()));
+    }
+}
+
+/// The size of the next chunk of a body (RFC 9112 §7.1).
+fn chunk_size(reader: &mut impl BufRead) -> Result<u64> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    Ok(u64::from_str_radix(line.trim_end(), 16)?)
 }
 
 fn record(arrived: &Mutex<HashMap<String, Arrived>>, request: Arrived) {

@@ -76,6 +76,25 @@ impl Guarded {
     /// Starts all three, with these replacements in the gateway's configuration, and waits until the guard knows keys
     /// and revocations.
     fn start(kind: Kind, changes: &[(&str, &str)]) -> Self {
+        let guarded = Self::start_unasked(kind, changes);
+        let port = guarded.gateway.port();
+        let status = |token: &str| {
+            let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+            let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
+            wire::send(port, &request).map(|answer| answer.status)
+        };
+        until("the guard knows the keys", || {
+            status(&guarded.tokens.good) == Some(200)
+        });
+        // Each worker, of whichever connection.
+        until("the guard knows the revocation", || {
+            (0..50).all(|_| status(&guarded.tokens.revoked) == Some(401))
+        });
+        guarded
+    }
+
+    /// Starts all three, and sends no request.
+    fn start_unasked(kind: Kind, changes: &[(&str, &str)]) -> Self {
         let issuer = Issuer::new().unwrap();
         let configuration = configuration(&issuer);
         let upstream = Upstream::start(true).unwrap();
@@ -89,22 +108,9 @@ impl Guarded {
             plugin: &configuration,
         };
         let gateway = Gateway::start(kind, &neighbours, changes).unwrap();
-        let tokens = tokens(&issuer);
-        let status = |token: &str| {
-            let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
-            let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
-            wire::send(gateway.port(), &request).map(|answer| answer.status)
-        };
-        until("the guard knows the keys", || {
-            status(&tokens.good) == Some(200)
-        });
-        // Each worker, of whichever connection.
-        until("the guard knows the revocation", || {
-            (0..50).all(|_| status(&tokens.revoked) == Some(401))
-        });
         Self {
             configuration,
-            tokens,
+            tokens: tokens(&issuer),
             upstream,
             guard,
             gateway,
@@ -217,6 +223,17 @@ fn a_guard_that_does_not_answer_lets_nobody_pass() {
             });
         }
     });
+}
+
+/// HAProxy goes on with a request if an action in Lua fails.
+#[test]
+fn a_broken_script_in_haproxy_lets_nobody_pass() {
+    let start = "local headers = txn.http:req_get_headers()";
+    for broken in ["error('broken')", "while true do end"] {
+        let guarded = Guarded::start_unasked(Kind::HaProxy, &[(start, broken)]);
+        let found = openings(guarded.gateway.port(), &guarded.upstream, &guarded.tokens);
+        assert!(found.is_empty(), "{broken}:\n{}", found.join("\n"));
+    }
 }
 
 /// Shows that the table detects mistakes in a gateway's configuration: each change here opens a gateway.

@@ -398,6 +398,19 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
     );
     (post.method, post.body) = ("POST", "hello");
     rows.push(post);
+    for target in ["/healthz", api] {
+        let mut post = row(
+            format!("identity in the trailers for {target}"),
+            target,
+            &format!("{good}Trailer: X-User-Id\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n"),
+            Judged,
+        );
+        (post.method, post.body) = ("POST", "5\r\nhello\r\n0\r\nX-User-Id: admin\r\n\r\n");
+        rows.push(post);
+    }
+    // Firefox sends it.
+    let te = format!("{good}TE: trailers\r\n");
+    rows.push(row("TE: trailers", api, &te, Passes(Good)));
     rows
 }
 
@@ -516,6 +529,10 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         if arrived.values(name) != expected {
             return Err(format!("{name} is {:?}", arrived.values(name)));
         }
+    }
+    let options = arrived.values("connection").join(",").to_lowercase();
+    if IDENTITY.iter().any(|(name, _)| options.contains(name)) {
+        return Err(format!("the next hop would obey Connection: {options}"));
     }
     let Passes(expected) = row.fate else {
         return Ok(());
