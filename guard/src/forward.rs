@@ -119,23 +119,30 @@ impl Stripped {
         Self(names.chain(payload).map(str::to_owned).collect())
     }
 
-    /// True if a request header is one of them, in any case, and with `_`, `.` or another sign in place of `-`,
-    /// because servers map all these names to the same variable.
+    /// True if a request header is one of them, in any spelling.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
-        let same = |ours: &u8, theirs: &u8| match theirs {
-            theirs if theirs.is_ascii_alphanumeric() => theirs.to_ascii_lowercase() == *ours,
-            _ => *ours == b'-',
-        };
-        self.0.iter().any(|ours| {
-            ours.len() == name.len()
-                && ours
-                    .as_bytes()
-                    .iter()
-                    .zip(name)
-                    .all(|(ours, theirs)| same(ours, theirs))
-        })
+        self.0.iter().any(|ours| is_spelling(ours, name))
     }
+
+    /// The header of which `name`, in lower case, is another spelling.
+    #[must_use]
+    pub fn respelled(&self, name: &str) -> Option<&str> {
+        let mut ours = self.0.iter().map(String::as_str);
+        ours.find(|ours| *ours != name && is_spelling(ours, name.as_bytes()))
+    }
+}
+
+/// True if `name` is the header `ours`, in any case, and with `_`, `.` or another sign in place of `-`, because servers map
+/// all these names to the same variable. `ours` is in lower case.
+#[must_use]
+pub fn is_spelling(ours: &str, name: &[u8]) -> bool {
+    let same = |ours: u8, theirs: u8| match theirs {
+        theirs if theirs.is_ascii_alphanumeric() => theirs.to_ascii_lowercase() == ours,
+        _ => ours == b'-',
+    };
+    let mut pairs = ours.bytes().zip(name);
+    ours.len() == name.len() && pairs.all(|(ours, theirs)| same(ours, *theirs))
 }
 
 #[cfg(test)]

@@ -169,6 +169,12 @@ impl Guard {
         self.stripped.has(header)
     }
 
+    /// The header of `forward` of which `name`, in lower case, is another spelling.
+    #[must_use]
+    pub fn respelled(&self, name: &str) -> Option<&str> {
+        self.stripped.respelled(name)
+    }
+
     /// Turns a decision into what the host must do, with report-only mode applied. A request that would have to
     /// wait, but was held already, is refused.
     #[must_use]

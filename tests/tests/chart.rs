@@ -496,12 +496,13 @@ fn token_guard_and_the_gateway_agree() {
         if case == "token-guard-istio" {
             let patches = &of_kind(documents, "EnvoyFilter")[0]["spec"]["configPatches"];
             let manager = &patches[0]["patch"]["value"]["typed_config"];
-            let mutations =
-                &manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"];
-            let removed = list(mutations)
-                .iter()
-                .map(|mutation| mutation["remove"].clone());
-            assert_eq!(Value::Array(removed.collect()), headers);
+            let extensions = &manager["early_header_mutation_extensions"];
+            let mutations = list(&extensions[0]["typed_config"]["mutations"]).iter();
+            let removed =
+                mutations.map(|mutation| &mutation["remove_on_match"]["key_matcher"]["safe_regex"]);
+            let removed: Vec<&Value> = removed.map(|expression| &expression["regex"]).collect();
+            assert_eq!(json!(removed), json!(patterns(&headers)));
+            validate_in_tested_gateway(extensions);
             let notes = RENDERED[case]["notes"].as_str().unwrap();
             let (_, provider) = notes.split_once("extensionProviders:\n").unwrap();
             let provider: Value = serde_saphyr::from_str(provider).unwrap();
@@ -526,10 +527,11 @@ fn token_guard_and_the_gateway_agree() {
                 "10.244.3.0/24,10.244.4.7/32,fd00:10:244::7/128"
             );
             let paths = of_kind(documents, "ClientTrafficPolicy")[0];
-            assert_eq!(
-                paths["spec"]["headers"]["earlyRequestHeaders"]["remove"],
-                headers
-            );
+            let early = &paths["spec"]["headers"]["earlyRequestHeaders"];
+            assert_eq!(early["remove"], headers);
+            let removed = list(&early["removeOnMatch"]).iter();
+            let removed: Vec<&Value> = removed.map(|matcher| &matcher["value"]).collect();
+            assert_eq!(json!(removed), json!(patterns(&headers)));
             assert_eq!(
                 paths["spec"]["headers"]["withUnderscoresAction"],
                 "DropHeader"
@@ -540,6 +542,32 @@ fn token_guard_and_the_gateway_agree() {
             assert_eq!(policy["http"]["path"], "/ext-authz");
         }
     }
+}
+
+/// Expressions for these headers in every spelling, like those of `gateways/envoy-ext-authz/`, which real Envoy runs in
+/// other tests.
+fn patterns(headers: &Value) -> Vec<String> {
+    let names = list(headers).iter().filter_map(Value::as_str);
+    let patterns: Vec<String> = names.map(|name| name.replace('-', "[^a-z0-9]")).collect();
+    let tested = tested_gateway().to_string();
+    let known = patterns.iter().filter(|pattern| tested.contains(*pattern));
+    assert!(known.count() > 0, "{patterns:?}");
+    patterns
+}
+
+fn tested_gateway() -> Value {
+    let repository = Artifacts::find().unwrap().repository;
+    let path = repository.join("gateways/envoy-ext-authz/envoy.yaml");
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Envoy accepts these extensions for early mutations of headers.
+#[track_caller]
+fn validate_in_tested_gateway(extensions: &Value) {
+    let mut gateway = tested_gateway();
+    let filters = &mut gateway["static_resources"]["listeners"][0]["filter_chains"][0]["filters"];
+    filters[0]["typed_config"]["early_header_mutation_extensions"] = extensions.clone();
+    validate(&gateway.to_string());
 }
 
 /// The middlewares are those of `gateways/traefik/`, which real Traefik runs in other tests.

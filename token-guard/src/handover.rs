@@ -6,9 +6,12 @@
 //! nothing, and refuses a header that is missing, repeated or spelled in two ways, and a target that is not a
 //! path.
 
+use std::borrow::Cow;
+
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
 use guard::authorization::is_token_byte;
+use guard::forward::is_spelling;
 
 /// Path of a request that carries [`METHOD`] and [`URI`].
 pub(crate) const FORWARD_AUTH: &str = "/forward-auth";
@@ -45,12 +48,12 @@ pub(crate) struct Original<'a> {
 }
 
 /// Why token-guard cannot read the original request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Misuse {
     Missing(&'static str),
     Repeated(&'static str),
     /// A header has another sign in place of `-`, and some servers treat both spellings as the same header.
-    Spelling(&'static str),
+    Spelling(Cow<'static, str>),
     /// The method is not an HTTP token.
     Method,
     NotOriginForm,
@@ -60,7 +63,7 @@ pub(crate) enum Misuse {
 
 impl Misuse {
     /// Text of the response.
-    pub(crate) fn description(self) -> String {
+    pub(crate) fn description(&self) -> String {
         match self {
             Self::Missing(name) => format!("The gateway did not send {name}"),
             Self::Repeated(name) => format!("The request has {name} more than once"),
@@ -114,14 +117,9 @@ const fn is_name_character(character: char) -> bool {
 
 /// Returns the value of a header that occurs exactly once, in one spelling.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Misuse> {
-    let same =
-        |ours: u8, theirs: u8| ours == theirs || (ours == b'-' && !theirs.is_ascii_alphanumeric());
-    let is_respelled = |other: &str| {
-        let mut pairs = name.bytes().zip(other.bytes());
-        other != name && other.len() == name.len() && pairs.all(|(ours, theirs)| same(ours, theirs))
-    };
+    let is_respelled = |other: &str| other != name && is_spelling(name, other.as_bytes());
     if headers.keys().any(|other| is_respelled(other.as_str())) {
-        return Err(Misuse::Spelling(name));
+        return Err(Misuse::Spelling(name.into()));
     }
     let mut values = headers.get_all(name);
     let value = values.next().ok_or(Misuse::Missing(name))?;
@@ -199,19 +197,19 @@ mod tests {
             (vec![method, (METHOD, "PUT"), uri], Misuse::Repeated(METHOD)),
             (
                 vec![method, uri, ("X_Forwarded_Uri", "/public/x")],
-                Misuse::Spelling(URI),
+                Misuse::Spelling(URI.into()),
             ),
             (
                 vec![method, ("x-forwarded_uri", "/x")],
-                Misuse::Spelling(URI),
+                Misuse::Spelling(URI.into()),
             ),
             (
                 vec![method, uri, ("X.Forwarded.Uri", "/x")],
-                Misuse::Spelling(URI),
+                Misuse::Spelling(URI.into()),
             ),
             (
                 vec![("x_forwarded-method", "GET"), method, uri],
-                Misuse::Spelling(METHOD),
+                Misuse::Spelling(METHOD.into()),
             ),
         ] {
             let read = asked("/forward-auth", &headers);

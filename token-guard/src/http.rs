@@ -51,6 +51,10 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
         Some(Err(misuse)) => return refuse_handover(&request, &state.worker, misuse),
         Some(Ok(original)) => original,
     };
+    let names = request.headers().keys().map(HeaderName::as_str);
+    if let Some(name) = state.worker.respelled(names) {
+        return refuse_handover(&request, &state.worker, Misuse::Spelling(name.into()));
+    }
     let authorization: Vec<&[u8]> = request
         .headers()
         .get_all(header::AUTHORIZATION)

@@ -341,6 +341,12 @@ impl Worker {
         guard::answers::metadata(self.guard.borrow().config(), method, target)
     }
 
+    /// The header of `forward` of which one of `names`, in lower case, is another spelling.
+    pub(crate) fn respelled<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
+        let guard = self.guard.borrow();
+        names.find_map(|name| guard.respelled(name).map(str::to_owned))
+    }
+
     /// True if the gateway's access log may receive [`guard::access_log`]'s data.
     pub(crate) fn tells_access_log(&self) -> bool {
         self.guard.borrow().config().access_log_state

@@ -181,6 +181,15 @@ selector:
 {{- $headers | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/* Expressions for the names of these headers and for their other spellings, as a JSON list. */}}
+{{- define "gatepass.guardHeaderPatterns" -}}
+{{- $patterns := list -}}
+{{- range include "gatepass.guardHeaders" . | fromJsonArray -}}
+{{- $patterns = append $patterns (replace "-" "[^a-z0-9]" .) -}}
+{{- end -}}
+{{- toJson $patterns -}}
+{{- end -}}
+
 {{/* Entry of Istio's meshConfig.extensionProviders. */}}
 {{- define "gatepass.extensionProvider" -}}
 - name: {{ .Values.gateway.istio.extensionProvider }}

@@ -394,7 +394,12 @@ fn an_unclear_handover_is_refused_and_counted() {
             "/forward-auth",
             "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz#/api/x\r\n",
         ),
+        (
+            "/forward-auth",
+            "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\nX~User~Id: admin\r\n",
+        ),
         ("/ext-authz", ""),
+        ("/ext-authz/healthz", "X.Scope: admin\r\n"),
     ] {
         let answer = ask(&guard, path, headers);
         assert_eq!(answer.status, 400, "{path} {headers}");
@@ -402,9 +407,10 @@ fn an_unclear_handover_is_refused_and_counted() {
     }
     assert_eq!(
         metric(&guard, "token_filter_denied{reason=\"handover\"}"),
-        7
+        9
     );
-    let healthz = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\n";
+    // The gateway replaces a header of this name.
+    let healthz = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /healthz\r\nX-User-Id: 1\r\n";
     assert_eq!(ask(&guard, "/forward-auth", healthz).status, 200);
     assert_eq!(ask(&guard, "/ext-authz/healthz", "").status, 200);
     assert_eq!(

@@ -303,6 +303,17 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             rows.push(row(format!("{name} beside {whose}"), target, headers, fate));
         }
     }
+    // token-guard refuses such a spelling where the gateway cannot remove it. All signs of a name (RFC 9110 §5.6.2).
+    for sign in "!#$%&'*+.^_`|~".chars() {
+        let name = format!("X{sign}User{sign}Id");
+        let spoofed = format!("{name}: admin\r\n");
+        let both = format!("{good}{spoofed}");
+        for (whose, target, headers) in [("a token", api, &both), ("nobody", "/healthz", &spoofed)]
+        {
+            let name = format!("{name} beside {whose}");
+            rows.push(row(name, target, headers, Judged));
+        }
+    }
     // Headers that name another target than the request line.
     for name in [
         "X-Forwarded-Uri",
