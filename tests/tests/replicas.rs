@@ -9,8 +9,8 @@ use tests::{Artifacts, Postgres};
 
 use crate::api::until;
 use crate::support::{
-    Assertion, Browser, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, Reply, USER_BOUND,
-    WEB, get, signal,
+    Assertion, Browser, Client, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, Reply,
+    USER_BOUND, WEB, get, signal,
 };
 
 struct Replicated {
@@ -131,6 +131,27 @@ fn a_change_at_one_replica_is_noticed_by_the_other() {
             .map(|service| get(&format!("{service}/auth/jwks"), &[]).json());
         one == other && one["keys"].as_array().is_some_and(|keys| keys.len() > 1)
     });
+}
+
+#[test]
+fn wrong_secrets_are_counted_at_all_replicas_and_the_right_one_passes() {
+    let set = Replicated::start();
+    let services = set.services();
+    let guess = Client {
+        secret: Some("the secret before the rotation"),
+        ..USER_BOUND
+    };
+    for service in services.iter().cycle().take(21) {
+        guess
+            .token(service, &FORM)
+            .assert_error(401, "invalid_client");
+    }
+    for service in &services {
+        until("wrong secrets have to wait", || {
+            guess.token(service, &FORM).status == 429
+        });
+        assert_eq!(USER_BOUND.token(service, &FORM).status, 200);
+    }
 }
 
 /// D-2. Issuing a code writes nothing that the replicas could agree on; its redemption does.

@@ -18,7 +18,6 @@ use domain::RegistrySummary;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
 use protocol::Context;
-use protocol::oauth::secret_guesses::Suspects;
 use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
 use protocol::token::rotation::{self, Policy};
@@ -41,8 +40,6 @@ pub struct Service {
     pub metrics: Metrics,
     pub revocation_limit: RevocationLimit,
     pub feed: RevocationFeed,
-    /// Clients and addresses that recently sent a wrong secret.
-    pub suspects: Suspects,
     /// Recently used client secrets.
     pub secret_uses: SecretUses,
     admin_tokens: AdminTokens,
@@ -85,7 +82,6 @@ impl Service {
             feed,
             audit,
             metrics,
-            suspects: Suspects::default(),
             secret_uses: SecretUses::default(),
             admin_tokens,
             registry_turn: Mutex::default(),

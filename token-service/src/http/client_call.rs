@@ -15,7 +15,7 @@ use protocol::Context;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
 use protocol::oauth::refusal::EndpointError;
-use protocol::oauth::secret_guesses::Guess;
+use protocol::oauth::secret_guesses;
 
 /// The request with its complete body. If the body cannot be read, the client gets an error in the format of
 /// protocol.md §2.4.
@@ -83,7 +83,7 @@ impl ClientCall {
         }
     }
 
-    /// Runs the endpoint, unless the client must wait because of wrong secrets.
+    /// Runs the endpoint, and counts a wrong client secret.
     async fn answer_at<T, E: EndpointError>(
         &self,
         moment: &Moment,
@@ -91,11 +91,14 @@ impl ClientCall {
     ) -> Result<T, E> {
         let context = self.service.context(moment);
         let request = self.request();
-        let (suspects, address) = (&self.service.suspects, origin::address(&self.http));
-        let guess = Guess::begin(&context, suspects, &request.authorization, address).await?;
-        let answer = answer(&context, &request).await;
-        let error = answer.as_ref().err();
-        guess.end(error.and_then(E::token_error)).await;
-        answer
+        match answer(&context, &request).await {
+            Err(error) if matches!(error.token_error(), Some(TokenError::WrongSecret)) => {
+                let address = origin::address(&self.http);
+                let counted =
+                    secret_guesses::count_wrong(&context, &request.authorization, address).await;
+                Err(counted.into())
+            }
+            answer => answer,
+        }
     }
 }

@@ -45,7 +45,8 @@ pub enum TokenError {
     WrongSecret,
     /// A public client used the Authorization header (protocol.md §5.3).
     PublicClientInHeader,
-    /// This address sent too many wrong secrets for this client. The client must wait this long.
+    /// The secret is wrong, and this address sent too many wrong secrets for this client. Not before this time would
+    /// another wrong secret be [`Self::WrongSecret`].
     TooManyGuesses(Duration),
     /// `client_secret` is in the body; only the header may contain the secret (protocol.md §5.2).
     SecretInBody,
@@ -241,7 +242,8 @@ impl TokenError {
             }
             Self::UnknownClient | Self::WrongSecret => "Client ID or Client Secret is wrong",
             Self::TooManyGuesses(_) => {
-                "Too many wrong Client Secrets came from this address; wait, then try again"
+                "Client Secret is wrong, and too many wrong Client Secrets came from this address; correct the Client \
+                 Secret"
             }
             Self::PublicClientInHeader => {
                 "An Installed Application sends client_id in the body, not in the Authorization header"
