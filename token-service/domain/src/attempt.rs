@@ -1,7 +1,8 @@
 //! Rate limits for attempts to guess a secret.
 //!
 //! The transaction that admits an attempt also counts it as failed, so that parallel guesses cannot exceed the limit. A
-//! successful attempt is forgiven afterwards.
+//! successful attempt is taken back afterwards, and leaves no trace: only failures delay attempts, and failures are
+//! forgotten at the same rate whether successful attempts come or not.
 
 use std::time::Duration;
 
@@ -18,33 +19,42 @@ pub struct Pace {
     pub free: u32,
     /// Longest delay, in whole seconds.
     pub longest: Duration,
-    /// Time without an attempt after which one failure is forgotten, in whole seconds; at least 1.
+    /// Time after which one failure is forgotten, in whole seconds; at least 1.
     pub forget_one_after: Duration,
 }
 
 /// Failures that are not yet forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
+    /// Number of failures when the last one was counted.
     pub count: u32,
     /// Time of the last failure.
     pub last_at: Timestamp,
-    /// Time when all failures are forgotten.
+    /// Time when all failures are forgotten, one by one until then.
     pub expires_at: Timestamp,
 }
 
 /// Decides on an attempt at `now` for these keys, and returns the new failures of the first keys. A delayed attempt
 /// counts only for the keys before the first key with a delay, and waits for the longest delay. Order the keys from
 /// narrow to wide: repeated attempts then slow down the narrow keys, and the wide keys stay free for other users.
-pub fn admit(keys: &[(Pace, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
-    let waits = |(pace, before): &(Pace, Option<Failures>)| pace.wait(*before, now);
+pub fn admit(keys: &[(PacedKey, Option<Failures>)], now: Timestamp) -> (Admission, Vec<Failures>) {
+    let waits = |(paced, before): &(PacedKey, Option<Failures>)| paced.pace.wait(*before, now);
     let counted = keys
         .iter()
         .take_while(|key| waits(key).is_zero())
-        .map(|(pace, before)| pace.count(*before, now))
+        .map(|(paced, before)| paced.pace.count(*before, now))
         .collect();
     let admission = match keys.iter().map(waits).max() {
         Some(wait) if !wait.is_zero() => Admission::Wait(wait),
-        _ => Admission::Admitted,
+        _ => Admission::Admitted(
+            keys.iter()
+                .map(|(paced, before)| Counted {
+                    paced: *paced,
+                    at: now,
+                    last_at: before.map_or(now, |failures| failures.last_at),
+                })
+                .collect(),
+        ),
     };
     (admission, counted)
 }
@@ -57,21 +67,43 @@ pub struct PacedKey {
     pub pace: Pace,
 }
 
+/// A key for which an admitted attempt counts as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    pub paced: PacedKey,
+    /// Time of the attempt.
+    at: Timestamp,
+    /// Time of the last failure before the attempt.
+    last_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
-    /// The attempt may be made. It counts as failed for all keys until it is forgiven.
-    Admitted,
+    /// The attempt may be made. It counts as failed for these keys until it is taken back.
+    Admitted(Vec<Counted>),
     /// The attempt may be made after this time.
     Wait(Duration),
 }
 
-impl Failures {
-    /// The failures minus one; `None` if none remain.
+impl Counted {
+    /// The key's `failures` without this attempt; `None` if none remain.
     #[must_use]
-    pub fn one_less(self) -> Option<Self> {
-        let count = self.count.checked_sub(1).filter(|count| *count > 0)?;
-        Some(Self { count, ..self })
+    pub fn take_back(&self, failures: Failures) -> Option<Failures> {
+        let count = failures.count.checked_sub(1).filter(|count| *count > 0)?;
+        let each = self.paced.pace.each();
+        let expires_at = failures.expires_at.seconds().saturating_sub(each);
+        // Where attempts are delayed, only one is in progress at a time. So `last_at` is either the time of this
+        // attempt or of a later one.
+        let last_at = match failures.last_at {
+            last_at if last_at == self.at => self.last_at,
+            later => later,
+        };
+        Some(Failures {
+            count,
+            last_at,
+            expires_at: Timestamp::from_seconds(expires_at),
+        })
     }
 }
 
@@ -86,14 +118,17 @@ impl Pace {
         }
     }
 
+    /// Time after which one failure is forgotten, in seconds.
+    fn each(&self) -> u64 {
+        self.forget_one_after.as_secs().max(1)
+    }
+
     /// The number of failures in `before` that are not yet forgotten at `now`.
     fn remembered(&self, before: Option<Failures>, now: Timestamp) -> u32 {
         before.map_or(0, |failures| {
-            let each = self.forget_one_after.as_secs().max(1);
-            let forgotten = now.since(failures.last_at).as_secs() / each;
-            failures
-                .count
-                .saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
+            let left = failures.expires_at.since(now).as_secs();
+            let left = u32::try_from(left.div_ceil(self.each())).unwrap_or(u32::MAX);
+            failures.count.min(left)
         })
     }
 
@@ -117,10 +152,12 @@ impl Pace {
         } else {
             remembered.saturating_add(1)
         };
+        let each = Duration::from_secs(self.each());
+        let forgotten_from = before.map_or(now, |failures| failures.expires_at.max(now));
         Failures {
             count,
             last_at: now,
-            expires_at: now + self.forget_one_after.saturating_mul(count),
+            expires_at: (forgotten_from + each).min(now + each.saturating_mul(count)),
         }
     }
 }
@@ -181,12 +218,60 @@ mod tests {
         );
     }
 
+    /// Attempts at one address, of which these fail. Returns the failures after the last.
+    fn office(attempts: impl Iterator<Item = (u64, bool)>) -> Option<Failures> {
+        let address = PacedKey {
+            key: Digest::of(b"address"),
+            pace: PACE,
+        };
+        let mut failures = None;
+        for (second, fails) in attempts {
+            let (admission, counted) = admit(&[(address, failures)], at(second));
+            let Admission::Admitted(keys) = admission else {
+                panic!("waits at {second}: {admission:?}");
+            };
+            failures = match (&keys[..], &counted[..]) {
+                ([key], [counted]) if !fails => key.take_back(*counted),
+                (_, [counted]) => Some(*counted),
+                _ => panic!("one key"),
+            };
+        }
+        failures
+    }
+
+    #[test]
+    fn only_failures_count_and_they_are_forgotten_between_right_attempts() {
+        // Somebody mistypes every eleven minutes, and everybody else signs in without a pause.
+        let busy = office((0..24 * 3600).map(|second| (second, second % 660 == 0)));
+        let quiet = office((0..24 * 3600).step_by(660).map(|second| (second, true)));
+        assert_eq!(busy, quiet);
+        assert_eq!(PACE.remembered(busy, at(24 * 3600 - 1)), 1);
+    }
+
+    /// A right attempt that was admitted after a delay does not start the delay anew.
+    #[test]
+    fn a_right_attempt_moves_no_clock() {
+        let (_, failures) = waits(8);
+        let address = PacedKey {
+            key: Digest::of(b"address"),
+            pace: PACE,
+        };
+        let now = failures.last_at + PACE.wait(Some(failures), failures.last_at);
+        let (admission, counted) = admit(&[(address, Some(failures))], now);
+        assert!(PACE.wait(counted.first().copied(), now) > Duration::ZERO);
+        let Admission::Admitted(keys) = admission else {
+            panic!("{admission:?}");
+        };
+        let after = keys[0].take_back(counted[0]);
+        assert_eq!(after, Some(failures));
+    }
+
     #[test]
     fn a_clock_that_goes_back_neither_forgets_nor_overflows() {
         let failures = Failures {
             count: u32::MAX,
             last_at: at(100),
-            expires_at: at(200),
+            expires_at: at(u64::MAX / 2),
         };
         assert_eq!(PACE.wait(Some(failures), at(0)), PACE.longest);
         assert_eq!(PACE.count(Some(failures), at(0)).count, u32::MAX);

@@ -33,7 +33,7 @@ pub mod signing_key;
 pub mod token_id;
 pub mod user;
 
-pub use attempt::{Admission, Failures, Pace, PacedKey};
+pub use attempt::{Admission, Counted, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use authorization_code::{
     CodeMismatch, CodeRecord, PresentedCode, Redemption, SelfContainedCode,

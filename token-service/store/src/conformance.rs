@@ -39,7 +39,7 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
     Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, CodeMismatch, CodeRecord,
-    CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
+    Counted, CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
     LegacyInstance, LinkedAccount, ObjectName, Pace, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
     Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
@@ -143,6 +143,7 @@ macro_rules! conformance {
             a_second_factor_ends_what_was_there_and_goes_with_its_user,
             a_recovery_code_works_once,
             failures_slow_attempts_down_until_they_are_forgiven_or_forgotten,
+            right_attempts_move_no_clock,
             attempts_that_wait_count_for_the_keys_before_the_one_that_waits,
             parallel_attempts_are_admitted_as_consecutive_ones,
             sessions_start_end_and_expire,

@@ -11,8 +11,8 @@ use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
-    CodeRecord, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant,
-    GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
+    CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
+    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
     SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User, Username,
@@ -336,12 +336,12 @@ pub trait AttemptStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Admission, StoreError>;
 
-    /// Called after an attempt that was not a failure: removes all failures of `forget`, and one failure of each key in
-    /// `take_back`. The keys must be distinct.
+    /// Called after an attempt that was not a failure: removes all failures of `forget`, and takes the attempt back from
+    /// each key in `take_back`. The keys must be distinct.
     async fn forgive_attempt(
         &self,
         forget: Option<Digest>,
-        take_back: Vec<Digest>,
+        take_back: Vec<Counted>,
     ) -> Result<(), StoreError>;
 }
 

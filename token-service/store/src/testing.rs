@@ -14,8 +14,8 @@ use domain::clock::{Clock as _, SystemClock, Timestamp};
 use domain::digest::Digest;
 use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
-    CodeRecord, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState, Grant,
-    GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
+    CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
+    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
     SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
@@ -189,7 +189,7 @@ watched! {
     }
     AttemptStore {
         admit_attempt(keys: Vec<PacedKey>, now: Timestamp) -> Result<Admission, StoreError>;
-        forgive_attempt(forget: Option<Digest>, take_back: Vec<Digest>) -> Result<(), StoreError>;
+        forgive_attempt(forget: Option<Digest>, take_back: Vec<Counted>) -> Result<(), StoreError>;
     }
     SessionStore {
         start_session(id: Digest, session: Session, replaces: Option<Digest>) -> Result<Begin, StoreError>;

@@ -42,7 +42,7 @@ pub async fn count_wrong(
     };
     match context.store.admit_attempt(vec![paced], context.now).await {
         Ok(Admission::Wait(wait)) => TokenError::TooManyGuesses(wait),
-        Ok(Admission::Admitted) => TokenError::WrongSecret,
+        Ok(Admission::Admitted(_)) => TokenError::WrongSecret,
         Err(error) => {
             tracing::warn!(%error, "a wrong client secret is not counted");
             TokenError::WrongSecret

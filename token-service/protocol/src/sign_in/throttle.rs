@@ -15,7 +15,7 @@ use super::device::KnownDevice;
 use crate::Context;
 use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
-use domain::{Admission, Pace, PacedKey};
+use domain::{Admission, Counted, Pace, PacedKey};
 use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -135,7 +135,7 @@ struct Keys {
 pub(super) struct Attempt<'a> {
     context: &'a Context<'a>,
     own: Digest,
-    others: Vec<Digest>,
+    counted: Vec<Counted>,
 }
 
 impl<'a> Attempt<'a> {
@@ -149,15 +149,13 @@ impl<'a> Attempt<'a> {
     ) -> Result<Result<Self, Duration>, StoreError> {
         let now = context.now;
         let Keys { shared, own, last } = guess.keys(address, device, context.encryption_key);
-        let others = shared.iter().chain(&last).map(|paced| paced.key).collect();
-        let attempt = Self {
-            context,
-            own: own.key,
-            others,
-        };
         let keys = shared.into_iter().chain([own]).chain(last).collect();
         Ok(match context.store.admit_attempt(keys, now).await? {
-            Admission::Admitted => Ok(attempt),
+            Admission::Admitted(counted) => Ok(Self {
+                context,
+                own: own.key,
+                counted,
+            }),
             Admission::Wait(wait) => Err(wait),
         })
     }
@@ -169,20 +167,16 @@ impl<'a> Attempt<'a> {
         let Self {
             context,
             own,
-            others,
+            mut counted,
         } = self;
-        context.store.forgive_attempt(Some(own), others).await
+        counted.retain(|counted| counted.paced.key != own);
+        context.store.forgive_attempt(Some(own), counted).await
     }
 
     /// Removes the attempt from the counts because it had no result, for example when the service is overloaded.
     pub(super) async fn take_back(self) -> Result<(), StoreError> {
-        let Self {
-            context,
-            own,
-            mut others,
-        } = self;
-        others.push(own);
-        context.store.forgive_attempt(None, others).await
+        let store = self.context.store;
+        store.forgive_attempt(None, self.counted).await
     }
 }
 
@@ -291,7 +285,14 @@ mod tests {
         let mut now = Timestamp::from_seconds(1_800_000_000);
         let (mut own, mut anywhere) = (None, None);
         for _ in 0..5000 {
-            let keys = [(PASSWORD, own), (PASSWORD_FROM_ANYWHERE, anywhere)];
+            let key = |pace| PacedKey {
+                key: Digest::of(b"one account"),
+                pace,
+            };
+            let keys = [
+                (key(PASSWORD), own),
+                (key(PASSWORD_FROM_ANYWHERE), anywhere),
+            ];
             assert_eq!(
                 PASSWORD_FROM_ANYWHERE.wait(anywhere, now),
                 Duration::ZERO,
@@ -299,7 +300,7 @@ mod tests {
             );
             match attempt::admit(&keys, now) {
                 (Admission::Wait(wait), _) => now = now + wait,
-                (Admission::Admitted, counted) => {
+                (Admission::Admitted(_), counted) => {
                     own = counted.first().copied();
                     anywhere = counted.get(1).copied();
                 }

@@ -8,6 +8,14 @@ pub(crate) const PACE: Pace = Pace {
     forget_one_after: Duration::from_secs(600),
 };
 
+/// An attempt that is admitted.
+async fn admitted(store: &dyn Store, keys: &[&str], now: Timestamp) -> Vec<Counted> {
+    match attempt(store, keys, now).await {
+        Admission::Admitted(counted) => counted,
+        wait @ Admission::Wait(_) => panic!("{keys:?}: {wait:?}"),
+    }
+}
+
 pub(crate) async fn attempt(store: &dyn Store, keys: &[&str], now: Timestamp) -> Admission {
     let keys = keys.iter().map(|key| PacedKey {
         key: Digest::of(key.as_bytes()),
@@ -22,8 +30,7 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     let wait = |seconds| Admission::Wait(Duration::from_secs(seconds));
     let both = ["address", "ada"];
     for _ in 0..3 {
-        let admitted = attempt(&*subject.store(), &both, at(0)).await;
-        assert_eq!(admitted, Admission::Admitted);
+        admitted(&*subject.store(), &both, at(0)).await;
     }
     subject.restart().await;
     let store = subject.store();
@@ -34,24 +41,22 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
         "of the address"
     );
     for _ in 0..3 {
-        let of_grace = attempt(&*store, &["grace"], at(0)).await;
-        assert_eq!(
-            of_grace,
-            Admission::Admitted,
-            "what waits at a key counts for no key behind it"
-        );
+        // What waits at a key counts for no key behind it.
+        admitted(&*store, &["grace"], at(0)).await;
     }
-    assert_eq!(attempt(&*store, &both, at(1)).await, Admission::Admitted);
+    let counted = admitted(&*store, &both, at(1)).await;
     assert_eq!(attempt(&*store, &both, at(1)).await, wait(2));
-    let [address, ada] = both.map(|key| Digest::of(key.as_bytes()));
-    let forgiven = store.forgive_attempt(Some(ada), vec![address]);
+    let [address, ada] = counted[..] else {
+        panic!("{counted:?}");
+    };
+    let forgiven = store.forgive_attempt(Some(ada.paced.key), vec![address]);
     forgiven.await.unwrap();
     drop(store);
     subject.restart().await;
     let store = subject.store();
-    assert_eq!(attempt(&*store, &["ada"], at(1)).await, Admission::Admitted);
+    admitted(&*store, &["ada"], at(1)).await;
     assert_eq!(
-        attempt(&*store, &["address"], at(1)).await,
+        attempt(&*store, &["address"], at(0)).await,
         wait(1),
         "three of four failures are left"
     );
@@ -59,9 +64,32 @@ pub(crate) async fn failures_slow_attempts_down_until_they_are_forgiven_or_forgo
     assert_eq!(store.sweep(at(602), 100).await.unwrap().removed, 1);
     store.sweep(at(10_000), 100).await.unwrap();
     for _ in 0..3 {
-        let admitted = attempt(&*store, &both, at(10_000)).await;
-        assert_eq!(admitted, Admission::Admitted, "all is forgotten");
+        // All is forgotten.
+        admitted(&*store, &both, at(10_000)).await;
     }
+}
+
+pub(crate) async fn right_attempts_move_no_clock(subject: &mut impl Subject) {
+    let store = subject.store();
+    let address = ["address"];
+    for _ in 0..3 {
+        admitted(&*store, &address, at(0)).await;
+    }
+    for second in [1, 1, 2, 700, 1300, 1799] {
+        let right = admitted(&*store, &address, at(second)).await;
+        store.forgive_attempt(None, right).await.unwrap();
+    }
+    assert_eq!(store.sweep(at(1800), 100).await.unwrap().removed, 0);
+    assert_eq!(store.sweep(at(1801), 100).await.unwrap().removed, 1);
+
+    let right = admitted(&*store, &address, at(2000)).await;
+    admitted(&*store, &address, at(2000)).await;
+    store.forgive_attempt(None, right).await.unwrap();
+    for _ in 0..2 {
+        admitted(&*store, &address, at(2000)).await;
+    }
+    let third = attempt(&*store, &address, at(2000)).await;
+    assert_eq!(third, Admission::Wait(Duration::from_secs(1)));
 }
 
 pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_waits(
@@ -70,8 +98,7 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
     let keys = ["address", "account from network", "account"];
     for _ in 0..3 {
         // From another address.
-        let admitted = attempt(&*subject.store(), &keys[1..], at(0)).await;
-        assert_eq!(admitted, Admission::Admitted);
+        admitted(&*subject.store(), &keys[1..], at(0)).await;
     }
     subject.restart().await;
     let store = subject.store();
@@ -79,18 +106,19 @@ pub(crate) async fn attempts_that_wait_count_for_the_keys_before_the_one_that_wa
         let waits = attempt(&*store, &keys, at(0)).await;
         assert_eq!(waits, Admission::Wait(Duration::from_secs(1)));
     }
-    let of = async |key: &str, now| attempt(&*store, &[key], now).await;
-    assert_ne!(
-        of("address", at(0)).await,
-        Admission::Admitted,
-        "it counted"
-    );
-    let account = of("account", at(1)).await;
-    assert_eq!(account, Admission::Admitted, "three failures, not six");
+    let address = attempt(&*store, &["address"], at(0)).await;
+    assert!(matches!(address, Admission::Wait(_)), "it counted");
+    // Three failures, not six.
+    let account = admitted(&*store, &["account"], at(1)).await;
+    let waits = attempt(&*store, &["account"], at(1)).await;
+    assert!(matches!(waits, Admission::Wait(_)));
     // An attempt without a result is removed from all keys.
-    let take_back = vec![Digest::of(b"account"), Digest::of(b"never seen")];
-    store.forgive_attempt(None, take_back).await.unwrap();
-    assert_eq!(of("account", at(3)).await, Admission::Admitted);
+    let taken_back = store.forgive_attempt(None, account.clone());
+    taken_back.await.unwrap();
+    admitted(&*store, &["account"], at(1)).await;
+    // Nothing is left to take back from.
+    store.sweep(at(10_000), 100).await.unwrap();
+    store.forgive_attempt(None, account).await.unwrap();
 }
 
 pub(crate) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: &mut impl Subject) {
@@ -102,6 +130,6 @@ pub(crate) async fn parallel_attempts_are_admitted_as_consecutive_ones(subject: 
     let admissions = attempts.join_all().await;
     let admitted = admissions
         .iter()
-        .filter(|admission| **admission == Admission::Admitted);
+        .filter(|admission| matches!(admission, Admission::Admitted(_)));
     assert_eq!(admitted.count(), 3);
 }

@@ -10,7 +10,7 @@ use super::value::{seconds, timestamp};
 use crate::{AttemptStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Admission, Failures, PacedKey, attempt};
+use domain::{Admission, Counted, Failures, PacedKey, attempt};
 
 #[async_trait]
 impl AttemptStore for PostgresStore {
@@ -23,16 +23,15 @@ impl AttemptStore for PostgresStore {
             // All transactions lock rows in the same order, so that they cannot deadlock.
             let mut in_order: Vec<usize> = (0..keys.len()).collect();
             in_order.sort_by_key(|index| keys.get(*index).map(|paced| *paced.key.as_bytes()));
-            let mut failures: Vec<_> = keys.iter().map(|paced| (paced.pace, None)).collect();
+            let mut failures: Vec<_> = keys.into_iter().map(|paced| (paced, None)).collect();
             for index in in_order {
-                if let (Some(paced), Some((_, before))) = (keys.get(index), failures.get_mut(index))
-                {
+                if let Some((paced, before)) = failures.get_mut(index) {
                     *before = claimed(client, &paced.key, now).await?;
                 }
             }
             let (admission, counted) = attempt::admit(&failures, now);
-            for (PacedKey { key, .. }, after) in keys.iter().zip(counted) {
-                put(client, key, Some(after)).await?;
+            for ((paced, _), after) in failures.iter().zip(counted) {
+                put(client, &paced.key, Some(after)).await?;
             }
             Ok(admission)
         })
@@ -42,16 +41,19 @@ impl AttemptStore for PostgresStore {
     async fn forgive_attempt(
         &self,
         forget: Option<Digest>,
-        take_back: Vec<Digest>,
+        take_back: Vec<Counted>,
     ) -> Result<(), StoreError> {
         self.transaction(async move |client| {
-            let mut keys: Vec<&Digest> = forget.iter().chain(&take_back).collect();
-            keys.sort_by_key(|key| *key.as_bytes());
-            for key in keys {
+            let forgotten = forget.iter().map(|key| (key, None));
+            let taken_back = take_back.iter();
+            let taken_back = taken_back.map(|counted| (&counted.paced.key, Some(counted)));
+            let mut keys: Vec<_> = forgotten.chain(taken_back).collect();
+            keys.sort_by_key(|(key, _)| *key.as_bytes());
+            for (key, counted) in keys {
                 let before = locked(client, key).await?;
                 let after = before
-                    .filter(|_| forget.as_ref() != Some(key))
-                    .and_then(Failures::one_less);
+                    .zip(counted)
+                    .and_then(|(failures, counted)| counted.take_back(failures));
                 put(client, key, after).await?;
             }
             Ok(())

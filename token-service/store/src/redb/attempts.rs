@@ -9,7 +9,7 @@ use super::tables::{Expiring, Tables, decode, encode};
 use crate::{AttemptStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Admission, Failures, PacedKey, attempt};
+use domain::{Admission, Counted, Failures, PacedKey, attempt};
 
 #[async_trait]
 impl AttemptStore for RedbStore {
@@ -21,13 +21,11 @@ impl AttemptStore for RedbStore {
         self.write(move |tables, _| {
             let failures = keys
                 .iter()
-                .map(|PacedKey { key, pace }| Ok((*pace, get(tables, key)?)))
+                .map(|paced| Ok((*paced, get(tables, &paced.key)?)))
                 .collect::<Result<Vec<_>, Fault>>()?;
             let (admission, counted) = attempt::admit(&failures, now);
-            for ((PacedKey { key, .. }, (_, before)), after) in
-                keys.iter().zip(failures).zip(counted)
-            {
-                put(tables, key, before, Some(after))?;
+            for ((paced, before), after) in failures.into_iter().zip(counted) {
+                put(tables, &paced.key, before, Some(after))?;
             }
             Ok(admission)
         })
@@ -37,16 +35,18 @@ impl AttemptStore for RedbStore {
     async fn forgive_attempt(
         &self,
         forget: Option<Digest>,
-        take_back: Vec<Digest>,
+        take_back: Vec<Counted>,
     ) -> Result<(), StoreError> {
         self.write(move |tables, _| {
             if let Some(forget) = &forget {
                 let forgotten = get(tables, forget)?;
                 put(tables, forget, forgotten, None)?;
             }
-            for key in &take_back {
+            for counted in &take_back {
+                let key = &counted.paced.key;
                 let before = get(tables, key)?;
-                put(tables, key, before, before.and_then(Failures::one_less))?;
+                let after = before.and_then(|failures| counted.take_back(failures));
+                put(tables, key, before, after)?;
             }
             Ok(())
         })
