@@ -1,5 +1,7 @@
 //! Sign-in: delays for guesses, `max_age` and `prompt`, and the language of pages.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use crate::api::until;
 use crate::support::{Browser, Form, OwnPair, Reply, WEB, form_body, get, lobby};
 
@@ -105,20 +107,20 @@ fn a_known_device_signs_in_while_others_guess_in_parallel() {
     // At the same address as the attacker.
     let device = Guesser::at(&service, "198.51.100.1");
     assert_eq!(device.guess(RIGHT), 303);
-    let guesses = std::sync::atomic::AtomicUsize::new(0);
+    let guesses = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
             scope.spawn(|| {
                 let attacker = Guesser::at(&service, "198.51.100.1");
-                guesses.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                guesses.fetch_add(1, Ordering::SeqCst);
                 assert_ne!(attacker.guess("wrong"), 303);
-                guesses.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                guesses.fetch_add(1, Ordering::SeqCst);
             });
         }
-        while guesses.load(std::sync::atomic::Ordering::SeqCst) < PARALLEL / 2 {
+        while guesses.load(Ordering::SeqCst) < PARALLEL / 2 {
             std::thread::yield_now();
         }
-        while guesses.load(std::sync::atomic::Ordering::SeqCst) < 2 * PARALLEL {
+        while guesses.load(Ordering::SeqCst) < 2 * PARALLEL {
             assert_eq!(device.guess(RIGHT), 303);
         }
     });
@@ -129,6 +131,44 @@ fn a_known_device_signs_in_while_others_guess_in_parallel() {
         stranger.guess("wrong") == 429
     });
     assert_eq!(stranger.guess(RIGHT), 429, "with the right password too");
+}
+
+/// A person with a known device and the right password, so no delay stops the flood.
+#[test]
+fn sign_ins_of_one_person_leave_room_for_other_known_devices() {
+    const PARALLEL: usize = 64;
+    let pair = OwnPair::start(&[]);
+    let service = service(&pair);
+    let device = Guesser::at(&service, "203.0.113.1");
+    assert_eq!(device.guess(RIGHT), 303);
+    let flood = Guesser::at(&service, "198.51.100.1");
+    let sign_in = || {
+        let fields = [
+            ("username", "ada@example.com"),
+            ("password", "demo-password-of-ada"),
+        ];
+        flood.browser.submit(&flood.form, &fields).status
+    };
+    assert_eq!(sign_in(), 303);
+    let refused = AtomicUsize::new(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    let status = sign_in();
+                    assert!(matches!(status, 303 | 503), "{status}");
+                    refused.fetch_add(usize::from(status == 503), Ordering::SeqCst);
+                }
+            });
+        }
+        while refused.load(Ordering::SeqCst) < PARALLEL {
+            std::thread::yield_now();
+        }
+        let statuses: Vec<u16> = (0..10).map(|_| device.guess(RIGHT)).collect();
+        done.store(true, Ordering::SeqCst);
+        assert_eq!(statuses, [303; 10]);
+    });
 }
 
 /// OpenID Connect Core §3.1.2.1.

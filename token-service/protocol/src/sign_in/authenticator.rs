@@ -4,7 +4,6 @@
 //! The service does not store the offer: the page contains the secret, sealed for this session, and the form sends it
 //! back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,10 +11,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
+use super::password::Checked;
 use super::second_factor::{Verdict, check_totp};
 use super::session::{self, Proven, SessionId};
-use super::throttle::{Attempt, Guess};
-use super::{AMR_PASSWORD, AMR_TOTP, DeviceCookie, Lane, Place, SignInError, Turn, recovery, totp};
+use super::{
+    AMR_PASSWORD, AMR_TOTP, DeviceCookie, Place, SignInError, check_password, recovery, totp,
+};
 use crate::Context;
 use domain::{SecondFactor, Session, SessionStage, Username, random};
 use store::StoreError;
@@ -165,28 +166,23 @@ pub async fn accept(
         return Ok(SetUpOutcome::NotOffered);
     };
     let device = place.known_device(context, &username, session.credentials_version);
-    let schemes = Arc::clone(&context.summary.password_schemes);
-    let turn = Turn::queue(Lane::of(device.is_some()))?;
-    let guess = Guess::Password(username.as_str());
-    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
-        Ok(attempt) => attempt,
-        Err(wait) => return Ok(SetUpOutcome::Wait(username, wait)),
-    };
     let credentials = context.store.credentials(username.clone()).await?;
     let stored = credentials
         .filter(|credentials| credentials.version == session.credentials_version)
         .and_then(|credentials| credentials.password_hash);
-    let checked = match turn.check(stored, acceptance.password, schemes).await {
-        Ok(checked) => checked,
-        Err(error) => {
-            attempt.take_back().await?;
-            return Err(error.into());
-        }
-    };
-    if !checked.right {
-        return Ok(SetUpOutcome::PasswordRefused(username));
+    let checked = check_password(
+        context,
+        username.as_str(),
+        stored,
+        acceptance.password,
+        place.address,
+        device.as_ref(),
+    );
+    match checked.await? {
+        Ok(Checked { right: true, .. }) => {}
+        Ok(_) => return Ok(SetUpOutcome::PasswordRefused(username)),
+        Err(wait) => return Ok(SetUpOutcome::Wait(username, wait)),
     }
-    attempt.forgive().await?;
     match check_totp(context, &username, &secret, acceptance.code).await? {
         Verdict::Right => {}
         Verdict::Wrong => return Ok(SetUpOutcome::CodeWrong),

@@ -22,7 +22,7 @@ use domain::{Credentials, CredentialsVersion, SessionStage, Username};
 use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
-use password::{Lane, Turn};
+use password::Checked;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;
@@ -132,22 +132,20 @@ pub async fn with_password(
     let device = known.as_ref().and_then(|(username, credentials)| {
         place.known_device(context, username, credentials.version)
     });
-    let schemes = Arc::clone(&context.summary.password_schemes);
     // All spellings of a username share one count of guesses.
     let normal = Username::parse(username);
     let username = normal.as_ref().map_or(username, Username::as_str);
-    let turn = Turn::queue(Lane::of(device.is_some()))?;
-    let guess = Guess::Password(username);
-    let attempt = match Attempt::admit(context, guess, place.address, device.as_ref()).await? {
-        Ok(attempt) => attempt,
-        Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
-    };
-    let checked = match turn.check(stored.clone(), password, schemes).await {
+    let checked = check_password(
+        context,
+        username,
+        stored.clone(),
+        password,
+        place.address,
+        device.as_ref(),
+    );
+    let checked = match checked.await? {
         Ok(checked) => checked,
-        Err(error) => {
-            attempt.take_back().await?;
-            return Err(error.into());
-        }
+        Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
     };
     let refused = |username: Option<&Username>| {
         tracing::info!(username = username.map(Username::as_str), "sign-in refused");
@@ -157,7 +155,6 @@ pub async fn with_password(
         Some(known) if checked.right => known,
         known => return refused(known.as_ref().map(|(username, _)| username)),
     };
-    attempt.forgive().await?;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
         // Every process reads the new hash when the service next follows the registrations.
         context
@@ -184,6 +181,35 @@ pub async fn with_password(
         SessionStage::SecondFactorOwed => None,
     };
     Ok(PasswordOutcome::Begun { id, stage, device })
+}
+
+/// Checks a password of `username` against the hash `stored`, unless the person must wait. The attempt counts before it
+/// takes a place in the queue, so guesses that must wait take no place.
+async fn check_password(
+    context: &Context<'_>,
+    username: &str,
+    stored: Option<String>,
+    password: Zeroizing<String>,
+    address: Option<IpAddr>,
+    device: Option<&KnownDevice>,
+) -> Result<Result<Checked, Duration>, SignInError> {
+    let request = password::Request::begin(username, device.is_some())?;
+    let guess = Guess::Password(username);
+    let attempt = match Attempt::admit(context, guess, address, device).await? {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(Err(wait)),
+    };
+    let schemes = Arc::clone(&context.summary.password_schemes);
+    let checked = match request.queue() {
+        Ok(turn) => turn.check(stored, password, schemes).await,
+        Err(busy) => Err(busy),
+    };
+    match checked {
+        Ok(Checked { right: true, .. }) => attempt.forgive().await?,
+        Ok(_) => {}
+        Err(_) => attempt.take_back().await?,
+    }
+    Ok(Ok(checked?))
 }
 
 /// The credentials of a user, read from the store because the copy in memory may be older than a change.

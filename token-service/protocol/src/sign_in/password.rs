@@ -1,6 +1,7 @@
 //! Passwords: argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ const QUEUE: usize = 64;
 
 /// Longest time that a password waits for its check.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Maximum number of checks for known devices of one account, waiting checks included. Counts all devices of the
+/// account, because a person can make any number of devices known.
+const MOST_OF_ONE_ACCOUNT: usize = 2;
 
 /// A queue for password checks, one for the whole process. Known devices have a queue of their own, so that they
 /// neither wait for unknown browsers nor find the queue full.
@@ -51,13 +56,15 @@ impl Lane {
         }
     }
 
-    /// The lane for known devices or for unknown browsers.
-    pub(super) fn of(known_device: bool) -> &'static Self {
-        if known_device {
-            &KNOWN_DEVICES
-        } else {
-            &STRANGERS
-        }
+    /// The lanes for known devices or for unknown browsers, the preferred lane first. Unknown browsers never use the lane
+    /// of known devices, or they could fill both lanes.
+    fn of(known_device: bool) -> impl Iterator<Item = &'static Self> {
+        let own = known_device.then(|| &*KNOWN_DEVICES);
+        own.into_iter().chain([&*STRANGERS])
+    }
+
+    fn is_full(&self) -> bool {
+        self.free_places.available_permits() == 0
     }
 
     fn waiting(&self) -> usize {
@@ -161,11 +168,81 @@ pub(super) struct Checked {
     pub(super) stronger: Option<String>,
 }
 
+/// Number of checks for known devices of each account.
+static OF_KNOWN_DEVICES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// A check for a known device of this account, counted until it is dropped.
+struct OfKnownDevice(String);
+
+impl OfKnownDevice {
+    fn begin(username: &str) -> Result<Self, PasswordError> {
+        let mut counts = Self::counts();
+        let count = counts.entry(username.to_owned()).or_default();
+        if *count >= MOST_OF_ONE_ACCOUNT {
+            return Err(PasswordError::Busy);
+        }
+        *count += 1;
+        Ok(Self(username.to_owned()))
+    }
+
+    fn counts() -> MutexGuard<'static, BTreeMap<String, usize>> {
+        let counts = OF_KNOWN_DEVICES.lock();
+        counts.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OfKnownDevice {
+    fn drop(&mut self) {
+        let mut counts = Self::counts();
+        match counts.get_mut(&self.0) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.0)),
+        }
+    }
+}
+
+/// A check that may be queued once the attempt is admitted.
+#[must_use]
+pub(super) struct Request {
+    /// `None` for an unknown browser.
+    of_known_device: Option<OfKnownDevice>,
+}
+
+impl Request {
+    /// Decides without a write whether there is room for a known device of `username`, or for an unknown browser.
+    ///
+    /// # Errors
+    /// [`PasswordError::Busy`] if there is no room.
+    pub(super) fn begin(username: &str, known_device: bool) -> Result<Self, PasswordError> {
+        if Lane::of(known_device).all(Lane::is_full) {
+            return Err(PasswordError::Busy);
+        }
+        let of_known_device = known_device.then(|| OfKnownDevice::begin(username));
+        Ok(Self {
+            of_known_device: of_known_device.transpose()?,
+        })
+    }
+
+    /// Takes a place in the first lane with room.
+    ///
+    /// # Errors
+    /// [`PasswordError::Busy`] if all lanes are full.
+    pub(super) fn queue(self) -> Result<Turn, PasswordError> {
+        let mut lanes = Lane::of(self.of_known_device.is_some());
+        let turn = lanes.find_map(|lane| Turn::queue(lane).ok());
+        Ok(Turn {
+            of_known_device: self.of_known_device,
+            ..turn.ok_or(PasswordError::Busy)?
+        })
+    }
+}
+
 /// A place in the queue for password checks. Checks run outside the async workers, a limited number at a time.
 #[must_use]
 pub(super) struct Turn {
     lane: &'static Lane,
     place: SemaphorePermit<'static>,
+    of_known_device: Option<OfKnownDevice>,
 }
 
 impl Turn {
@@ -173,10 +250,14 @@ impl Turn {
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if the queue is full.
-    pub(super) fn queue(lane: &'static Lane) -> Result<Self, PasswordError> {
+    fn queue(lane: &'static Lane) -> Result<Self, PasswordError> {
         let place = lane.free_places.try_acquire();
         let place = place.map_err(|_| PasswordError::Busy)?;
-        Ok(Self { lane, place })
+        Ok(Self {
+            lane,
+            place,
+            of_known_device: None,
+        })
     }
 
     /// Like [`verify`]. Hashes for all `schemes` ([`domain::RegistrySummary::password_schemes`]), so the work is the same with
@@ -196,7 +277,7 @@ impl Turn {
             .map_err(|_| PasswordError::Failed)?;
         spawn_blocking(move || {
             // Held until the work is done, even if the client has disconnected.
-            let _held = (self.place, turn);
+            let _held = (self.place, self.of_known_device, turn);
             let mut right = Ok(false);
             for hash in work_for(stored.as_deref(), &schemes) {
                 let verified = verify(&password, &hash);
@@ -301,6 +382,27 @@ mod tests {
             stronger: None,
         };
         assert_eq!(check(&weak, "y").await, wrong);
+    }
+
+    /// One account fills no lane, and known devices use the other lane when theirs is full.
+    #[tokio::test]
+    async fn known_devices_of_one_account_leave_room_for_others() {
+        let queue = |username, known_device| Request::begin(username, known_device)?.queue();
+        let turns = [queue("mallory", true), queue("mallory", true)];
+        assert!(turns.iter().all(Result::is_ok));
+        assert_eq!(queue("mallory", true).err(), Some(PasswordError::Busy));
+        drop(turns);
+        assert!(queue("mallory", true).is_ok());
+
+        let places = KNOWN_DEVICES.queue + KNOWN_DEVICES.free_turns.available_permits();
+        let all = KNOWN_DEVICES
+            .free_places
+            .try_acquire_many(u32::try_from(places).unwrap());
+        let turn = queue("ada", true).unwrap();
+        assert!(std::ptr::eq(turn.lane, &raw const *STRANGERS));
+        drop(all.unwrap());
+        let turn = queue("ada", true).unwrap();
+        assert!(std::ptr::eq(turn.lane, &raw const *KNOWN_DEVICES));
     }
 
     #[tokio::test]
