@@ -2,6 +2,7 @@
 
 mod audit;
 mod backup;
+mod broken_connections;
 mod clients;
 mod encryption_key;
 mod explain;

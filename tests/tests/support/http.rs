@@ -1,8 +1,12 @@
 //! Requests and replies.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Request};
 use url::form_urlencoded;
@@ -97,4 +101,29 @@ pub(crate) fn form_body(fields: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(fields)
         .finish()
+}
+
+/// Sends a request. Dropping the connection resets it.
+pub(crate) fn unanswered(
+    runtime: &Runtime,
+    port: u16,
+    head: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> TcpStream {
+    let headers = headers.iter();
+    let headers: String = headers
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let length = body.len();
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    );
+    let sent = runtime.block_on(async {
+        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        connection.set_zero_linger()?;
+        connection.write_all(request.as_bytes()).await?;
+        std::io::Result::Ok(connection)
+    });
+    sent.unwrap()
 }

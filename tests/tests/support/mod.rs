@@ -23,7 +23,7 @@ pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WE
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
-pub(crate) use http::{Reply, agent, form_body, get, send};
+pub(crate) use http::{Reply, agent, form_body, get, send, unanswered};
 pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
 /// A pair with its own state.
@@ -138,6 +138,11 @@ impl OwnPair {
         serde_json::from_str(&outcome.done()).unwrap()
     }
 
+    /// The admin token of the token service.
+    pub(crate) fn admin_token(&self) -> String {
+        admin_token(self.state.path())
+    }
+
     /// A request to the administration of the early-access service, with its admin token.
     pub(crate) fn administrate_early_access(&self, method: &str, path: &str, body: &str) -> Reply {
         let url = format!("http://127.0.0.1:{}", self.pair.ports().internal_ea);
@@ -158,12 +163,17 @@ impl OwnPair {
 }
 
 fn administrate(state: &Path, internal_url: &str, method: &str, path: &str, body: &str) -> Reply {
-    let token = std::fs::read_to_string(state.join("admin-token")).unwrap();
+    let token = admin_token(state);
     let request = ureq::http::Request::builder()
         .method(method)
         .uri(format!("{internal_url}/admin{path}"))
-        .header("authorization", format!("Bearer {}", token.trim()));
+        .header("authorization", format!("Bearer {token}"));
     send(&agent(), request.body(body).unwrap())
+}
+
+fn admin_token(state: &Path) -> String {
+    let text = std::fs::read_to_string(state.join("admin-token")).unwrap();
+    text.trim().to_owned()
 }
 
 fn state_in(folder: &Path) -> Vec<(String, String)> {

@@ -23,6 +23,7 @@ mod revocation;
 mod revocation_feed;
 mod token;
 mod tokens;
+mod uncancelled;
 
 use std::io;
 use std::net::SocketAddr;
@@ -79,6 +80,7 @@ impl Application {
             App::new()
                 .configure(|routes| public_routes(routes, &public_data))
                 .wrap(from_fn(observe::observe))
+                .wrap(from_fn(uncancelled::run))
                 // Outermost, because pages replace responses.
                 .wrap(from_fn(strict_transport))
         })

@@ -16,13 +16,14 @@ mod users;
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
+use actix_web::middleware::from_fn;
 use actix_web::web;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{error, paths};
+use super::{error, paths, uncancelled};
 use crate::admin::AdminError;
 use crate::admin::schema::{ClientView, UserView};
 use crate::admin::views::Page;
@@ -160,6 +161,7 @@ fn meaning(status: &str) -> &'static str {
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::scope(paths::ADMIN)
+            .wrap(from_fn(uncancelled::run))
             .route("/openapi.json", web::get().to(openapi))
             .configure(clients::routes)
             .configure(users::routes)
