@@ -54,26 +54,20 @@ impl AuditLog {
 
     /// Adds an entry. If there are too many refusals, the store gets only their number; standard output gets all of
     /// them.
-    pub fn record(&self, origin: &Origin, entry: Entry, now: Timestamp) {
-        let mut event = AuditEvent {
-            at: now,
-            action: entry.action,
-            actor: entry.actor,
-            client_id: entry.client_id,
-            username: entry.username,
-            grant_id: entry.grant_id,
-            detail: entry.detail,
-            address: origin.address.clone(),
-            request_id: origin.request_id.clone(),
-            expires_at: now + self.keep_for,
-        };
-        if self.standard_output != StandardOutput::Nothing {
-            event = print(event, self.standard_output);
-        }
-        if event.action.is_refusal() && !self.take(event.action, now) {
+    pub fn record(&self, event: AuditEvent) {
+        let event = self.tell(event);
+        if event.action.is_refusal() && !self.take(event.action, event.at) {
             return;
         }
         self.keep(event);
+    }
+
+    /// Writes an entry to standard output. For entries that a transaction of the store has already appended.
+    pub fn tell(&self, event: AuditEvent) -> AuditEvent {
+        match self.standard_output {
+            StandardOutput::Nothing => event,
+            format => print(event, format),
+        }
     }
 
     /// Adds an entry with the number of omitted refusals, for each kind of refusal omitted since the last call.
@@ -171,6 +165,10 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
+    fn event(action: AuditAction) -> AuditEvent {
+        Entry::new(action).event(&Origin::default(), NOW, KEEP_FOR)
+    }
+
     fn details(log: &AuditLog, action: AuditAction) -> Vec<Option<String>> {
         let waiting = log.waiting();
         let of_action = waiting.iter().filter(|event| event.action == action);
@@ -180,7 +178,7 @@ mod tests {
     #[test]
     fn refusals_leave_the_log_to_what_happened() {
         let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
-        let record = |action| log.record(&Origin::default(), Entry::new(action), NOW);
+        let record = |action| log.record(event(action));
         for _ in 0..REFUSALS_AT_ONCE + 500 {
             record(AuditAction::TokenRequestRefused);
         }
@@ -219,7 +217,7 @@ mod tests {
         let path = directory.path().join("store.redb");
         let store = store::redb::RedbStore::open(&path, KEEP_FOR).unwrap();
         let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
-        let record = |action| log.record(&Origin::default(), Entry::new(action), NOW);
+        let record = |action| log.record(event(action));
         record(AuditAction::ClientCreated);
         let (written, ()) = tokio::join!(log.write(&store), async {
             record(AuditAction::ClientDeleted);

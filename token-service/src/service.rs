@@ -14,9 +14,9 @@ use crate::config::Config;
 use crate::feed::RevocationFeed;
 use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
-use domain::RegistrySummary;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
+use domain::{AuditEvent, RegistrySummary};
 use protocol::Context;
 use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
@@ -151,8 +151,23 @@ impl Service {
 
     /// Adds an entry to the audit log.
     pub fn record(&self, origin: &Origin, entry: Entry) {
-        self.metrics.event(entry.action());
-        self.audit.record(origin, entry, self.clock.now());
+        let event = self.event(origin, entry);
+        self.metrics.event(event.action);
+        self.audit.record(event);
+    }
+
+    /// An entry of the audit log.
+    #[must_use]
+    pub fn event(&self, origin: &Origin, entry: Entry) -> AuditEvent {
+        entry.event(origin, self.clock.now(), self.config.audit.keep_for)
+    }
+
+    /// Counts and prints entries that the store has appended to the audit log together with their change.
+    pub fn recorded(&self, events: &[AuditEvent]) {
+        for event in events {
+            self.metrics.event(event.action);
+            self.audit.tell(event.clone());
+        }
     }
 
     /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.

@@ -1,10 +1,12 @@
 //! Changes of the registry.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use crate::remembered::ObjectKind;
 use crate::{
-    Client, ClientId, IntegrationType, LegacyInstance, ObjectName, Remembered, User, Username,
+    AuditEvent, Client, ClientId, IntegrationType, LegacyInstance, ObjectName, Remembered, User,
+    Username,
 };
 
 /// Changes of the registry that are applied together or not at all.
@@ -29,6 +31,8 @@ pub struct RegistryChange {
     /// The position in the sequence of changes at which the change was planned. The change is applied only if nothing
     /// that it [rests on](Premises) has changed since. `None`: always applied.
     pub planned_on: Option<u64>,
+    /// Entries that the same transaction appends to the audit log.
+    pub audit: Arc<[AuditEvent]>,
 }
 
 impl RegistryChange {

@@ -10,7 +10,7 @@ use crate::audit_log::Entry;
 use crate::planning;
 use document::Place;
 use domain::remembered::{ObjectKind, ObjectName};
-use domain::{AuditAction, ClientId, Excerpt, RegistryOutcome};
+use domain::{AuditAction, AuditEvent, ClientId, Excerpt, RegistryChange, RegistryOutcome};
 use registration::apply::{Difference, DifferenceKind, Kept, Listed, Occasion, Plan};
 use registration::describe::Completeness;
 use registration::protection::{AtRest, ProtectionError};
@@ -140,14 +140,20 @@ impl Administration<'_> {
         }
         let now = self.service.clock.now();
         let store = &self.service.store;
-        if store.change_registry(plan.change, now).await? == RegistryOutcome::Overtaken {
+        let event = |entry: Entry| {
+            let entry = entry.by_administrator(self.name);
+            self.service.event(self.origin, entry)
+        };
+        let events: Arc<[AuditEvent]> = entries(&plan.differences, &plan.kept).map(event).collect();
+        let change = RegistryChange {
+            audit: Arc::clone(&events),
+            ..plan.change
+        };
+        if store.change_registry(change, now).await? == RegistryOutcome::Overtaken {
             return Err(AdminError::Overtaken);
         }
+        self.service.recorded(&events);
         self.service.follow_registrations().await?;
-        for entry in entries(&plan.differences, &plan.kept) {
-            self.service
-                .record(self.origin, entry.by_administrator(self.name));
-        }
         Ok(plan.differences)
     }
 

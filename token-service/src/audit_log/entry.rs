@@ -1,8 +1,10 @@
 //! The recorded parts of an event.
 
 use std::path::Path;
+use std::time::Duration;
 
-use domain::AuditAction;
+use domain::clock::Timestamp;
+use domain::{AuditAction, AuditEvent};
 
 /// Network origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,12 +17,12 @@ pub struct Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Entry {
-    pub(super) action: AuditAction,
-    pub(super) actor: Option<String>,
-    pub(super) client_id: Option<String>,
-    pub(super) username: Option<String>,
-    pub(super) grant_id: Option<String>,
-    pub(super) detail: Option<String>,
+    action: AuditAction,
+    actor: Option<String>,
+    client_id: Option<String>,
+    username: Option<String>,
+    grant_id: Option<String>,
+    detail: Option<String>,
 }
 
 impl Entry {
@@ -35,8 +37,20 @@ impl Entry {
         }
     }
 
-    pub const fn action(&self) -> AuditAction {
-        self.action
+    /// The entry in the form that the store keeps for `keep_for`.
+    pub fn event(self, origin: &Origin, now: Timestamp, keep_for: Duration) -> AuditEvent {
+        AuditEvent {
+            at: now,
+            action: self.action,
+            actor: self.actor,
+            client_id: self.client_id,
+            username: self.username,
+            grant_id: self.grant_id,
+            detail: self.detail,
+            address: origin.address.clone(),
+            request_id: origin.request_id.clone(),
+            expires_at: now + keep_for,
+        }
     }
 
     /// Sets a client as the actor.

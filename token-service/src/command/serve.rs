@@ -14,10 +14,10 @@ use crate::encryption_key;
 use crate::http::Application;
 use crate::planning::{self, OwnFiles};
 use crate::service::Service;
-use domain::RegistryOutcome;
 use domain::clock::{Clock, SystemClock};
 use domain::random::OsRandom;
 use domain::remembered::{ObjectKind, ObjectName};
+use domain::{AuditEvent, RegistryChange, RegistryOutcome};
 use protocol::sealing::EncryptionKey;
 use registration::apply::{Kept, Listed, Occasion, Plan};
 use registration::describe::Registered;
@@ -89,17 +89,11 @@ async fn prepare_on(
     let admin_tokens = AdminTokens::open(&config.admin_token_file, &OsRandom)?;
     let encryption_key =
         encryption_key::open(&config.encryption_key_file, &*store, &OsRandom).await?;
-    let entries = register(&config, &*store, &encryption_key).await?;
+    let registered = register(&config, &*store, &encryption_key).await?;
     let random = Arc::new(OsRandom);
     let service = Service::new(config, store, clock, random, encryption_key, admin_tokens);
     let service = service.await?;
-    for entry in entries {
-        service.record(&Origin::default(), entry);
-    }
-    // Written before the first request. Entries that cannot be written now wait for the store like all others.
-    if let Err(error) = service.audit.write(&*service.store).await {
-        tracing::warn!(%error, "what this start registered is not in the audit log yet");
-    }
+    service.recorded(&registered);
     Ok(service)
 }
 
@@ -116,28 +110,33 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// Applies changes of the configuration and the registrations file since the last start (D-27). Returns the entries for
+/// Applies changes of the configuration and the registrations file since the last start (D-27). Returns the entries of
 /// the audit log.
 async fn register(
     config: &Config,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
-) -> anyhow::Result<Vec<Entry>> {
+) -> anyhow::Result<Arc<[AuditEvent]>> {
     for _ in 0..MOST_PLANS {
         let now = SystemClock.now();
         let plan = plan(config, store, encryption_key).await?;
         tell(config, &plan);
         if plan.is_empty() {
             tracing::info!("registrations are up to date");
-            return Ok(Vec::new());
+            return Ok(Arc::default());
         }
-        let entries = entries(config, &plan);
+        let event = |entry: Entry| entry.event(&Origin::default(), now, config.audit.keep_for);
+        let events: Arc<[AuditEvent]> = entries(config, &plan).into_iter().map(event).collect();
+        let change = RegistryChange {
+            audit: Arc::clone(&events),
+            ..plan.change
+        };
         // Another replica may have applied the same file a moment ago.
-        if store.change_registry(plan.change, now).await? == RegistryOutcome::Changed {
+        if store.change_registry(change, now).await? == RegistryOutcome::Changed {
             for difference in &plan.differences {
                 tracing::info!("registered: {difference}");
             }
-            return Ok(entries);
+            return Ok(events);
         }
     }
     anyhow::bail!("other replicas are changing the registry at the same time: start again")

@@ -129,6 +129,7 @@ macro_rules! conformance {
             parallel_refreshes_have_one_successor,
             revoking_a_grant,
             grants_are_listed_by_client_and_user_and_paged,
+            a_change_of_the_registry_has_its_entries,
             the_audit_log_is_appended_listed_and_swept,
             rows_are_counted,
             the_revocation_feed_rises_and_pages,

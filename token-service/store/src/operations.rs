@@ -102,6 +102,7 @@ pub trait RegistrationStore: Send + Sync {
     /// - Unlinking an account revokes what the user authorized for this account.
     /// - A new password or second factor ends the user's sessions and grants (RFC 9700 §4.14.2).
     /// - A new [`CredentialsVersion`] ends codes and unfinished sign-ins (D-35).
+    /// - The audit log has the entries of the change.
     ///
     /// The same transaction decides whether the change is [overtaken](domain::Premises::are_overtaken_by).
     async fn change_registry(

@@ -17,6 +17,25 @@ pub(crate) fn audit_event(number: u64) -> AuditEvent {
     }
 }
 
+pub(crate) async fn a_change_of_the_registry_has_its_entries(subject: &mut impl Subject) {
+    let change = |name: &str, number| RegistryChange {
+        planned_on: Some(0),
+        audit: [audit_event(number)].into(),
+        ..put(vec![client(name)], vec![])
+    };
+    let store = subject.store();
+    let made = store.change_registry(change("one", 1), at(0));
+    assert_eq!(made.await, Ok(RegistryOutcome::Changed));
+    let overtaken = store.change_registry(change("one", 2), at(0));
+    assert_eq!(overtaken.await, Ok(RegistryOutcome::Overtaken));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let all = store.audit(AuditRange::After(0), 100);
+    let events = all.await.unwrap().into_iter().map(|record| record.event);
+    assert_eq!(events.collect::<Vec<_>>(), [audit_event(1)]);
+}
+
 pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
     let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
     subject

@@ -435,6 +435,7 @@ impl Dice {
             remember: self.several(2, Self::remembered),
             forget: self.several(1, Self::object),
             planned_on: None,
+            audit: Arc::default(),
         }
     }
 }

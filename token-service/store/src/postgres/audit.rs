@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
-use super::fault::readable;
+use super::fault::{Fault, readable};
+use super::operation::Connection;
 use super::value::{number, rows, seconds, unsigned};
 use crate::row::{RowError, decode, encode};
 use crate::{AuditStore, StoreError, Swept};
@@ -15,28 +16,8 @@ use domain::{AuditEvent, AuditRange, AuditRecord};
 #[async_trait]
 impl AuditStore for PostgresStore {
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
-        self.transaction(async move |client| {
-            let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
-            let expiries: Vec<i64> = events
-                .iter()
-                .map(|event| seconds(event.expires_at))
-                .collect();
-            let sql =
-                "UPDATE counters SET value = value + $1 WHERE name = 'last_audit' RETURNING value";
-            let last: i64 = client
-                .query_opt(sql, &[&rows(events.len())])
-                .await?
-                .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
-                .try_get(0)?;
-            let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
-            let sql = "INSERT INTO audit_log (sequence, expires_at, body)
-            SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[])";
-            client
-                .execute(sql, &[&sequences, &expiries, &bodies])
-                .await?;
-            Ok(())
-        })
-        .await
+        self.transaction(async move |client| append(client, &events).await)
+            .await
     }
 
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
@@ -79,4 +60,29 @@ impl AuditStore for PostgresStore {
         })
         .await
     }
+}
+
+/// Appends entries. Call it last in a transaction, because all other entries wait for it.
+pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let bodies = events.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+    let expiries: Vec<i64> = events
+        .iter()
+        .map(|event| seconds(event.expires_at))
+        .collect();
+    let sql = "UPDATE counters SET value = value + $1 WHERE name = 'last_audit' RETURNING value";
+    let last: i64 = client
+        .query_opt(sql, &[&rows(events.len())])
+        .await?
+        .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
+        .try_get(0)?;
+    let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
+    let sql = "INSERT INTO audit_log (sequence, expires_at, body)
+        SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[])";
+    client
+        .execute(sql, &[&sequences, &expiries, &bodies])
+        .await?;
+    Ok(())
 }

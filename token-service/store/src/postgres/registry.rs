@@ -13,7 +13,7 @@ use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, run};
 use super::revocations::{announce, counter};
 use super::value::{number, rows, unsigned};
-use super::{client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use super::{audit, client_secrets, credentials, grants, registry_index, second_factors, sessions};
 use crate::row::{Before, RowError, decode_json, encode_json};
 use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
 use domain::clock::Timestamp;
@@ -324,6 +324,7 @@ impl RegistrationStore for PostgresStore {
                 at_start.insert(key, remembered.start.is_some());
             }
             note_starts(client, at_start).await?;
+            audit::append(client, &change.audit).await?;
             Ok(RegistryOutcome::Changed)
         })
         .await
@@ -564,17 +565,10 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// True for a client of the legacy flow, whose tokens do not contain the username.
-    async fn is_legacy(&self, client_id: &ClientId) -> Result<bool, Fault> {
-        let client = registry_index::client_before(self.client, client_id).await?;
-        // If the client was removed, its grants and tokens were revoked then.
-        Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
-    }
-
     async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.client, username.as_str()).await?;
         for grant in grants::live_of_user(self.client, username.as_str()).await? {
-            if self.is_legacy(&grant.client_id).await? {
+            if is_legacy(self.client, &grant.client_id).await? {
                 self.announced.push(Revoked::Grant(grant.grant_id));
             }
         }
@@ -582,4 +576,14 @@ impl Changing<'_> {
         self.announced.push(Revoked::User(username.clone()));
         Ok(())
     }
+}
+
+/// True for a client of the legacy flow, whose tokens do not contain the username.
+pub(super) async fn is_legacy(
+    client: &Connection<'_>,
+    client_id: &ClientId,
+) -> Result<bool, Fault> {
+    let client = registry_index::client_before(client, client_id).await?;
+    // If the client was removed, its grants and tokens were revoked then.
+    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }

@@ -18,10 +18,7 @@ use domain::{AuditEvent, AuditRange, AuditRecord};
 #[async_trait]
 impl AuditStore for RedbStore {
     async fn append_audit(&self, events: Arc<[AuditEvent]>) -> Result<(), StoreError> {
-        // Compression must not run in the writer's thread, because other operations wait for it.
-        let rows = tokio::task::spawn_blocking(move || rows(&events))
-            .await
-            .map_err(|error| StoreError::Failed(error.to_string()))??;
+        let rows = encoded(events).await?;
         self.write(move |tables, _| append(tables, &rows)).await
     }
 
@@ -48,6 +45,15 @@ const ROW: &str = "audit entries";
 pub(super) struct Row {
     entries: u64,
     bytes: Vec<u8>,
+}
+
+/// Encodes entries outside the writer's thread, because other operations wait for this thread.
+pub(super) async fn encoded(events: Arc<[AuditEvent]>) -> Result<Vec<Row>, StoreError> {
+    let rows = tokio::task::spawn_blocking(move || rows(&events));
+    let rows = rows
+        .await
+        .map_err(|error| StoreError::Failed(error.to_string()))?;
+    Ok(rows?)
 }
 
 /// Encodes entries as rows.

@@ -1,6 +1,7 @@
 //! Clients and users, and what a change of them ends.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +16,7 @@ use super::tables::{
     REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Tables, USERS, all_json, decode_json,
     encode_json,
 };
-use super::{client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use super::{audit, client_secrets, credentials, grants, registry_index, second_factors, sessions};
 use crate::row::Before;
 use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
@@ -216,6 +217,7 @@ impl RegistrationStore for RedbStore {
         change: RegistryChange,
         now: Timestamp,
     ) -> Result<RegistryOutcome, StoreError> {
+        let entries = audit::encoded(Arc::clone(&change.audit)).await?;
         self.write(move |tables, access_token_lifetime| {
             if let Some(planned_on) = change.planned_on {
                 let last = last_change(tables)?;
@@ -269,6 +271,7 @@ impl RegistrationStore for RedbStore {
                     at_start.remove(key.as_str())?;
                 }
             }
+            audit::append(tables, &entries)?;
             Ok(RegistryOutcome::Changed)
         })
         .await
@@ -485,21 +488,11 @@ impl Changing<'_, '_> {
     fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.tables, username.as_str())?;
         for grant_id in grants::of_user(self.tables, username.as_str())? {
-            if grants::end(self.tables, grant_id, self.now)? && self.is_legacy(grant_id)? {
+            if grants::end(self.tables, grant_id, self.now)? && is_legacy(self.tables, grant_id)? {
                 self.announce(Revoked::Grant(grant_id))?;
             }
         }
         self.announce(Revoked::User(username.clone()))
-    }
-
-    /// True for a grant of the legacy flow, whose tokens do not contain the username.
-    fn is_legacy(&mut self, grant_id: GrantId) -> Result<bool, Fault> {
-        let Some(grant) = grants::get(self.tables, grant_id)? else {
-            return Ok(false);
-        };
-        let client = registry_index::client_before(self.tables, &grant.client_id)?;
-        // If the client was removed, its grants and tokens were revoked then.
-        Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
     }
 
     fn announce(&mut self, revoked: Revoked) -> Result<(), Fault> {
@@ -512,4 +505,14 @@ impl Changing<'_, '_> {
         announce(self.tables, revoked, extent)?;
         Ok(())
     }
+}
+
+/// True for a grant of the legacy flow, whose tokens do not contain the username.
+pub(super) fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> {
+    let Some(grant) = grants::get(tables, grant_id)? else {
+        return Ok(false);
+    };
+    let client = registry_index::client_before(tables, &grant.client_id)?;
+    // If the client was removed, its grants and tokens were revoked then.
+    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }
