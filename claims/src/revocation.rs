@@ -52,6 +52,10 @@ pub struct Entry {
     /// The claim `user_site`, for [`EntryKind::Account`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_site: Option<String>,
+    /// For [`EntryKind::User`]: the entry revokes only tokens with this `client_id`. A reader that does not know this
+    /// member revokes more tokens, not fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Tokens with an `iat` up to this time are revoked, in seconds since 1970. Ignored for
     /// [`EntryKind::Grant`] and [`EntryKind::Token`].
     pub at: u64,
@@ -71,7 +75,7 @@ pub enum EntryKind {
     Token,
     /// Every token with this `client_id` and an `iat` up to `at`, of every issuer.
     Client,
-    /// Every token with this `sub`, the entry's `iss`, and an `iat` up to `at`.
+    /// Every token with this `sub`, the entry's `iss`, an `iat` up to `at`, and the entry's `client_id`, if present.
     User,
     /// Like [`EntryKind::User`], but only tokens with this `user_id` and `user_site`.
     Account,

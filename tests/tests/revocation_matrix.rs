@@ -417,6 +417,67 @@ fn a_new_password() {
     });
 }
 
+/// Asserts that a command revoked this many grants, and that the tokens that `ends` names have ended, and no others.
+#[track_caller]
+fn assert_revokes(trial: &Trial, whose: &[&str], grants: usize, ends: impl Fn(&Token) -> bool) {
+    let done = trial
+        .pair
+        .operate(&[&["grant", "revoke"], whose].concat(), "");
+    let done = done.done();
+    let expected = format!("{grants} grants revoked, and every access token ");
+    assert!(done.starts_with(&expected), "{done}");
+    trial.assert_ends(ends);
+}
+
+#[test]
+fn revoking_everything_of_a_user() {
+    let trial = Trial::start();
+    // The tokens of a code and the refreshed ones, and those of the legacy flow, at two clients each.
+    assert_revokes(&trial, &["--user", USERS[0]], 6, of_the_subject);
+}
+
+#[test]
+fn revoking_everything_of_clients() {
+    let trial = Trial::start();
+    for client in [BATCH[0], BOUND[0], LEGACY[0]] {
+        let whose = ["grant", "revoke", "--client", client.id];
+        trial.operate(&whose, "");
+    }
+    assert_revokes(&trial, &["--client", WEB[0].id], 4, |token| {
+        let clients = [WEB[0].id, BATCH[0].id, BOUND[0].id, LEGACY[0].id];
+        token.kind != Kind::EarlyAccess && clients.contains(&token.client.id)
+    });
+}
+
+#[test]
+fn revoking_everything_of_a_user_at_clients() {
+    let trial = Trial::start();
+    for client in [BATCH[0], BOUND[0], LEGACY[0]] {
+        let whose = ["grant", "revoke", "--client", client.id, "--user", USERS[0]];
+        trial.operate(&whose, "");
+    }
+    let whose = ["--client", WEB[0].id, "--user", USERS[0]];
+    assert_revokes(&trial, &whose, 2, |token| {
+        of_the_subject(token) && token.client.id.ends_with('1')
+    });
+    for (whose, unknown) in [
+        (["--client", WEB[0].id, "--user", "nobody"], "user nobody"),
+        (
+            ["--client", "nowhere", "--user", USERS[0]],
+            "client nowhere",
+        ),
+    ] {
+        let refusal = trial
+            .pair
+            .operate(&[["grant", "revoke"].as_slice(), &whose].concat(), "");
+        let refusal = refusal.failed(1);
+        assert!(
+            refusal.contains(&format!("there is no {unknown}")),
+            "{refusal}"
+        );
+    }
+}
+
 /// The id of a grant that the store does not have, made so many seconds ago (UUIDv7, RFC 9562 §5.7).
 fn grant_id_made(seconds_ago: u64) -> String {
     let milliseconds = (now() - seconds_ago) * 1000;

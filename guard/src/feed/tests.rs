@@ -58,6 +58,7 @@ impl Service {
             iss: None,
             user_id: None,
             user_site: None,
+            client_id: None,
             at: NOW,
             exp: NOW + 3600,
         });

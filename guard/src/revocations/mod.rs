@@ -258,16 +258,17 @@ impl Revocations {
         }
     }
 
-    /// True if the token's client, user, account or issuer is revoked.
+    /// True if the token's client, user (at all clients or at this client), account or issuer is revoked.
     fn names_among_many(&self, token: &TokenReference, iss: &str) -> bool {
         let iat = seconds(token.iat);
         let issued_before = |key| self.many.get(&key).is_some_and(|row| iat <= row.value);
-        let client = token.client_id.as_deref().map(page::client);
-        client.is_some_and(issued_before)
+        let client_id = token.client_id.as_deref();
+        client_id.map(page::client).is_some_and(issued_before)
             || issued_before(page::issuer(iss))
             || token.sub.as_deref().is_some_and(|sub| {
                 issued_before(page::user(Some(iss), sub))
                     || issued_before(page::user(None, sub))
+                    || client_id.is_some_and(|id| issued_before(page::user_at_client(iss, sub, id)))
                     || match (&token.user_id, &token.user_site) {
                         (Some(id), Some(site)) => issued_before(page::account(iss, sub, id, site)),
                         _ => false,

@@ -120,6 +120,8 @@ struct RawEntry<'a> {
     user_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     user_site: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    client_id: Option<Cow<'a, str>>,
     at: Option<u64>,
     exp: Option<u64>,
 }
@@ -225,7 +227,10 @@ impl RawEntry<'_> {
             "token" => (Names::Token, token(id)),
             "client" => (Names::Many, client(id)),
             "user" if is_first_version => (Names::Many, user(None, id)),
-            "user" => (Names::Many, user(Some(iss()?), id)),
+            "user" => match &self.client_id {
+                Some(client_id) => (Names::Many, user_at_client(iss()?, id, client_id)),
+                None => (Names::Many, user(Some(iss()?), id)),
+            },
             "account" => {
                 let (Some(user_id), Some(user_site)) = (&self.user_id, &self.user_site) else {
                     return Err("an entry for an account lacks user_id or user_site".to_owned());
@@ -277,6 +282,10 @@ pub(super) fn user(iss: Option<&str>, sub: &str) -> Key {
         Some(iss) => hashed(b'u', &[iss, sub]),
         None => hashed(b'1', &[sub]),
     }
+}
+
+pub(super) fn user_at_client(iss: &str, sub: &str, client_id: &str) -> Key {
+    hashed(b'b', &[iss, sub, client_id])
 }
 
 pub(super) fn account(iss: &str, sub: &str, user_id: &str, user_site: &str) -> Key {

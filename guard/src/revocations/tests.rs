@@ -53,6 +53,7 @@ fn revoked(kind: &str, number: u64, exp: u64) -> Revoked {
 fn each_kind_names_its_tokens() {
     let here = [("iss", ISS)];
     let account = |id, site| [("iss", ISS), ("user_id", id), ("user_site", site)];
+    let at_client = |id| [("iss", ISS), ("client_id", id)];
     let ours = account("1879048401", "https://us1.example.com");
     for (entry, expected) in [
         (entry("grant", "g", 0), true),
@@ -65,6 +66,10 @@ fn each_kind_names_its_tokens() {
         (of(entry("user", "u", NOW), &here), true),
         (of(entry("user", "u", NOW - 1), &here), false),
         (of(entry("user", "c", NOW), &here), false),
+        (of(entry("user", "u", NOW), &at_client("c")), true),
+        (of(entry("user", "u", NOW - 1), &at_client("c")), false),
+        (of(entry("user", "u", NOW), &at_client("u")), false),
+        (of(entry("user", "c", NOW), &at_client("c")), false),
         (
             of(entry("user", "u", NOW), &[("iss", "https://other")]),
             false,

@@ -53,7 +53,7 @@ pub use registry_index::IndexDifference;
 pub use registry_summary::{CertificateExpiry, RegistrySummary};
 pub use remembered::{ObjectName, Remembered};
 pub use revocation::{
-    Extent, FeedId, FeedState, Revocation, Revoked, TokenReference, TokenSubject,
+    Extent, FeedId, FeedState, Owner, Revocation, Revoked, TokenReference, TokenSubject,
 };
 pub use scope::Scope;
 pub use sealed_value::SealedValue;

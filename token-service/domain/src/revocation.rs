@@ -76,6 +76,56 @@ pub enum Revoked {
     Issuer(String),
     /// One legacy access token, by its [`TokenId::parse_legacy`].
     LegacyToken(TokenId),
+    /// Like [`Revoked::User`], for one client.
+    UserAtClient {
+        username: Username,
+        client_id: ClientId,
+    },
+}
+
+/// Whose grants and tokens an administrator revokes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// All users of this client.
+    Client(ClientId),
+    /// This user at all clients.
+    User(Username),
+    UserAtClient {
+        username: Username,
+        client_id: ClientId,
+    },
+}
+
+impl Owner {
+    /// `None` if neither is named.
+    #[must_use]
+    pub fn of(client_id: Option<ClientId>, username: Option<Username>) -> Option<Self> {
+        Some(match (client_id, username) {
+            (Some(client_id), None) => Self::Client(client_id),
+            (None, Some(username)) => Self::User(username),
+            (Some(client_id), Some(username)) => Self::UserAtClient {
+                username,
+                client_id,
+            },
+            (None, None) => return None,
+        })
+    }
+
+    /// The feed entry for the access tokens of the current flows.
+    #[must_use]
+    pub fn revoked(&self) -> Revoked {
+        match self.clone() {
+            Self::Client(client_id) => Revoked::Client(client_id),
+            Self::User(username) => Revoked::User(username),
+            Self::UserAtClient {
+                username,
+                client_id,
+            } => Revoked::UserAtClient {
+                username,
+                client_id,
+            },
+        }
+    }
 }
 
 impl Revoked {
@@ -93,7 +143,11 @@ impl Revoked {
     pub const fn is_up_to_a_time(&self) -> bool {
         match self {
             Self::Grant(_) | Self::Token(_) | Self::LegacyToken(_) => false,
-            Self::Client(_) | Self::User(_) | Self::Account { .. } | Self::Issuer(_) => true,
+            Self::Client(_)
+            | Self::User(_)
+            | Self::Account { .. }
+            | Self::Issuer(_)
+            | Self::UserAtClient { .. } => true,
         }
     }
 
@@ -111,18 +165,24 @@ impl Revoked {
                 username,
                 user_id,
                 site,
-            } => {
-                // Lengths before texts, so that no two accounts have the same key.
-                let mut key = vec![b'a'];
-                for text in [username.as_str(), user_id, site] {
-                    key.extend_from_slice(&(text.len() as u64).to_be_bytes());
-                    key.extend_from_slice(text.as_bytes());
-                }
-                return key;
-            }
+            } => return key_of(b'a', &[username.as_str(), user_id, site]),
+            Self::UserAtClient {
+                username,
+                client_id,
+            } => return key_of(b'b', &[username.as_str(), client_id.as_str()]),
         };
         [&[kind], id].concat()
     }
+}
+
+/// Lengths before texts, so that no two lists of texts have the same key.
+fn key_of(kind: u8, texts: &[&str]) -> Vec<u8> {
+    let mut key = vec![kind];
+    for text in texts {
+        key.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        key.extend_from_slice(text.as_bytes());
+    }
+    key
 }
 
 /// The two times of a feed entry.
@@ -213,6 +273,10 @@ impl TokenReference {
         ];
         if let TokenSubject::User { username, account } = &self.subject {
             all.push(Revoked::User(username.clone()));
+            all.push(Revoked::UserAtClient {
+                username: username.clone(),
+                client_id: self.client_id.clone(),
+            });
             if let Some((user_id, site)) = account {
                 all.push(Revoked::Account {
                     username: username.clone(),

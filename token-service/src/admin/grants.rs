@@ -1,10 +1,14 @@
 //! Lists and revokes grants.
 
+use super::objects::{Administered, not_found};
 use super::views::{GrantView, Page, RevokedGrants};
-use super::{AdminError, Administration, MAX_PAGE, PageRequest};
+use super::{AdminError, Administration, PageRequest};
 use crate::audit_log::Entry;
 use domain::grant::MAX_CODE_LIFETIME;
-use domain::{AuditAction, ClientId, Extent, Grant, GrantFilter, GrantId, Revoked, Username};
+use domain::{
+    AuditAction, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, Revoked, User,
+    Username,
+};
 
 impl Administration<'_> {
     /// Lists grants by time, optionally only those of one client or user.
@@ -92,50 +96,54 @@ impl Administration<'_> {
         Ok(())
     }
 
-    /// Revokes all live grants of a client, of a user, or of a user at a client.
+    /// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them
+    /// up to and including this second, with or without a stored grant.
     ///
     /// # Errors
-    /// [`AdminError::Malformed`] if neither is named or a parameter is malformed.
+    /// [`AdminError::Malformed`] if neither is named; [`AdminError::NotFound`] if a name is unknown.
     pub async fn revoke_grants(
         &self,
         client_id: Option<&str>,
         username: Option<&str>,
     ) -> Result<RevokedGrants, AdminError> {
-        if client_id.is_none() && username.is_none() {
-            let message = "name client_id, username, or both".to_owned();
-            return Err(AdminError::Malformed(message));
+        let client = self.named::<Client>(client_id).await?;
+        let user = self.named::<User>(username).await?;
+        let client_id = client.map(|client| client.client_id);
+        let username = user.map(|user| user.username);
+        let now = self.service.clock.now();
+        let issued_up_to = now.rfc3339();
+        let mut entry = Entry::new(AuditAction::GrantRevoked)
+            .by_administrator(self.name)
+            .detail(format!(
+                "all, and access tokens issued up to {issued_up_to}"
+            ));
+        if let Some(client_id) = &client_id {
+            entry = entry.client(client_id.as_str());
         }
-        let revoked = self.revoke_listed(client_id, username).await?;
-        // The list is sorted by the times of the codes, so a grant that began meanwhile may precede the last page.
-        let meanwhile = self.revoke_listed(client_id, username).await?;
+        if let Some(username) = &username {
+            entry = entry.user(username.as_str());
+        }
+        let owner = Owner::of(client_id, username).ok_or_else(|| {
+            let message = "name client_id, username, or both".to_owned();
+            AdminError::Malformed(message)
+        })?;
+        let event = self.service.event(self.origin, entry);
+        let store = &self.service.store;
+        let revoked = store.revoke_all(owner, event.clone(), now).await?;
+        self.service.recorded(&[event]);
         Ok(RevokedGrants {
-            revoked: revoked + meanwhile,
+            revoked,
+            issued_up_to,
         })
     }
 
-    /// Revokes the live grants of all pages, and returns their number.
-    async fn revoke_listed(
-        &self,
-        client_id: Option<&str>,
-        username: Option<&str>,
-    ) -> Result<usize, AdminError> {
-        let mut page = PageRequest {
-            limit: Some(MAX_PAGE),
-            ..PageRequest::default()
+    /// The registered object with this name, if a name is given.
+    async fn named<T: Administered>(&self, name: Option<&str>) -> Result<Option<T>, AdminError> {
+        let Some(name) = name else {
+            return Ok(None);
         };
-        let mut revoked = 0;
-        loop {
-            let found = self.grants(client_id, username, &page).await?;
-            let live = found.items.iter();
-            for grant in live.filter(|grant| grant.revoked_at.is_none()) {
-                self.revoke_grant(&grant.grant_id).await?;
-                revoked += 1;
-            }
-            match found.next {
-                Some(next) => page.after = Some(next),
-                None => return Ok(revoked),
-            }
-        }
+        let found = T::stored(&*self.service.store, name).await?;
+        found.map(Some).ok_or_else(|| not_found::<T>(name))
     }
 
     async fn stored_grant(&self, grant_id: &str) -> Result<Grant, AdminError> {

@@ -290,7 +290,7 @@ pub(super) fn found<'a, T: Registered>(
     T::find(stored, name).ok_or_else(|| not_found::<T>(name))
 }
 
-fn not_found<T: Registered>(name: &str) -> AdminError {
+pub(super) fn not_found<T: Registered>(name: &str) -> AdminError {
     AdminError::not_found(T::KIND.name(), name)
 }
 

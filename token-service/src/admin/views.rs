@@ -88,10 +88,12 @@ pub struct FeedView {
 }
 
 /// What revoking several grants did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevokedGrants {
     /// Grants that were live and are revoked now.
-    pub revoked: usize,
+    pub revoked: u64,
+    /// The latest `iat` of the access tokens that are revoked.
+    pub issued_up_to: String,
 }
 
 /// A signing key.

@@ -6,7 +6,7 @@ use domain::Revoked;
 
 /// An entry in the format of gateways; `issuer` is the issuer of tokens of the current flows.
 pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
-    let (mut iss, mut user_id, mut user_site) = (None, None, None);
+    let (mut iss, mut user_id, mut user_site, mut client_id) = (None, None, None, None);
     let (kind, id) = match &entry.revoked {
         Revoked::Grant(id) => (EntryKind::Grant, id.to_string()),
         Revoked::Token(id) => (EntryKind::Token, id.to_string()),
@@ -26,6 +26,14 @@ pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
             user_site = Some(site.clone());
             (EntryKind::Account, username.to_string())
         }
+        Revoked::UserAtClient {
+            username,
+            client_id: id,
+        } => {
+            iss = Some(issuer.to_owned());
+            client_id = Some(id.to_string());
+            (EntryKind::User, username.to_string())
+        }
         Revoked::Issuer(of) => {
             iss = Some(of.clone());
             (EntryKind::Issuer, of.clone())
@@ -37,12 +45,13 @@ pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
         iss,
         user_id,
         user_site,
+        client_id,
         at: entry.at.seconds(),
         exp: entry.expires_at.seconds(),
     }
 }
 
-/// An entry for readers of version 1. An account becomes its user, which revokes more tokens. An entry for an issuer
+/// An entry for readers of version 1. A user's account or client becomes the user, which revokes more tokens. An entry for an issuer
 /// has no equivalent.
 pub(super) fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
     let (kind, id) = match entry.revoked {
@@ -50,9 +59,9 @@ pub(super) fn in_first_version(entry: domain::Revocation) -> Option<Revocation> 
         Revoked::Token(id) => (RevocationKind::Token, id.to_string()),
         Revoked::LegacyToken(id) => (RevocationKind::Token, id.legacy()),
         Revoked::Client(id) => (RevocationKind::Client, id.to_string()),
-        Revoked::User(name) | Revoked::Account { username: name, .. } => {
-            (RevocationKind::User, name.to_string())
-        }
+        Revoked::User(name)
+        | Revoked::Account { username: name, .. }
+        | Revoked::UserAtClient { username: name, .. } => (RevocationKind::User, name.to_string()),
         Revoked::Issuer(_) => return None,
     };
     Some(Revocation {

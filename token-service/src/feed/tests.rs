@@ -245,8 +245,12 @@ async fn every_kind_says_whose_tokens_it_ends() {
     let all = [
         Revoked::LegacyToken(token),
         Revoked::Client(ClientId::parse("web").unwrap()),
-        Revoked::User(username),
+        Revoked::User(username.clone()),
         account,
+        Revoked::UserAtClient {
+            username,
+            client_id: ClientId::parse("web").unwrap(),
+        },
         Revoked::Issuer("https://us1.legacy.example".into()),
     ];
     for revoked in all {
@@ -259,6 +263,7 @@ async fn every_kind_says_whose_tokens_it_ends() {
         iss: iss.map(str::to_owned),
         user_id: None,
         user_site: None,
+        client_id: None,
         at: at(5).seconds(),
         exp: (at(5) + HOUR).seconds(),
     };
@@ -266,6 +271,10 @@ async fn every_kind_says_whose_tokens_it_ends() {
         user_id: Some("1".into()),
         user_site: Some("https://us1.example".into()),
         ..entry(EntryKind::Account, "ada", Some(ISSUER))
+    };
+    let user_at_client = Entry {
+        client_id: Some("web".into()),
+        ..entry(EntryKind::User, "ada", Some(ISSUER))
     };
     let legacy = "https://us1.legacy.example";
     assert_eq!(
@@ -275,6 +284,7 @@ async fn every_kind_says_whose_tokens_it_ends() {
             entry(EntryKind::Client, "web", None),
             entry(EntryKind::User, "ada", Some(ISSUER)),
             account,
+            user_at_client,
             entry(EntryKind::Issuer, legacy, Some(legacy)),
         ]
     );
@@ -291,7 +301,8 @@ async fn every_kind_says_whose_tokens_it_ends() {
             (RevocationKind::Client, "web".into()),
             (RevocationKind::User, "ada".into()),
             (RevocationKind::User, "ada".into()),
+            (RevocationKind::User, "ada".into()),
         ]
     );
-    assert_eq!(old.last, 5);
+    assert_eq!(old.last, 6);
 }

@@ -40,7 +40,7 @@ use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
     Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, CodeMismatch, CodeRecord,
     Counted, CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
-    LegacyInstance, LinkedAccount, ObjectName, Pace, PacedKey, PresentedCode, Redemption,
+    LegacyInstance, LinkedAccount, ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption,
     RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
     Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
     SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId,
@@ -137,6 +137,7 @@ macro_rules! conformance {
             an_account_and_an_issuer_end_their_own_tokens_up_to_a_time,
             nothing_is_announced_twice,
             a_user_that_ends_takes_legacy_grants_along_by_name,
+            an_owner_ends_with_all_grants_and_tokens,
             the_feed_keeps_its_identity_until_it_is_renewed,
             an_assertion_id_is_claimed_once_per_client,
             parallel_claims_have_one_winner,

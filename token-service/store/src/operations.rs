@@ -12,8 +12,8 @@ use domain::digest::Digest;
 use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
     CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
-    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
+    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
     SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User, Username,
 };
@@ -242,6 +242,16 @@ pub trait GrantStore: Send + Sync {
 
     /// Revokes a grant and adds the feed entry in the same transaction. Returns `false` if there is no such live grant.
     async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Revokes all grants of `owner`, and all access tokens issued to `owner` up to `now`, also those without a stored
+    /// grant. The same transaction adds the feed entries and appends `entry` to the audit log. Returns the number of
+    /// grants that were live.
+    async fn revoke_all(
+        &self,
+        owner: Owner,
+        entry: AuditEvent,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
 }
 
 #[async_trait]

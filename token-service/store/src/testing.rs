@@ -15,8 +15,8 @@ use domain::digest::Digest;
 use domain::{
     Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
     CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
-    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
+    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode,
+    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
     SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
     Username,
@@ -159,6 +159,7 @@ watched! {
         grant(grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
         grants(filter: GrantFilter, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
         revoke_grant(grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+        revoke_all(owner: Owner, entry: AuditEvent, now: Timestamp) -> Result<u64, StoreError>;
     }
     RevocationStore {
         announce(revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;

@@ -18,8 +18,8 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Show a grant.
     Show(Connected<Named>),
-    /// Revoke a grant, or all of a user or client: the refresh tokens are dead, and gateways refuse the access tokens. An id
-    /// that list does not show is one of tokens without a refresh token: they end as well.
+    /// Revoke a grant, or everything that was issued to a user or client: refresh tokens are dead, and gateways refuse
+    /// the access tokens. An id that list does not show belongs to tokens without a refresh token, which end too.
     Revoke(Connected<Revoke>),
 }
 
@@ -35,10 +35,10 @@ pub(in crate::command) struct Revoke {
     /// The grant's id: the claim `grant_id` of its tokens.
     #[arg(allow_hyphen_values = true, required_unless_present_any = ["client", "user"], conflicts_with_all = ["client", "user"])]
     grant_id: Option<String>,
-    /// All grants of this client.
+    /// All grants and access tokens of this client.
     #[arg(long, value_name = "CLIENT_ID")]
     client: Option<String>,
-    /// All grants of this user.
+    /// All grants and access tokens of this user. With --client: only those at this client.
     #[arg(long, value_name = "USERNAME")]
     user: Option<String>,
 }
@@ -75,7 +75,16 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
             ]);
             administration
                 .act::<RevokedGrants>(Method::DELETE, &format!("/grants{query}"))?
-                .print(|done| format!("{} grants revoked.", done.revoked))
+                .print(|done| {
+                    let of = own.client.iter().map(|client| format!(" to {client}"));
+                    let whom: String = of
+                        .chain(own.user.iter().map(|user| format!(" for {user}")))
+                        .collect();
+                    format!(
+                        "{} grants revoked, and every access token that was issued{whom} up to {}.",
+                        done.revoked, done.issued_up_to
+                    )
+                })
         }
     }
 }

@@ -66,10 +66,11 @@ struct OwnerQuery {
     username: Option<String>,
 }
 
-/// Revokes all live grants of a client, of a user, or of both together. One of the two must be named.
+/// Revokes all live grants of a client, of a user, or of a user at a client, and every access token issued to them until
+/// now, also without a grant in the list. One of the two must be named.
 #[utoipa::path(delete, path = "/admin/grants", tag = "grants", params(OwnerQuery),
     responses((status = 200, body = RevokedGrants), (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody)))]
+        (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke_all(
     administrator: Administrator,
     http: HttpRequest,

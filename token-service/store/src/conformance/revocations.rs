@@ -267,6 +267,94 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
     );
 }
 
+pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl Subject) {
+    let legacy = Client {
+        integration: IntegrationType::Legacy {
+            secrets: vec![],
+            redirect_templates: vec![],
+            hostname: None,
+        },
+        ..client("old")
+    };
+    let change = put(vec![client("web"), client("other"), legacy], vec![]);
+    let store = subject.store();
+    store.change_registry(change, at(0)).await.unwrap();
+    let (ada, client) = (username("ada"), client_id("other"));
+    let both = Owner::UserAtClient {
+        username: ada.clone(),
+        client_id: client.clone(),
+    };
+    drop(store);
+    for (owner, ends) in [
+        (
+            Owner::Client(client),
+            ["other ada", "other grace"].as_slice(),
+        ),
+        (Owner::User(ada), &["web ada", "other ada", "old ada"]),
+        (both, &["other ada"]),
+    ] {
+        let store = subject.store();
+        let mut grants = Vec::new();
+        for (client, name) in [
+            ("web", "ada"),
+            ("other", "ada"),
+            ("old", "ada"),
+            ("other", "grace"),
+        ] {
+            let record = CodeRecord {
+                client_id: client_id(client),
+                username: username(name),
+                ..code()
+            };
+            grants.push(grant_of(&*store, record).await);
+        }
+        let before = store.feed_state().await.unwrap().last;
+        let entry = audit_event(5);
+        let revoked = store.revoke_all(owner.clone(), entry.clone(), at(5)).await;
+        assert_eq!(revoked, Ok(ends.len() as u64), "{owner:?}");
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        let mut announced = Vec::new();
+        for grant in grants {
+            let name = format!("{} {}", grant.client_id, grant.username);
+            let ended = is_revoked(&*store, &grant).await;
+            assert_eq!(ended, ends.contains(&name.as_str()), "{owner:?}: {name}");
+            // Tokens of JWT bearer and client credentials grants have no stored grant.
+            let token = |issued_at| TokenReference {
+                client_id: grant.client_id.clone(),
+                subject: TokenSubject::User {
+                    username: grant.username.clone(),
+                    account: None,
+                },
+                ..token(issued_at)
+            };
+            assert_eq!(
+                store.is_revoked(token(at(5))).await,
+                Ok(ended),
+                "{owner:?}: {name}"
+            );
+            assert_eq!(
+                store.is_revoked(token(at(6))).await,
+                Ok(false),
+                "{owner:?}: {name}"
+            );
+            if name == "old ada" && ended {
+                announced.push(Revoked::Grant(grant.grant_id));
+            }
+            store.revoke_grant(grant.grant_id, at(4)).await.unwrap();
+        }
+        announced.push(owner.revoked());
+        let entries = store.revocations_since(before, 100).await.unwrap();
+        let entries = entries.into_iter().map(|entry| entry.revoked);
+        let entries: Vec<_> = entries.take(announced.len()).collect();
+        assert_eq!(entries, announced);
+        let newest = store.audit(AuditRange::Before(None), 1).await.unwrap();
+        assert_eq!(newest[0].event, entry);
+        store.sweep(at(10) + ACCESS, 100).await.unwrap();
+    }
+}
+
 pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed(subject: &mut impl Subject) {
     let before = subject.store().feed_state().await.unwrap();
     assert_eq!(before.last, 0);

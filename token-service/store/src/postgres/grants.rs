@@ -14,13 +14,15 @@ use super::fault::{Fault, readable};
 use super::operation::Connection;
 use super::revocations::announce;
 use super::value::{rows, seconds, timestamp};
+use super::{audit, registry};
 use crate::row::{RowError, decode, decode_json, encode};
 use crate::{GrantStore, RevocationStore as _, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation, RotationRefusal, User,
+    AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation, Revoked,
+    Rotation, RotationRefusal, User,
 };
 
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
@@ -108,6 +110,38 @@ impl GrantStore for PostgresStore {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
             revoke(client, grant_id, now, access_token_lifetime).await
+        })
+        .await
+    }
+
+    async fn revoke_all(
+        &self,
+        owner: Owner,
+        entry: AuditEvent,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let extent = Extent::of(now, self.longest_token());
+        self.transaction(async move |client| {
+            let (ended, legacy) = match &owner {
+                // Legacy tokens contain the client.
+                Owner::Client(client_id) => {
+                    let ended = end_of_client(client, client_id.as_str(), now).await?;
+                    (ended, Vec::new())
+                }
+                Owner::User(username) => {
+                    end_of_user_at(client, username.as_str(), None, now).await?
+                }
+                Owner::UserAtClient {
+                    username,
+                    client_id,
+                } => end_of_user_at(client, username.as_str(), Some(client_id), now).await?,
+            };
+            for id in legacy {
+                announce(client, &Revoked::Grant(id), extent).await?;
+            }
+            announce(client, &owner.revoked(), extent).await?;
+            audit::append(client, std::slice::from_ref(&entry)).await?;
+            Ok(ended)
         })
         .await
     }
@@ -320,15 +354,35 @@ pub(super) async fn live_of_user(
     readable_grants(&found)
 }
 
-/// Marks all grants of a client as revoked. The caller adds the feed entry.
+/// Marks all grants of a client as revoked, and returns their number. The caller adds the feed entry.
 pub(super) async fn end_of_client(
     client: &Connection<'_>,
     client_id: &str,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<u64, Fault> {
     let sql = "UPDATE grants SET revoked_at = $2 WHERE client_id = $1 AND revoked_at IS NULL";
-    client.execute(sql, &[&client_id, &seconds(now)]).await?;
-    Ok(())
+    Ok(client.execute(sql, &[&client_id, &seconds(now)]).await?)
+}
+
+/// Marks the grants of a user, at one client or all, as revoked. Returns their number and the ids of legacy grants. The
+/// caller adds the feed entries.
+async fn end_of_user_at(
+    client: &Connection<'_>,
+    username: &str,
+    at: Option<&ClientId>,
+    now: Timestamp,
+) -> Result<(u64, Vec<GrantId>), Fault> {
+    let sql = "UPDATE grants SET revoked_at = $2 WHERE username = $1 AND revoked_at IS NULL
+        AND ($3::TEXT IS NULL OR client_id = $3) RETURNING body, revoked_at";
+    let at = at.map(ClientId::as_str);
+    let ended = client.query(sql, &[&username, &seconds(now), &at]).await?;
+    let mut legacy = Vec::new();
+    for grant in readable_grants(&ended)? {
+        if registry::is_legacy(client, &grant.client_id).await? {
+            legacy.push(grant.grant_id);
+        }
+    }
+    Ok((ended.len() as u64, legacy))
 }
 
 /// Marks all grants of a user as revoked. The caller adds the feed entry.

@@ -8,17 +8,17 @@ use async_trait::async_trait;
 use redb::{ReadTransaction, ReadableTable};
 
 use super::RedbStore;
-use super::credentials;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_OF_USERS, Tables, decode, encode};
+use super::{audit, credentials, registry};
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    ClientId, Extent, Grant, GrantFilter, GrantId, RefreshRotation, Revoked, Rotation,
-    RotationRefusal, Username,
+    AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation, Revoked,
+    Rotation, RotationRefusal, Username,
 };
 
 #[async_trait]
@@ -107,6 +107,40 @@ impl GrantStore for RedbStore {
         self.write(move |tables, lifetime| revoke(tables, grant_id, now, lifetime))
             .await
     }
+
+    async fn revoke_all(
+        &self,
+        owner: Owner,
+        entry: AuditEvent,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let entry = audit::encoded([entry].into()).await?;
+        self.write(move |tables, lifetime| {
+            let ids = match &owner {
+                Owner::Client(client_id) => of_client(tables, client_id.as_str())?,
+                Owner::User(username) => of_user(tables, username.as_str())?,
+                Owner::UserAtClient {
+                    username,
+                    client_id,
+                } => of_user_at(tables, username.as_str(), client_id.as_str(), usize::MAX)?,
+            };
+            let legacy_tokens_name_the_owner = matches!(owner, Owner::Client(_));
+            let extent = Extent::of(now, lifetime);
+            let mut ended = 0;
+            for id in ids {
+                if end(tables, id, now)? {
+                    ended += 1;
+                    if !legacy_tokens_name_the_owner && registry::is_legacy(tables, id)? {
+                        announce(tables, Revoked::Grant(id), extent)?;
+                    }
+                }
+            }
+            announce(tables, owner.revoked(), extent)?;
+            audit::append(tables, &entry)?;
+            Ok(ended)
+        })
+        .await
+    }
 }
 
 /// The ids of a user's grants, for one client or all, that follow `after`, sorted. The index is sorted by client first,
@@ -190,13 +224,7 @@ fn make_room(
     access_token_lifetime: Duration,
 ) -> Result<(), Fault> {
     let (user, client) = (grant.username.as_str(), grant.client_id.as_str());
-    let ids = tables
-        .grants_of_users
-        .open()?
-        .range((user, client, false, &FIRST)..=(user, client, false, &LAST))?
-        .take(cap::GRANTS.looked_at())
-        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().3)))
-        .collect::<Result<Vec<GrantId>, Fault>>()?;
+    let ids = of_user_at(tables, user, client, cap::GRANTS.looked_at())?;
     if ids.len() < cap::GRANTS.most() {
         return Ok(());
     }
@@ -309,6 +337,24 @@ pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<Gra
         }
     }
     Ok(live)
+}
+
+/// At most `limit` live grants of a user at a client.
+fn of_user_at(
+    tables: &mut Tables<'_>,
+    username: &str,
+    client_id: &str,
+    limit: usize,
+) -> Result<Vec<GrantId>, Fault> {
+    let (from, to) = (
+        (username, client_id, false, &FIRST),
+        (username, client_id, false, &LAST),
+    );
+    let found = tables.grants_of_users.open()?.range(from..=to)?;
+    found
+        .take(limit)
+        .map(|entry| Ok(GrantId::from_bytes(*entry?.0.value().3)))
+        .collect()
 }
 
 /// The least text that is greater than `text`.
