@@ -236,6 +236,29 @@ fn a_port_that_is_taken_is_named_and_nothing_starts() {
     assert!(refusal(twice).starts_with(&message));
 }
 
+/// Programs of a Python environment have its folder in their first line: in a copied checkout, they would be those of the
+/// original.
+#[test]
+fn the_python_environment_of_another_folder_is_not_used() {
+    let folder = TempDir::new().unwrap();
+    let makefile = Artifacts::find().unwrap().repository.join("Makefile");
+    fs::copy(makefile, folder.path().join("Makefile")).unwrap();
+    let here = fs::canonicalize(folder.path()).unwrap();
+    let (venv, stamp) = (here.join(".cache/venv"), here.join(".cache/clients.stamp"));
+    for (made_in, stays) in [(here.clone(), true), ("/elsewhere".into(), false)] {
+        fs::create_dir_all(&venv).unwrap();
+        fs::write(venv.join("folder"), made_in.to_str().unwrap()).unwrap();
+        fs::write(&stamp, "").unwrap();
+        let make = Command::new("make").arg("help").current_dir(&here).output();
+        assert!(make.unwrap().status.success());
+        assert_eq!(
+            (venv.exists(), stamp.exists()),
+            (stays, stays),
+            "{made_in:?}"
+        );
+    }
+}
+
 /// Without a network, one sentence replaces the output of pip, npm, cargo, rustup or apt.
 #[test]
 fn what_cannot_be_installed_is_said_in_one_sentence() {
