@@ -198,11 +198,11 @@ prerequisites:
 .cache/bin/cargo-fuzz: | prerequisites
 	@echo '== installing cargo-fuzz (compiles for a minute)'
 	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
-	cargo install cargo-fuzz --version 0.13.2 --locked --root .cache
+	cargo install --debug cargo-fuzz --version 0.13.2 --locked --root .cache
 
 .cache/bin/cargo-deny: | prerequisites
 	@echo '== installing cargo-deny (compiles for some minutes)'
-	cargo install cargo-deny --version 0.20.2 --locked --root .cache
+	cargo install --debug cargo-deny --version 0.20.2 --locked --root .cache
 
 $(PYTHON): | prerequisites
 	@echo '== creating $(VENV)'

@@ -36,8 +36,8 @@ const BUILDS: [(&str, &str); 18] = [
     ),
     ("fuzz list", "make smoke"),
     ("fuzz run", "make smoke"),
-    ("install cargo-fuzz", "make smoke"),
-    ("install cargo-deny", "make audit"),
+    ("install --debug cargo-fuzz", "make smoke"),
+    ("install --debug cargo-deny", "make audit"),
     (
         "build --package token-service --package token-guard",
         "make test-compose",
