@@ -253,8 +253,8 @@ impl Guard {
             Ok(credentials) => credentials,
             Err(denial) => return denial.into(),
         };
-        self.by_cache(credentials, scopes, tick)
-            .unwrap_or_else(|| self.by_verification(credentials, scopes, patience, clock))
+        self.by_cache(credentials, &scopes, tick)
+            .unwrap_or_else(|| self.by_verification(credentials, &scopes, patience, clock))
     }
 
     /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.

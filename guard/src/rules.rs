@@ -53,6 +53,29 @@ pub enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmbiguousPath;
 
+impl PathCase {
+    fn is_same(self, one: &[u8], other: &[u8]) -> bool {
+        match self {
+            Self::Insensitive => one.eq_ignore_ascii_case(other),
+            Self::Sensitive => one == other,
+        }
+    }
+}
+
+impl Access {
+    /// What a request needs that needs both.
+    fn and(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Anonymous, access) | (access, Self::Anonymous) => access.clone(),
+            (Self::Token { scopes }, Self::Token { scopes: others }) => {
+                let others = others.iter().filter(|scope| !scopes.contains(scope));
+                let scopes = scopes.iter().chain(others).cloned().collect();
+                Self::Token { scopes }
+            }
+        }
+    }
+}
+
 impl PathPattern {
     #[must_use]
     pub const fn key(&self) -> &'static str {
@@ -120,17 +143,24 @@ impl PathPattern {
         let Some((start, rest)) = path.split_at_checked(text.len()) else {
             return false;
         };
-        let is_same = match case {
-            PathCase::Insensitive => start.eq_ignore_ascii_case(text),
-            PathCase::Sensitive => start == text,
-        };
-        is_same
+        case.is_same(text, start)
             && match self {
                 Self::Exact(_) => rest.is_empty(),
                 Self::Prefix(_) => {
                     text.ends_with(b"/") || matches!(rest.first(), None | Some(b'/'))
                 }
             }
+    }
+
+    /// True if the pattern names this path with a slash added to its end or removed from it, which is the same path for
+    /// many servers.
+    fn is_twin_of(&self, path: &[u8], case: PathCase) -> bool {
+        let text = self.text().as_bytes();
+        match (path.strip_suffix(b"/"), text.strip_suffix(b"/")) {
+            (Some(path), None) => case.is_same(text, path),
+            (None, Some(text)) => case.is_same(text, path),
+            _ => false,
+        }
     }
 
     /// Exact paths before prefixes, longer paths before shorter ones.
@@ -203,7 +233,11 @@ impl Rules {
     /// [`AmbiguousPath`] if the readings do not require the same, or if the path contains something that no client
     /// needs: encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u`
     /// escapes or overlong UTF-8, each also when encoded twice.
-    pub fn find(&self, method: &[u8], target: &[u8]) -> Result<Option<&Access>, AmbiguousPath> {
+    pub fn find(
+        &self,
+        method: &[u8],
+        target: &[u8],
+    ) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
         let path = before(target, b'?');
         let access = self.access(method, path, PathCase::Sensitive);
         if is_plain(path, self.case) && (self.is_lower || self.case == PathCase::Sensitive) {
@@ -248,12 +282,48 @@ impl Rules {
         Err(AmbiguousPath)
     }
 
-    fn access(&self, method: &[u8], path: &[u8], case: PathCase) -> Option<&Access> {
+    /// A path that no rule names needs what its own rule requires, and what the rule requires that names the path with or
+    /// without a slash at the end.
+    fn access(&self, method: &[u8], path: &[u8], case: PathCase) -> Option<Cow<'_, Access>> {
+        let own = self.best(method, |pattern| pattern.matches(path, case))?;
+        let twin = match own.pattern.text().len() == path.len() {
+            true => None,
+            false => self.best(method, |pattern| pattern.is_twin_of(path, case)),
+        };
+        Some(match twin {
+            Some(twin) => Cow::Owned(own.access.and(&twin.access)),
+            None => Cow::Borrowed(&own.access),
+        })
+    }
+
+    fn best(&self, method: &[u8], applies: impl Fn(&PathPattern) -> bool) -> Option<&Rule> {
         let rules = self.list.iter();
         rules
-            .filter(|rule| rule.pattern.matches(path, case) && rule.allows_method(method))
+            .filter(|rule| applies(&rule.pattern) && rule.allows_method(method))
             .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
-            .map(|rule| &rule.access)
+    }
+
+    /// Prefixes with a slash at the end, for which the path without the slash falls to a rule with other requirements.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (number, rule) in self.list.iter().enumerate() {
+            let PathPattern::Prefix(text) = &rule.pattern else {
+                continue;
+            };
+            let Some(path) = text.strip_suffix('/').filter(|path| !path.is_empty()) else {
+                continue;
+            };
+            let matches =
+                |other: &&Rule| other.pattern.matches(path.as_bytes(), PathCase::Sensitive);
+            let mut others = self.list.iter().filter(matches);
+            let is_named = others.clone().any(|other| other.pattern.text() == path);
+            if !is_named && others.any(|other| other.access != rule.access) {
+                warnings.push(format!(
+                    "rules[{number}].path_prefix: {path} falls to another rule, and requests for it need what both rules require; without the slash at the end, this rule covers {path} too"
+                ));
+            }
+        }
+        warnings
     }
 }
 
@@ -384,9 +454,9 @@ mod tests {
         target: &str,
     ) -> Result<Option<String>, AmbiguousPath> {
         let access = rules.find(method.as_bytes(), target.as_bytes())?;
-        Ok(access.map(|access| match access {
+        Ok(access.map(|access| match access.as_ref() {
             Access::Anonymous => "anonymous".to_owned(),
-            Access::Token { scopes } => scopes.concat(),
+            Access::Token { scopes } => scopes.join(" "),
         }))
     }
 
@@ -403,7 +473,9 @@ mod tests {
             ("GET", "/apis", None),
             ("GET", "/", None),
             ("OPTIONS", "*", None),
-            ("GET", "/api/admin", Some("api")),
+            ("GET", "/api/admin", Some("api read")),
+            ("POST", "/api/admin", Some("api write")),
+            ("GET", "/api/admin/open/", Some("read open")),
             ("GET", "/api/admin/", Some("read")),
             ("POST", "/api/admin/x", Some("write")),
             ("post", "/api/admin/x", Some("read")),
@@ -532,6 +604,49 @@ mod tests {
         assert_eq!(found("/api/x"), Ok(Some("all".to_owned())));
     }
 
+    /// Most servers serve `/docs` for `/docs/`, or the reverse.
+    #[test]
+    fn a_slash_at_the_end_widens_no_rule() {
+        let anonymous = |pattern| Rule {
+            access: Access::Anonymous,
+            ..rule(pattern, &[], "")
+        };
+        let exact = |text: &str| PathPattern::Exact(text.to_owned());
+        let list = vec![
+            rule(prefix("/"), &[], "all"),
+            rule(prefix("/docs/"), &[], "docs"),
+            rule(exact("/list"), &["GET"], "list"),
+            anonymous(prefix("/public/")),
+            anonymous(exact("/health")),
+            rule(prefix("/both/"), &[], "below"),
+            rule(exact("/both"), &[], "here"),
+        ];
+        let rules = Rules::new(list, PathCase::Insensitive);
+        for (method, target, expected) in [
+            ("GET", "/docs", "all docs"),
+            ("GET", "/docs/", "docs"),
+            ("GET", "/doc", "all"),
+            ("GET", "/list/", "all list"),
+            ("PUT", "/list/", "all"),
+            ("GET", "/public", "all"),
+            ("GET", "/public/", "anonymous"),
+            ("GET", "/health", "anonymous"),
+            ("GET", "/health/", "all"),
+            ("GET", "/both", "here"),
+            ("GET", "/both/", "below"),
+        ] {
+            let found = found_by(&rules, method, target);
+            assert_eq!(found, Ok(Some(expected.to_owned())), "{method} {target}");
+        }
+        assert_eq!(found_by(&rules, "GET", "/DOCS"), Err(AmbiguousPath));
+        let warnings = rules.warnings();
+        let named: Vec<&str> = warnings
+            .iter()
+            .filter_map(|text| text.split(':').next())
+            .collect();
+        assert_eq!(named, ["rules[1].path_prefix", "rules[3].path_prefix"]);
+    }
+
     #[test]
     fn rules_that_only_case_tells_apart_need_an_api_that_distinguishes_them() {
         let (upper, lower) = (rule(prefix("/A"), &[], "x"), rule(prefix("/a"), &[], "y"));
@@ -612,7 +727,7 @@ mod tests {
                         for seen in [seen, &without_parameters(seen)] {
                             for seen in [seen, &seen.to_ascii_lowercase()] {
                                 let read = rules.access(b"GET", seen, PathCase::Sensitive);
-                                prop_assert_eq!(access, read);
+                                prop_assert_eq!(&access, &read);
                             }
                         }
                     }

@@ -75,9 +75,12 @@ fn main() -> ExitCode {
 fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let path = settings.config.display().to_string();
     let text = std::fs::read(&settings.config).with_context(|| format!("cannot read {path}"))?;
-    let read = Config::parse(&text, &NativeSignatures).and_then(|config| settings.origins(&config));
-    let origins = match read {
-        Ok(origins) => origins,
+    let read = Config::parse(&text, &NativeSignatures).and_then(|config| {
+        let origins = settings.origins(&config)?;
+        Ok((origins, config.rules.warnings()))
+    });
+    let (origins, warnings) = match read {
+        Ok(read) => read,
         Err(problems) => {
             for problem in problems {
                 eprintln!("{path}: {problem}");
@@ -87,9 +90,15 @@ fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let fetcher = Fetcher::new(origins, settings.ca_file.as_deref())?;
     if settings.check {
+        for warning in warnings {
+            eprintln!("{path}: warning: {warning}");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let log = Log::start(settings.log_format)?;
+    for warning in warnings {
+        tracing::warn!("{path}: {warning}");
+    }
     let served = actix_web::rt::System::new().block_on(serve(settings, text, fetcher));
     log.finish();
     served?;

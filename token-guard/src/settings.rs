@@ -73,7 +73,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOKEN_GUARD_LOG_FORMAT", default_value = "json")]
     pub(crate) log_format: LogFormat,
 
-    /// Check the configuration, print every problem, and exit
+    /// Check the configuration, print every problem and warning, and exit
     #[arg(long)]
     pub(crate) check: bool,
 }

@@ -43,6 +43,9 @@ impl Root {
         let signatures = HostSignatures::probe();
         match Config::parse(configuration, &signatures) {
             Ok(config) => {
+                for warning in config.rules.warnings() {
+                    log::write(LogLevel::Warn, &format!("configuration: {warning}"));
+                }
                 let metrics = Metrics::define();
                 Metrics::host_signatures(&signatures);
                 let mut guard = Guard::new(config).with_host(Box::new(signatures));

@@ -1,5 +1,6 @@
 //! What the rule for a request requires, and whether the request has it.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::decision::{Decision, Outcome, Request};
@@ -13,7 +14,7 @@ pub(super) enum Needed<'a> {
     /// Nothing: the path is anonymous.
     Nothing,
     /// A token with all of these scopes.
-    Token(&'a [String]),
+    Token(Cow<'a, [String]>),
 }
 
 /// Returns what the rule for a request requires.
@@ -21,8 +22,9 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
     match rules.find(request.method, request.target) {
         Err(AmbiguousPath) => Err(Denial::Path),
         Ok(None) => Err(Denial::NoRule),
-        Ok(Some(Access::Anonymous)) => Ok(Needed::Nothing),
-        Ok(Some(Access::Token { scopes })) => Ok(Needed::Token(scopes)),
+        Ok(Some(Cow::Borrowed(Access::Token { scopes }))) => Ok(Needed::Token(scopes.into())),
+        Ok(Some(Cow::Owned(Access::Token { scopes }))) => Ok(Needed::Token(scopes.into())),
+        Ok(Some(_)) => Ok(Needed::Nothing),
     }
 }
 

@@ -30,6 +30,8 @@ fn configuration(issuer: &Issuer) -> String {
     issuers[0]["issuer"] = json!(lobby());
     issuers[0]["audiences"] = json!([audience]);
     issuers.push(issuer.configuration(&audience));
+    let rules = configuration["rules"].as_array_mut().unwrap();
+    rules.push(json!({"path_prefix": "/api/slides/", "scopes": ["documents"]}));
     configuration.to_string()
 }
 
@@ -462,6 +464,29 @@ fn a_bad_configuration_is_named() {
             "{failure}"
         );
     }
+}
+
+/// `/api/slides` of the table's configuration falls to the rule for `/api/`.
+#[test]
+fn a_prefix_with_a_slash_at_its_end_is_warned_about() {
+    let configuration = configuration(&Issuer::new().unwrap());
+    let warning = "rules[4].path_prefix: /api/slides falls to another rule";
+    let guard = TokenGuard::start(&configuration, &clusters(), &[]).unwrap();
+    guard.log().until_it_says(warning).unwrap();
+
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("token-guard.json");
+    std::fs::write(&path, configuration).unwrap();
+    let mut check = std::process::Command::new(Artifacts::find().unwrap().token_guard());
+    check.arg("--check").arg("--config").arg(&path);
+    for (name, port) in clusters() {
+        check.args(["--cluster", &format!("{name}=http://127.0.0.1:{port}")]);
+    }
+    let output = check.output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(warning), "{said}");
 }
 
 /// A WebSocket is a request like any other: it passes with a token, and the resource server may switch protocols.

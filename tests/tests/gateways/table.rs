@@ -226,6 +226,12 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             &good,
             Refused(403, "access_denied"),
         ),
+        row(
+            "the folder of a rule whose prefix ends in a slash",
+            "/api/slides",
+            &good,
+            Refused(403, "insufficient_scope"),
+        ),
         row("an anonymous path", "/healthz", "", Passes(Nobody)),
         row(
             "a token on an anonymous path",
@@ -522,7 +528,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         .find(method, target)
         .map_err(|_| "the path that arrived has more than one reading")?
         .ok_or("no rule allows the path that arrived")?;
-    let identity = match access {
+    let identity = match access.as_ref() {
         Access::Anonymous => Nobody,
         Access::Token { scopes } if scopes.is_empty() => Good,
         Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
