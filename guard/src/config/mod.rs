@@ -411,19 +411,30 @@ fn texts_of(values: &[Value]) -> Option<Vec<String>> {
 }
 
 /// Headers that no claim may replace, because the gateway or the guard gives them a meaning.
-const RESERVED_HEADERS: [&str; 12] = [
+const RESERVED_HEADERS: [&str; 23] = [
     "authorization",
     "connection",
     "content-length",
     "cookie",
+    "expect",
     "forwarded",
     "host",
+    "http2-settings",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
     "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-method",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-uri",
     "x-request-id",
+    "x-token-filter",
+    "x-token-guard-body",
+    "x-token-guard-status",
 ];
 
 fn check_header_name(name: &str) -> Result<(), &'static str> {

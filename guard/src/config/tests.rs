@@ -112,7 +112,7 @@ fn every_problem_is_named_with_its_path() {
             {"path": "/Y", "access": "anonymous"},
         ],
         "path_case": "lower",
-        "forward": {"X-Upper": "sub", "cookie": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
+        "forward": {"X-Upper": "sub", "cookie": "sub", "expect": "sub", "x-forwarded-uri": "sub", "x-token-guard-status": "sub", "x-forwarded-user": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
         "forward_payload": "x_payload",
         "forward_authorization": "yes",
         "clock_skew_seconds": 1.5,
@@ -148,6 +148,9 @@ fn every_problem_is_named_with_its_path() {
         "path_case",
         "forward.X-Upper",
         "forward.cookie",
+        "forward.expect",
+        "forward.x-forwarded-uri",
+        "forward.x-token-guard-status",
         "forward.x-a",
         "forward.x-b.lists",
         "forward.x-c",
@@ -167,6 +170,12 @@ fn every_problem_is_named_with_its_path() {
             "{path} is not in {problems:#?}"
         );
     }
+    // oauth2-proxy uses this name.
+    assert!(
+        !problems
+            .iter()
+            .any(|problem| problem.contains("x-forwarded-user"))
+    );
 }
 
 /// Checks that the example is refused after one change at `place`, a JSON pointer.

@@ -185,6 +185,44 @@ fn envoy_with_the_filter_keeps_the_table() {
     the_table_holds(Kind::EnvoyFilter);
 }
 
+/// A question has no more than what token-guard reads: it takes at most 96 headers, and others may be secret. Caddy hands
+/// over all headers but cookies, because token-guard refuses the spellings that Caddy cannot remove.
+#[test]
+fn gateways_hand_over_only_what_token_guard_needs() {
+    let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nX-Test: handover\r\nConnection: close\r\n";
+    let others: String = (0..80).map(|number| format!("X-{number}: x\r\n")).collect();
+    let request = format!("{head}Authorization: Bearer x\r\nCookie: a=secret\r\n{others}\r\n");
+    for kind in Kind::ALL {
+        if kind == Kind::EnvoyFilter {
+            continue;
+        }
+        let [guard, resource_server] = [(); 2].map(|()| Upstream::start(true).unwrap());
+        let neighbours = Neighbours {
+            guard: guard.port(),
+            resource_server: resource_server.port(),
+            ..Neighbours::default()
+        };
+        let gateway = Gateway::start(kind, &neighbours, &[]).unwrap();
+        let name = kind.name();
+        assert_eq!(
+            wire::send(gateway.port(), &request).unwrap().status,
+            200,
+            "{name}"
+        );
+        let arrived = resource_server.arrived("handover").unwrap();
+        assert_eq!(arrived.values("cookie"), ["a=secret"], "{name}");
+        let test = match kind {
+            Kind::Caddy => "handover",
+            _ => "",
+        };
+        let asked = guard.arrived(test).unwrap();
+        assert_eq!(asked.values("authorization"), ["Bearer x"], "{name}");
+        assert!(asked.values("cookie").is_empty(), "{name}");
+        let has_others = !asked.values("x-0").is_empty();
+        assert_eq!(has_others, kind == Kind::Caddy, "{name}");
+    }
+}
+
 /// Replacements that shorten each gateway's timeout for the guard.
 fn shorter(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {

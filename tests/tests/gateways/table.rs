@@ -110,6 +110,15 @@ const OTHER_PROTOCOLS: [&str; 8] = [
     "Upgrade: TLS/1.0\r\nUpgrade: websocket\r\n",
 ];
 
+/// Headers from which some frameworks take another method or path than those of the request line.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
 fn row(name: impl Into<String>, target: impl Into<String>, headers: &str, fate: Fate) -> Row {
     Row {
         name: name.into(),
@@ -341,6 +350,13 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Closed(MALFORMED),
         ));
     }
+    let overrides = OVERRIDES.map(|name| format!("{name}: DELETE\r\n")).concat();
+    rows.push(row(
+        "another method and path in headers",
+        "/healthz",
+        &overrides,
+        Passes(Nobody),
+    ));
     // Gateways remove headers that a client names here. They must not remove headers that the gateway adds.
     for name in [
         "X-User-Id",
@@ -546,6 +562,12 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         if arrived.values(name) != expected {
             return Err(format!("{name} is {:?}", arrived.values(name)));
         }
+    }
+    if let Some(name) = OVERRIDES
+        .iter()
+        .find(|name| !arrived.values(name).is_empty())
+    {
+        return Err(format!("{name} arrived"));
     }
     let options = arrived.values("connection").join(",").to_lowercase();
     if IDENTITY.iter().any(|(name, _)| options.contains(name)) {
