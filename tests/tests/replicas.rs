@@ -10,7 +10,7 @@ use tests::{Artifacts, Postgres};
 use crate::api::until;
 use crate::support::{
     Assertion, Browser, Client, Form, INSTALLED, Load, NON_INTERACTIVE, OwnPair, Pkce, Reply,
-    USER_BOUND, WEB, get, signal,
+    USER_BOUND, WEB, answer, get, signal,
 };
 
 struct Replicated {
@@ -37,6 +37,14 @@ impl Replicated {
     fn internal(&self) -> [String; 2] {
         let ports = self.pair.pair.ports();
         [ports.internal, ports.internal_replica].map(|port| format!("http://127.0.0.1:{port}"))
+    }
+
+    /// Enables or disables the web server application.
+    fn enable(&self, enabled: bool) {
+        let body = format!(r#"{{"enabled": {enabled}}}"#);
+        let path = format!("/clients/{}", WEB.id);
+        let changed = self.pair.administrate("PATCH", &path, &body);
+        assert_eq!(changed.status, 200, "{}", changed.body);
     }
 
     fn call(&self, token: &str) -> u16 {
@@ -212,6 +220,80 @@ fn a_new_password_ends_codes_and_sign_ins_at_every_replica() {
         };
         assert_eq!(sign_in("demo-password-of-ada"), 403);
         assert_eq!(sign_in("another-password"), 303);
+    }
+}
+
+/// The other replica does not know yet that the client was disabled. The transaction that redeems the code does.
+#[test]
+fn codes_of_a_disabled_client_end_at_every_replica() {
+    let set = Replicated::start();
+    let [one, other] = set.services();
+    for _ in 0..3 {
+        let kept = Browser::new(&one).code_for(&WEB, None);
+        let code = Browser::new(&one).code_for(&WEB, None);
+        assert_eq!(
+            WEB.exchange(&other, "none", None).status,
+            400,
+            "it is in memory"
+        );
+        set.enable(false);
+        let late = WEB.exchange(&other, &code, None);
+        assert!(matches!(late.status, 400 | 401), "{}", late.body);
+        set.enable(true);
+        until("the other replica knows", || {
+            WEB.exchange(&other, "none", None).status == 400
+        });
+        for code in [&code, &kept] {
+            WEB.exchange(&other, code, None)
+                .assert_error(400, "invalid_grant");
+        }
+        // Codes from now on wait until their tokens are valid.
+        until("a new code is redeemed", || {
+            let code = Browser::new(&one).code_for(&WEB, None);
+            let reply = WEB.exchange(&other, &code, None);
+            let is_live = reply.status == 200;
+            if !is_live {
+                reply.assert_error(503, "temporarily_unavailable");
+            }
+            is_live
+        });
+    }
+}
+
+/// Only the transaction knows the account yet: it decides, not the memory of the replica.
+#[test]
+fn a_replica_that_does_not_know_an_account_yet_revokes_nothing() {
+    let set = Replicated::start();
+    let [one, other] = set.services();
+    for number in 0..4 {
+        let hat = format!("ada-{number}");
+        let assertion = Assertion::of("ada@example.com").sign();
+        let form = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", &*assertion),
+            ("user_id", "1879048401"),
+            ("user_site", "https://us1.example.com"),
+        ];
+        let in_memory = NON_INTERACTIVE.token(&other, &form);
+        assert_eq!(in_memory.status, 200, "{}", in_memory.body);
+        let account = format!(
+            r#"{{"user_id": "{number}", "username": "{hat}", "site": "https://us1.example.com"}}"#
+        );
+        let path = "/users/ada@example.com/accounts";
+        let linked = set.pair.administrate("POST", path, &account);
+        assert_eq!(linked.status / 100, 2, "{}", linked.body);
+        let browser = Browser::new(&one);
+        let page = browser.authorize(&REQUEST);
+        let selector = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+        let form = Form::of(&selector);
+        let (name, value) = &form.buttons[number + 1];
+        let done = browser.submit(&form, &[(name, value)]);
+        let code = answer(&done, WEB.redirect_uri);
+        let code = &code.iter().find(|(name, _)| name == "code").unwrap().1;
+        let tokens = WEB.exchange(&other, code, None);
+        assert_eq!(tokens.status, 200, "{}", tokens.body);
+        let claims = crate::token::claims(&tokens.text("access_token"));
+        assert_eq!(claims["user_hat"], *hat);
     }
 }
 

@@ -96,13 +96,22 @@ fn feed(pair: &OwnPair, query: &str) -> Reply {
 }
 
 fn token_of(pair: &OwnPair) -> String {
+    ask(pair).text("access_token")
+}
+
+/// A token request of the user-bound client.
+fn ask(pair: &OwnPair) -> Reply {
     let form = [
         ("grant_type", "client_credentials"),
         ("user_id", "1879048402"),
         ("user_site", "https://us1.example.com"),
     ];
-    let reply = USER_BOUND.token(&pair.pair.lobby_url(), &form);
-    reply.text("access_token")
+    USER_BOUND.token(&pair.pair.lobby_url(), &form)
+}
+
+fn pair_call(pair: &OwnPair, token: &str) -> u16 {
+    let url = format!("{}/api/projects", pair.pair.api_url());
+    get(&url, &[("authorization", &format!("Bearer {token}"))]).status
 }
 
 fn revoke_at(pair: &OwnPair, token: &str) -> Reply {
@@ -277,4 +286,34 @@ fn rfc7009_s2_1_legacy_clients_revoke_their_own_tokens() {
         until("the gateway knows", || call(&access).status == 401);
         legacy::refresh(&client, &refresh).assert_error(400, "invalid_grant");
     }
+}
+
+/// For some seconds yet, the revocation covers new tokens too: the service issues none, and none that the gateway refuses.
+#[test]
+fn no_token_is_dead_when_it_is_issued() {
+    let pair = OwnPair::start(&[]);
+    let patch = |path: &str, body: &str| {
+        let changed = pair.administrate("PATCH", path, body);
+        assert_eq!(changed.status, 200, "{}", changed.body);
+    };
+    let (client, user) = ("/clients/user-bound-demo", "/users/grace@example.com");
+    for path in [client, user] {
+        let before = token_of(&pair);
+        patch(path, r#"{"enabled": false}"#);
+        patch(path, r#"{"enabled": true}"#);
+        let early = ask(&pair);
+        early.assert_error(503, "temporarily_unavailable");
+        let wait: u64 = early.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=16).contains(&wait), "{wait}");
+        until("the gateway knows", || pair_call(&pair, &before) == 401);
+        until("tokens are issued", || ask(&pair).status == 200);
+        assert_eq!(pair_call(&pair, &token_of(&pair)), 200, "{path}");
+    }
+    let account =
+        r#"{"user_id": "1879048402", "username": "ghopper", "site": "https://us1.example.com"}"#;
+    let linked = format!("{user}/accounts?user_id=1879048402&site=https://us1.example.com");
+    assert_eq!(pair.administrate("DELETE", &linked, "").status, 200);
+    let added = pair.administrate("POST", &format!("{user}/accounts"), account);
+    assert_eq!(added.status / 100, 2, "{}", added.body);
+    ask(&pair).assert_error(503, "temporarily_unavailable");
 }

@@ -20,10 +20,11 @@ use std::time::{Duration, Instant};
 
 use domain::clock::Timestamp;
 use domain::random::OsRandom;
+use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, LinkedAccount, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, Rotation, Scope, SelfContainedCode,
-    TokenId, User, Username,
+    Client, ClientId, CodeRecord, Grant, GrantId, IntegrationKind, IntegrationType, LinkedAccount,
+    PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange,
+    Rotation, Scope, SelfContainedCode, TokenId, User, Username,
 };
 use redb::StorageBackend;
 use redb::backends::FileBackend;
@@ -96,21 +97,28 @@ const fn now() -> Timestamp {
     Timestamp::from_seconds(1_800_000_000)
 }
 
+const REDIRECT_URI: &str = "https://app.example.com/callback";
+
 /// Users who own the grants.
 const USERS: usize = 100_000;
 
 fn user(number: usize) -> User {
     User {
-        username: username(number),
-        email: None,
-        password_hash: None,
-        registered_password_digest: None,
-        totp_secret_sealed: None,
-        organization: None,
-        single_sign_on: false,
         accounts: vec![account(number)],
-        enabled: true,
-        credentials_version: CredentialsVersion::default(),
+        ..User::new(username(number))
+    }
+}
+
+fn client() -> Client {
+    let pattern = RedirectUriPattern::parse(REDIRECT_URI, RedirectUriUse::WebServer);
+    let client_id = ClientId::parse("client").unwrap();
+    Client {
+        integration: IntegrationType::WebServer {
+            secrets: vec![],
+            redirect_uris: vec![pattern.unwrap()],
+        },
+        scopes: Scope::parse("projects").unwrap(),
+        ..Client::new(client_id, IntegrationKind::WebServer)
     }
 }
 
@@ -130,9 +138,10 @@ fn account(number: usize) -> LinkedAccount {
 async fn grant(store: &dyn Store, number: usize) -> Grant {
     let user = number % USERS;
     let credentials = store.credentials(username(user)).await.unwrap();
+    let client = store.client(client().client_id).await.unwrap().unwrap();
     let record = CodeRecord {
-        client_id: ClientId::parse("client").unwrap(),
-        redirect_uri: "https://app.example.com/callback".into(),
+        client_id: client.client_id,
+        redirect_uri: REDIRECT_URI.into(),
         code_challenge: None,
         username: username(user),
         account: account(user),
@@ -141,6 +150,7 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
         authenticated_at: now(),
         expires_at: now() + HOUR,
         credentials_version: credentials.unwrap().version,
+        client_version: client.version,
     };
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),
@@ -169,6 +179,7 @@ async fn grant(store: &dyn Store, number: usize) -> Grant {
 
 async fn grants(store: &Arc<dyn Store>, count: usize) -> Vec<Grant> {
     let change = RegistryChange {
+        put_clients: vec![client()],
         put_users: (0..count.min(USERS)).map(user).collect(),
         ..RegistryChange::default()
     };
@@ -200,7 +211,7 @@ async fn rotate(store: &dyn Store, grant: &mut Grant) {
         grace: Duration::from_secs(10),
     };
     match store.rotate_refresh(rotation).await.unwrap() {
-        Rotation::Rotated(rotated) => *grant = *rotated,
+        Rotation::Rotated { grant: rotated, .. } => *grant = *rotated,
         other => unreachable!("{other:?}"),
     }
 }

@@ -7,9 +7,10 @@ use domain::client::ClientSecret;
 use domain::clock::{Clock as _, SystemClock};
 use domain::digest::Digest;
 use domain::random::{self, OsRandom};
+use domain::redirect_uri::RedirectUriUse;
 use domain::{
-    Client, ClientId, CodeRecord, CredentialsVersion, Grant, GrantId, IntegrationType,
-    LinkedAccount, PresentedCode, Redemption, RefreshStep, RegistryChange, Scope,
+    Client, ClientId, CodeRecord, Grant, GrantId, IntegrationKind, IntegrationType, LinkedAccount,
+    PresentedCode, Redemption, RedirectUriPattern, RefreshStep, RegistryChange, Scope,
     SelfContainedCode, Session, SessionStage, TokenId, User, Username,
 };
 use protocol::sealing::EncryptionKey;
@@ -25,6 +26,8 @@ use tokio::task::JoinSet;
 use super::scripts::{bound_client, bound_secret};
 use super::server::Demo;
 
+/// A redirect URI of the demo's client.
+const REDIRECT_URI: &str = "https://app.example.com/callback";
 const HOUR: Duration = Duration::from_secs(3600);
 /// Registrations per transaction.
 const CHUNK: usize = 10_000;
@@ -108,6 +111,12 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
     let config = demo.config();
     let store = open(&config).await;
     put(&*store, size.registered, client).await;
+    let change = RegistryChange {
+        put_clients: vec![web_demo()],
+        ..RegistryChange::default()
+    };
+    let now = SystemClock.now();
+    store.change_registry(change, now).await.unwrap();
     let mut workers = JoinSet::new();
     for worker in 0..CALLERS {
         let store = Arc::clone(&store);
@@ -131,16 +140,32 @@ pub(crate) async fn seed(demo: &Demo, size: Size) -> Vec<String> {
     grants.iter().map(token).collect()
 }
 
-fn client(number: usize) -> Client {
+/// The client of the grants, as the demo registers it.
+fn web_demo() -> Client {
+    let uris = [REDIRECT_URI, "http://127.0.0.1:8090/callback"];
+    let uris = uris.map(|uri| RedirectUriPattern::parse(uri, RedirectUriUse::WebServer).unwrap());
+    let client_id = ClientId::parse("web-demo").unwrap();
     Client {
-        client_id: ClientId::parse(&format!("client-{number}")).unwrap(),
+        name: "Package Builder".to_owned(),
+        integration: IntegrationType::WebServer {
+            secrets: vec![ClientSecret::of("demo-secret-of-web-demo-not-for-real-use")],
+            redirect_uris: uris.into(),
+        },
+        scopes: Scope::parse("projects documents").unwrap(),
+        ..Client::new(client_id, IntegrationKind::WebServer)
+    }
+}
+
+fn client(number: usize) -> Client {
+    let client_id = ClientId::parse(&format!("client-{number}")).unwrap();
+    Client {
         name: format!("Client {number}"),
         integration: IntegrationType::WebServer {
             secrets: vec![ClientSecret::of(&format!("secret-{number}"))],
             redirect_uris: vec![],
         },
         scopes: Scope::parse("projects documents").unwrap(),
-        enabled: true,
+        ..Client::new(client_id, IntegrationKind::WebServer)
     }
 }
 
@@ -157,20 +182,15 @@ fn user_bound(number: usize) -> Client {
 
 fn user(number: usize) -> User {
     User {
-        username: username(number),
         email: Some(format!("user-{number}@example.com")),
         // As long as a real hash.
         password_hash: Some(format!(
             "$argon2id$v=19$m=19456,t=2,p=1${:022}${:043}",
             number, number
         )),
-        registered_password_digest: None,
-        totp_secret_sealed: None,
         organization: Some("majestic".to_owned()),
-        single_sign_on: false,
         accounts: vec![account(number)],
-        enabled: true,
-        credentials_version: CredentialsVersion::default(),
+        ..User::new(username(number))
     }
 }
 
@@ -189,9 +209,10 @@ fn account(number: usize) -> LinkedAccount {
 /// Creates a live grant of a user with the usual operations.
 async fn grant(store: &dyn Store, user: usize) -> Grant {
     let now = SystemClock.now();
+    let client = store.client(web_demo().client_id).await.unwrap().unwrap();
     let record = CodeRecord {
-        client_id: ClientId::parse("web-demo").unwrap(),
-        redirect_uri: "https://app.example.com/callback".into(),
+        client_id: client.client_id,
+        redirect_uri: REDIRECT_URI.into(),
         code_challenge: None,
         username: username(user),
         account: account(user),
@@ -205,6 +226,7 @@ async fn grant(store: &dyn Store, user: usize) -> Grant {
             .unwrap()
             .unwrap()
             .version,
+        client_version: client.version,
     };
     let first = RefreshStep {
         refresh_id: TokenId::generate(&OsRandom).unwrap(),

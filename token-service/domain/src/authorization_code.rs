@@ -9,7 +9,9 @@ use crate::grant_id::GrantId;
 
 use crate::clock::Timestamp;
 use crate::digest::Digest;
-use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
+use crate::{
+    Client, ClientId, ClientVersion, CredentialsVersion, LinkedAccount, Scope, User, Username,
+};
 
 /// How long after its expiry a second use of a code revokes the grant.
 pub const USED_CODE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +35,9 @@ pub struct CodeRecord {
     /// The user's credentials at the sign-in.
     #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
+    /// The client at the authorization request.
+    #[serde(deserialize_with = "crate::serde_form::added")]
+    pub client_version: ClientVersion,
 }
 
 /// A client's request to redeem a code.
@@ -67,6 +72,8 @@ pub enum CodeMismatch {
     /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
     /// longer linked (D-35).
     Outdated,
+    /// The client was removed or disabled since the authorization request, or the redirect URI is no longer registered.
+    ClientChanged,
 }
 
 impl CodeMismatch {
@@ -83,13 +90,41 @@ impl CodeMismatch {
             Self::ClientUnproven => "client_unproven",
             Self::ScopeExceeded => "scope_exceeded",
             Self::Outdated => "sign_in_ended",
+            Self::ClientChanged => "client_changed",
         }
     }
 }
 
 impl CodeRecord {
-    /// The grant that redeeming the code creates, at its first step. If `first` has no scope, the step gets the scope
-    /// of the code.
+    /// The grant that redeeming the code creates, at its first step. `client` and `user` are those of the code, as of
+    /// now. The code is already expired at `expires_at`. If `first` has no scope, the step gets the scope of the grant:
+    /// that of the code, without what was taken from the client since (D-42).
+    ///
+    /// # Errors
+    /// The [`Redemption`] without a grant.
+    pub fn redeem(
+        mut self,
+        grant_id: GrantId,
+        first: RefreshStep,
+        client: Option<&Client>,
+        user: Option<&User>,
+        now: Timestamp,
+    ) -> Result<Grant, Redemption> {
+        if now >= self.expires_at {
+            return Err(Redemption::Mismatch(CodeMismatch::Expired));
+        }
+        let (client, user) = self.rests_on(client, user).map_err(Redemption::Mismatch)?;
+        self.scope = self.scope.intersection(&client.scopes);
+        if !first.scope.is_subset_of(&self.scope) {
+            return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded));
+        }
+        if let Some(wait) = wait_for_tokens(client, user, now) {
+            return Err(Redemption::TooEarly(wait));
+        }
+        Ok(self.into_grant(grant_id, first))
+    }
+
+    /// The grant of a valid code.
     #[must_use]
     pub fn into_grant(self, grant_id: GrantId, first: RefreshStep) -> Grant {
         Grant {
@@ -125,36 +160,34 @@ impl CodeRecord {
         presented.proves(&self.client_id, challenge, &self.redirect_uri)
     }
 
-    /// Checks that the code still permits tokens. The code is already expired at `expires_at`. An empty `scope`
-    /// requests the whole authorized scope. `user` is the user of the code, as of now.
+    /// Client and user of the code, if the client is still the one of the authorization request and has the redirect URI,
+    /// and the user still has the credentials of the sign-in and the linked account.
     ///
     /// # Errors
-    /// The first [`CodeMismatch`].
-    pub fn permits(
+    /// [`CodeMismatch::ClientChanged`] or [`CodeMismatch::Outdated`] otherwise.
+    pub fn rests_on<'a>(
         &self,
-        scope: &Scope,
-        user: Option<&User>,
-        now: Timestamp,
-    ) -> Result<(), CodeMismatch> {
-        if now >= self.expires_at {
-            return Err(CodeMismatch::Expired);
-        }
-        if !scope.is_subset_of(&self.scope) {
-            return Err(CodeMismatch::ScopeExceeded);
-        }
-        if !self.rests_on(user) {
-            return Err(CodeMismatch::Outdated);
-        }
-        Ok(())
-    }
-
-    /// True if the user still has the credentials of the sign-in, and the account is still linked.
-    #[must_use]
-    pub fn rests_on(&self, user: Option<&User>) -> bool {
-        user.is_some_and(|user| {
+        client: Option<&'a Client>,
+        user: Option<&'a User>,
+    ) -> Result<(&'a Client, &'a User), CodeMismatch> {
+        let client = client.filter(|client| {
+            let redirect_uri = client.registered_redirect_uri(&self.redirect_uri);
+            client.still_has(self.client_version) && redirect_uri.is_some()
+        });
+        let user = user.filter(|user| {
             user.still_has(self.credentials_version) && user.accounts.contains(&self.account)
-        })
+        });
+        let client = client.ok_or(CodeMismatch::ClientChanged)?;
+        Ok((client, user.ok_or(CodeMismatch::Outdated)?))
     }
+}
+
+/// The time until a token for this client and user is valid; `None` if a token is valid now. If a client or user was
+/// disabled and enabled again, the revocation covers tokens that are issued for some seconds yet (protocol.md §4.2).
+#[must_use]
+pub fn wait_for_tokens(client: &Client, user: &User, now: Timestamp) -> Option<Duration> {
+    let wait = client.tokens_from.max(user.tokens_from).since(now);
+    (!wait.is_zero()).then_some(wait)
 }
 
 impl PresentedCode {
@@ -269,5 +302,7 @@ pub enum Redemption {
     Replayed(GrantId),
     /// The request does not match the code. Nothing changed.
     Mismatch(CodeMismatch),
+    /// The tokens would be revoked already: see [`wait_for_tokens`]. Nothing changed.
+    TooEarly(Duration),
     Unknown,
 }

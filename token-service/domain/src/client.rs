@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
-use super::redirect_uri::RedirectUriPattern;
+use super::redirect_template::RedirectTemplate;
+use super::redirect_uri::{RedirectUri, RedirectUriPattern};
 use super::scope::Scope;
 use super::user::Username;
+use crate::clock::Timestamp;
 use crate::digest::Digest;
 use crate::random::{self, Random, RandomError};
 
@@ -52,6 +54,19 @@ impl fmt::Display for ClientId {
     }
 }
 
+/// The version of a client, on which its codes depend. Registering and disabling the client give it a new number. No number
+/// is used twice, not even for a client that is removed and registered again. Rows without a version have 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClientVersion(u64);
+
+impl ClientVersion {
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     pub client_id: ClientId,
@@ -64,6 +79,12 @@ pub struct Client {
     pub scopes: Scope,
     /// A disabled client is treated like an unknown client.
     pub enabled: bool,
+    /// Only the store sets this; registry changes ignore it.
+    #[serde(default)]
+    pub version: ClientVersion,
+    /// The first `iat` that no revocation of the whole client covers. Only the store sets this; registry changes ignore it.
+    #[serde(default)]
+    pub tokens_from: Timestamp,
 }
 
 /// The four integration types of protocol.md §1, and the clients of the legacy flow (protocol.md §4.4 to 4.7).
@@ -238,7 +259,38 @@ impl Client {
             integration,
             scopes: Scope::default(),
             enabled: true,
+            version: ClientVersion::default(),
+            tokens_from: Timestamp::default(),
         }
+    }
+
+    /// The redirect URI `sent`, if it is registered: as a redirect URI (RFC 9700 §2.1), or for a legacy client by a template
+    /// (protocol.md §4.5).
+    #[must_use]
+    pub fn registered_redirect_uri(&self, sent: &str) -> Option<RedirectUri> {
+        if let IntegrationType::Legacy {
+            redirect_templates, ..
+        } = &self.integration
+        {
+            let mut templates = redirect_templates
+                .iter()
+                .filter_map(|template| RedirectTemplate::parse(template).ok());
+            return templates.find_map(|template| template.matches(sent));
+        }
+        let mut patterns = self.redirect_uris().iter();
+        patterns.find_map(|pattern| pattern.matches(sent))
+    }
+
+    /// True if a code from this version of the client is still valid.
+    #[must_use]
+    pub fn still_has(&self, version: ClientVersion) -> bool {
+        self.enabled && self.version == version
+    }
+
+    /// True if codes and grants of `before` end, because the client is disabled now.
+    #[must_use]
+    pub const fn ends_what_rests_on(&self, before: &Self) -> bool {
+        before.enabled && !self.enabled
     }
 
     /// The redirect URIs; empty for types without redirect URIs.

@@ -30,6 +30,11 @@ impl Timestamp {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.0)).to_string()
     }
 
+    #[must_use]
+    pub const fn next_second(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// Time since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

@@ -35,11 +35,12 @@ pub mod user;
 
 pub use attempt::{Admission, Counted, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
+pub use authorization_code::wait_for_tokens;
 pub use authorization_code::{
     CodeMismatch, CodeRecord, PresentedCode, Redemption, SelfContainedCode,
 };
 pub use certificate::Certificate;
-pub use client::{Client, ClientId, IntegrationKind, IntegrationType};
+pub use client::{Client, ClientId, ClientVersion, IntegrationKind, IntegrationType};
 pub use client_secret::{SecretTimes, SecretUse};
 pub use credentials::{Credentials, SecondFactor};
 pub use excerpt::Excerpt;

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::grant::{Grant, RefreshStep, SpentStep};
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{ClientId, Scope};
+use crate::{Client, ClientId, Scope, User};
 
 /// Maximum number of spent steps. A client that exceeds it within one grace period is not retrying a lost response.
 const MAX_SPENT_STEPS: usize = 8;
@@ -35,12 +35,18 @@ pub struct RefreshRotation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rotation {
     /// The first use: `grant.current` is the new step.
-    Rotated(Box<Grant>),
+    Rotated {
+        grant: Box<Grant>,
+        /// The scope that the client requested.
+        asked: Scope,
+    },
     /// A repeated use within the grace period: return this step, like the first use.
     Repeated {
         grant: Box<Grant>,
         /// The step in the response to the first use.
         step: RefreshStep,
+        /// The scope that the client requested.
+        asked: Scope,
     },
     /// A used token after its grace period. The grant is revoked, and the revocation is in the feed.
     Reused(GrantId),
@@ -55,8 +61,12 @@ pub enum RotationRefusal {
     OtherClient,
     /// The requested scope exceeds the granted scope.
     ScopeExceeded,
+    /// A repeated use requests another scope than the first use (D-42).
+    ScopeDiffers,
     /// The token expired before its first use.
     Expired,
+    /// The grant is revoked: before, or now, because its client or user was removed or disabled, the user's credentials have
+    /// changed since the sign-in, or the account is no longer linked.
     Revoked,
 }
 
@@ -68,6 +78,7 @@ impl RotationRefusal {
             Self::Unknown => "unknown_refresh_token",
             Self::OtherClient => "refresh_token_of_another_client",
             Self::ScopeExceeded => "scope_exceeded",
+            Self::ScopeDiffers => "scope_differs",
             Self::Expired => "refresh_token_expired",
             Self::Revoked => "grant_revoked",
         }
@@ -77,11 +88,12 @@ impl RotationRefusal {
 /// The decision of [`Grant::rotate`]. For `Rotate` and `Revoke`, the store writes the changed grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationDecision {
-    /// The grant has a new current step.
-    Rotate,
-    /// Return this step again.
-    Repeat(RefreshStep),
-    Revoke,
+    /// The grant has a new current step. The client requested this scope.
+    Rotate { asked: Scope },
+    /// Return this step again. The client requested the scope `asked`.
+    Repeat { step: RefreshStep, asked: Scope },
+    /// The grant is revoked now. Return this outcome.
+    Revoke(Rotation),
     /// The grant is unchanged.
     Refuse(RotationRefusal),
 }
@@ -92,7 +104,15 @@ impl Grant {
     /// The current token rotates. A spent token within its grace period gets the response of its first use. Any other
     /// signed token of this grant was used before and may be stolen, so the grant is revoked. The current token is
     /// already expired at `refresh_expires_at`. The grace period includes its last second.
-    pub fn rotate(&mut self, rotation: &RefreshRotation) -> RotationDecision {
+    ///
+    /// `client` and `user` are those of the grant, as of now. The grant ends with them, and loses the scopes that the client
+    /// no longer has (D-42).
+    pub fn rotate(
+        &mut self,
+        rotation: &RefreshRotation,
+        client: Option<&Client>,
+        user: Option<&User>,
+    ) -> RotationDecision {
         if self.client_id != rotation.client_id {
             return RotationDecision::Refuse(RotationRefusal::OtherClient);
         }
@@ -100,6 +120,11 @@ impl Grant {
             return RotationDecision::Refuse(RotationRefusal::Revoked);
         }
         let now = rotation.now;
+        let Some(client) = client.filter(|client| client.enabled && self.rests_on(user)) else {
+            self.revoke(now);
+            return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
+        };
+        let left = self.scope.intersection(&client.scopes);
         if self.current.refresh_id != rotation.refresh_id {
             let spent = self
                 .spent
@@ -107,22 +132,23 @@ impl Grant {
                 .find(|step| step.refresh_id == rotation.refresh_id);
             return match spent {
                 Some(step) if now.since(step.first_used_at) <= rotation.grace => {
-                    RotationDecision::Repeat(step.successor.clone())
+                    step.repeat(rotation.scope.as_ref(), &left)
                 }
                 _ => {
                     self.revoke(now);
-                    RotationDecision::Revoke
+                    RotationDecision::Revoke(Rotation::Reused(self.grant_id))
                 }
             };
         }
         if now >= self.current.refresh_expires_at {
             return RotationDecision::Refuse(RotationRefusal::Expired);
         }
-        let scope = match &rotation.scope {
-            None => self.scope.clone(),
-            Some(scope) if scope.is_subset_of(&self.scope) => scope.clone(),
+        let (scope, asked) = match &rotation.scope {
+            None => (left.clone(), self.scope.clone()),
+            Some(scope) if scope.is_subset_of(&left) => (scope.clone(), scope.clone()),
             Some(_) => return RotationDecision::Refuse(RotationRefusal::ScopeExceeded),
         };
+        self.scope = left;
         let next = RefreshStep {
             refresh_id: rotation.next_refresh_id,
             access_id: rotation.next_access_id,
@@ -141,14 +167,39 @@ impl Grant {
             successor: next.clone(),
         });
         self.current = next;
-        RotationDecision::Rotate
+        RotationDecision::Rotate { asked }
+    }
+
+    /// True if the user still has the credentials of the sign-in and the linked account.
+    fn rests_on(&self, user: Option<&User>) -> bool {
+        user.is_some_and(|user| {
+            user.still_has(self.credentials_version) && user.accounts.contains(&self.account)
+        })
+    }
+}
+
+impl SpentStep {
+    /// Decides on a repeated use within the grace period. `left` is the scope that the grant still has.
+    fn repeat(&self, requested: Option<&Scope>, left: &Scope) -> RotationDecision {
+        let first = &self.successor.scope;
+        // Without a requested scope, the first use got all that the grant had then.
+        if requested.map_or(!left.is_subset_of(first), |scope| scope != first) {
+            return RotationDecision::Refuse(RotationRefusal::ScopeDiffers);
+        }
+        RotationDecision::Repeat {
+            step: RefreshStep {
+                scope: first.intersection(left),
+                ..self.successor.clone()
+            },
+            asked: first.clone(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CredentialsVersion, LinkedAccount, Username};
+    use crate::{CredentialsVersion, IntegrationKind, LinkedAccount, Username};
 
     const GRACE: Duration = Duration::from_secs(10);
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -188,6 +239,41 @@ mod tests {
         }
     }
 
+    fn client() -> Client {
+        Client {
+            scopes: Scope::parse("a b").unwrap(),
+            ..Client::new(grant().client_id, IntegrationKind::WebServer)
+        }
+    }
+
+    fn user() -> User {
+        User {
+            accounts: vec![grant().account],
+            ..User::new(grant().username)
+        }
+    }
+
+    /// Uses a token of a client and user that have not changed since the sign-in.
+    fn rotate(grant: &mut Grant, rotation: &RefreshRotation) -> RotationDecision {
+        grant.rotate(rotation, Some(&client()), Some(&user()))
+    }
+
+    fn rotates(scope: &str) -> RotationDecision {
+        let asked = Scope::parse(scope).unwrap();
+        RotationDecision::Rotate { asked }
+    }
+
+    fn repeats(step: &RefreshStep) -> RotationDecision {
+        RotationDecision::Repeat {
+            step: step.clone(),
+            asked: step.scope.clone(),
+        }
+    }
+
+    fn reused() -> RotationDecision {
+        RotationDecision::Revoke(Rotation::Reused(grant().grant_id))
+    }
+
     fn use_of(token: u8, next: u8, now: Timestamp) -> RefreshRotation {
         RefreshRotation {
             grant_id: GrantId::from_bytes([7; 16]),
@@ -205,23 +291,20 @@ mod tests {
     #[test]
     fn a_lost_answer_is_repeated_within_the_grace_which_never_restarts() {
         let mut grant = grant();
-        assert_eq!(grant.rotate(&use_of(1, 2, at(5))), RotationDecision::Rotate);
+        assert_eq!(rotate(&mut grant, &use_of(1, 2, at(5))), rotates("a b"));
         let answered = grant.current.clone();
         assert_eq!(
-            grant.rotate(&use_of(1, 3, at(10))),
-            RotationDecision::Repeat(answered.clone())
+            rotate(&mut grant, &use_of(1, 3, at(10))),
+            repeats(&answered)
         );
         assert_eq!(
-            grant.rotate(&use_of(1, 3, at(15))),
-            RotationDecision::Repeat(answered.clone())
+            rotate(&mut grant, &use_of(1, 3, at(15))),
+            repeats(&answered)
         );
         assert_eq!(grant.current, answered);
+        assert_eq!(rotate(&mut grant, &use_of(1, 3, at(16))), reused());
         assert_eq!(
-            grant.rotate(&use_of(1, 3, at(16))),
-            RotationDecision::Revoke
-        );
-        assert_eq!(
-            grant.rotate(&use_of(2, 3, at(16))),
+            rotate(&mut grant, &use_of(2, 3, at(16))),
             RotationDecision::Refuse(RotationRefusal::Revoked)
         );
     }
@@ -229,12 +312,12 @@ mod tests {
     #[test]
     fn a_retry_that_arrives_after_its_successor_was_used_is_still_only_a_retry() {
         let mut grant = grant();
-        grant.rotate(&use_of(1, 2, at(0)));
+        rotate(&mut grant, &use_of(1, 2, at(0)));
         let first_answer = grant.current.clone();
-        grant.rotate(&use_of(2, 3, at(1)));
+        rotate(&mut grant, &use_of(2, 3, at(1)));
         assert_eq!(
-            grant.rotate(&use_of(1, 4, at(2))),
-            RotationDecision::Repeat(first_answer)
+            rotate(&mut grant, &use_of(1, 4, at(2))),
+            repeats(&first_answer)
         );
         assert_eq!(grant.current.refresh_id, id(3));
     }
@@ -242,17 +325,14 @@ mod tests {
     #[test]
     fn a_token_that_is_long_gone_ends_the_grant() {
         let mut grant = grant();
-        grant.rotate(&use_of(1, 2, at(0)));
-        grant.rotate(&use_of(2, 3, at(100)));
+        rotate(&mut grant, &use_of(1, 2, at(0)));
+        rotate(&mut grant, &use_of(2, 3, at(100)));
         assert_eq!(
             grant.spent.len(),
             1,
             "spent steps beyond their grace are dropped"
         );
-        assert_eq!(
-            grant.rotate(&use_of(1, 4, at(101))),
-            RotationDecision::Revoke
-        );
+        assert_eq!(rotate(&mut grant, &use_of(1, 4, at(101))), reused());
         assert_eq!(grant.revoked_at, Some(at(101)));
     }
 
@@ -262,12 +342,12 @@ mod tests {
         let mut stolen = use_of(1, 2, at(0));
         stolen.client_id = ClientId::parse("other").unwrap();
         assert_eq!(
-            grant.rotate(&stolen),
+            rotate(&mut grant, &stolen),
             RotationDecision::Refuse(RotationRefusal::OtherClient)
         );
         stolen.refresh_id = id(99);
         assert_eq!(
-            grant.rotate(&stolen),
+            rotate(&mut grant, &stolen),
             RotationDecision::Refuse(RotationRefusal::OtherClient)
         );
         assert_eq!(grant.revoked_at, None);
@@ -277,12 +357,9 @@ mod tests {
     fn expiry_is_refused_at_its_second() {
         let end = at(0) + WEEK;
         let last = Timestamp::from_seconds(end.seconds() - 1);
+        assert_eq!(rotate(&mut grant(), &use_of(1, 2, last)), rotates("a b"));
         assert_eq!(
-            grant().rotate(&use_of(1, 2, last)),
-            RotationDecision::Rotate
-        );
-        assert_eq!(
-            grant().rotate(&use_of(1, 2, end)),
+            rotate(&mut grant(), &use_of(1, 2, end)),
             RotationDecision::Refuse(RotationRefusal::Expired)
         );
     }
@@ -292,16 +369,111 @@ mod tests {
         let mut grant = grant();
         let mut narrow = use_of(1, 2, at(0));
         narrow.scope = Scope::parse("a");
-        grant.rotate(&narrow);
+        rotate(&mut grant, &narrow);
         assert_eq!(grant.current.scope, Scope::parse("a").unwrap());
         let mut wide = use_of(2, 3, at(20));
         wide.scope = Scope::parse("a b c");
         assert_eq!(
-            grant.rotate(&wide),
+            rotate(&mut grant, &wide),
             RotationDecision::Refuse(RotationRefusal::ScopeExceeded)
         );
         wide.scope = None;
-        assert_eq!(grant.rotate(&wide), RotationDecision::Rotate);
+        assert_eq!(rotate(&mut grant, &wide), rotates("a b"));
         assert_eq!(grant.current.scope, Scope::parse("a b").unwrap());
+    }
+
+    /// D-42.
+    #[test]
+    fn a_scope_that_was_taken_from_the_client_leaves_the_grant() {
+        let mut grant = grant();
+        let without_b = Client {
+            scopes: Scope::parse("a c").unwrap(),
+            ..client()
+        };
+        let mut rotate = |rotation| grant.rotate(&rotation, Some(&without_b), Some(&user()));
+        let mut both = use_of(1, 2, at(0));
+        both.scope = Scope::parse("a b");
+        let exceeded = RotationDecision::Refuse(RotationRefusal::ScopeExceeded);
+        assert_eq!(rotate(both), exceeded);
+        assert_eq!(rotate(use_of(1, 2, at(0))), rotates("a b"));
+        let only_a = Scope::parse("a").unwrap();
+        assert_eq!(grant.current.scope, only_a);
+        // Not even with the scope back at the client.
+        let decision = super::tests::rotate(&mut grant, &use_of(2, 3, at(1)));
+        assert_eq!((decision, &grant.scope), (rotates("a"), &only_a));
+    }
+
+    /// D-42.
+    #[test]
+    fn a_repeat_asks_for_the_scope_of_the_first_use() {
+        let asking = |scope| RefreshRotation {
+            scope: Scope::parse(scope),
+            ..use_of(1, 2, at(0))
+        };
+        for (first, again, is_repeated) in [
+            ("a", "a", true),
+            ("a", "a b", false),
+            ("a", "", false),
+            ("", "", true),
+            ("", "a b", true),
+            ("", "a", false),
+        ] {
+            let mut grant = grant();
+            rotate(&mut grant, &asking(first));
+            let step = grant.current.clone();
+            let expected = if is_repeated {
+                repeats(&step)
+            } else {
+                RotationDecision::Refuse(RotationRefusal::ScopeDiffers)
+            };
+            assert_eq!(
+                rotate(&mut grant, &asking(again)),
+                expected,
+                "{first}, {again}"
+            );
+            assert_eq!(grant.current, step);
+        }
+        let mut grant = grant();
+        rotate(&mut grant, &asking(""));
+        let without_b = Client {
+            scopes: Scope::parse("a").unwrap(),
+            ..client()
+        };
+        let repeated = grant.rotate(&asking(""), Some(&without_b), Some(&user()));
+        let step = RefreshStep {
+            scope: Scope::parse("a").unwrap(),
+            ..grant.current.clone()
+        };
+        let asked = Scope::parse("a b").unwrap();
+        assert_eq!(repeated, RotationDecision::Repeat { step, asked });
+    }
+
+    #[test]
+    fn a_grant_ends_with_what_it_rests_on() {
+        let disabled = Client {
+            enabled: false,
+            ..client()
+        };
+        let unlinked = User {
+            accounts: vec![],
+            ..user()
+        };
+        let other_password = User {
+            credentials_version: CredentialsVersion::new(1),
+            ..user()
+        };
+        for (client, user) in [
+            (None, Some(user())),
+            (Some(disabled), Some(user())),
+            (Some(client()), None),
+            (Some(client()), Some(unlinked)),
+            (Some(client()), Some(other_password)),
+        ] {
+            let mut grant = grant();
+            let decision = grant.rotate(&use_of(1, 2, at(5)), client.as_ref(), user.as_ref());
+            let revoked = Rotation::Refused(RotationRefusal::Revoked);
+            assert_eq!(decision, RotationDecision::Revoke(revoked));
+            assert_eq!(grant.revoked_at, Some(at(5)));
+        }
     }
 }

@@ -210,6 +210,8 @@ mod tests {
             enabled: true,
             scopes: Scope::default(),
             integration,
+            version: crate::ClientVersion::default(),
+            tokens_from: crate::clock::Timestamp::default(),
         }
     }
 
@@ -247,6 +249,7 @@ mod tests {
             accounts: Vec::new(),
             enabled: true,
             credentials_version: crate::CredentialsVersion::default(),
+            tokens_from: crate::clock::Timestamp::default(),
         }
     }
 

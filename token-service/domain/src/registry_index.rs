@@ -176,6 +176,8 @@ impl IndexDifference {
             scopes,
             enabled,
             name: _,
+            version: _,
+            tokens_from: _,
         } = client;
         match integration {
             IntegrationType::UserBound { bound_user, .. } => {

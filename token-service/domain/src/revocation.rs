@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{GrantId, TokenId};
 use crate::clock::Timestamp;
 use crate::random::{self, Random, RandomError};
-use crate::{ClientId, LinkedAccount, Username};
+use crate::{ClientId, LinkedAccount, User, Username};
 
 /// Identity of the feed of a store: 128 random bits, written as 22 characters of base64url. A position is valid only in
 /// the feed that it comes from.
@@ -136,6 +136,13 @@ impl Revoked {
             user_id: account.user_id.clone(),
             site: account.site.clone(),
         }
+    }
+
+    /// The entries that revoke tokens of the user and of the linked accounts up to a time.
+    pub fn of_user(user: &User) -> impl Iterator<Item = Self> {
+        let accounts = user.accounts.iter();
+        let accounts = accounts.map(|account| Self::account(&user.username, account));
+        std::iter::once(Self::User(user.username.clone())).chain(accounts)
     }
 
     /// True if the entry revokes tokens by their `iat`.

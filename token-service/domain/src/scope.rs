@@ -45,6 +45,14 @@ impl Scope {
             .all(|token| others.any(|other| other == token))
     }
 
+    /// The tokens that `other` contains too.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut common: Vec<&str> = self.tokens().collect();
+        common.retain(|token| other.tokens().any(|other| other == *token));
+        Self(common.join(" "))
+    }
+
     /// The tokens, in alphabetical order.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         // Between spaces there are tokens only, except in the empty text.
@@ -120,6 +128,19 @@ mod tests {
         }
         assert!(Scope::default().is_subset_of(&granted));
         assert!(!granted.is_subset_of(&Scope::default()));
+    }
+
+    #[test]
+    fn an_intersection_has_the_tokens_of_both() {
+        let granted = scope("documents projects users");
+        for (other, expected) in [
+            ("documents projects users", "documents projects users"),
+            ("a users z documents", "documents users"),
+            ("document", ""),
+        ] {
+            let expected = Scope::try_from(expected.to_owned()).unwrap();
+            assert_eq!(granted.intersection(&scope(other)), expected, "{other}");
+        }
     }
 
     /// Rows, registrations and tokens contain scopes.

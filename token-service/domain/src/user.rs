@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
+use crate::clock::Timestamp;
 use crate::digest::Digest;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
@@ -134,6 +135,10 @@ pub struct User {
     /// it.
     #[serde(default)]
     pub credentials_version: CredentialsVersion,
+    /// The first `iat` that no revocation of the whole user or of a linked account covers. Only the store sets this;
+    /// registry changes ignore it.
+    #[serde(default)]
+    pub tokens_from: Timestamp,
 }
 
 /// Reads the digest, or computes it from the hash that rows of earlier versions have in this place.
@@ -168,6 +173,7 @@ impl User {
             accounts: Vec::new(),
             enabled: true,
             credentials_version: CredentialsVersion::new(0),
+            tokens_from: Timestamp::from_seconds(0),
         }
     }
 

@@ -35,16 +35,18 @@ use domain::client::ClientSecret;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::OsRandom;
+use domain::redirect_uri::RedirectUriUse;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
-    Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, CodeMismatch, CodeRecord,
-    Counted, CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId, IntegrationType,
-    LegacyInstance, LinkedAccount, ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
-    Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId,
-    TokenReference, TokenSubject, Touched, User, Username,
+    Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion, CodeMismatch,
+    CodeRecord, Counted, CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId,
+    IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount, ObjectName, Owner, Pace,
+    PacedKey, PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep,
+    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation,
+    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
+    SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, User,
+    Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -116,6 +118,9 @@ macro_rules! conformance {
             a_second_use_revokes_until_the_code_is_forgotten,
             a_mismatch_leaves_the_code_to_its_client,
             a_code_ends_with_its_user_and_its_account,
+            a_code_ends_with_its_client_and_its_redirect_uri,
+            a_code_waits_until_its_tokens_are_not_revoked_already,
+            redemptions_leave_nothing_of_a_client_that_is_disabled_in_parallel,
             parallel_redemptions_have_one_winner,
             a_legacy_code_is_redeemed_once,
             a_replayed_legacy_code_revokes_its_grant,
@@ -125,6 +130,7 @@ macro_rules! conformance {
             refresh_rotates,
             a_repeated_refresh_within_the_grace_gets_the_same_answer,
             a_reused_refresh_token_revokes_its_grant_alone,
+            a_refresh_leaves_the_scopes_that_the_client_lost,
             refresh_expires_at_the_second,
             parallel_refreshes_have_one_successor,
             revoking_a_grant,
@@ -193,15 +199,27 @@ pub(crate) fn account(user_id: &str) -> LinkedAccount {
     }
 }
 
+/// A redirect URI of [`client`].
+pub(crate) const REDIRECT_URI: &str = "https://app.example.com/callback";
+
 pub(crate) fn client(id: &str) -> Client {
+    let redirect_uri = RedirectUriPattern::parse(REDIRECT_URI, RedirectUriUse::Installed);
     Client {
-        client_id: client_id(id),
         name: "A client".into(),
         integration: IntegrationType::Installed {
-            redirect_uris: vec![],
+            redirect_uris: vec![redirect_uri.unwrap()],
         },
         scopes: Scope::parse("projects").unwrap(),
-        enabled: true,
+        ..Client::new(client_id(id), IntegrationKind::Installed)
+    }
+}
+
+/// The client as it was registered: without what only the store sets.
+pub(crate) fn as_registered(client: &Client) -> Client {
+    Client {
+        version: ClientVersion::default(),
+        tokens_from: Timestamp::default(),
+        ..client.clone()
     }
 }
 
@@ -215,16 +233,9 @@ pub(crate) fn legacy_instance(hostname: &str) -> LegacyInstance {
 
 pub(crate) fn user(name: &str) -> User {
     User {
-        username: username(name),
-        email: None,
         password_hash: Some("hash".into()),
-        registered_password_digest: None,
-        totp_secret_sealed: None,
-        organization: None,
-        single_sign_on: false,
         accounts: vec![account("1"), account("2")],
-        enabled: true,
-        credentials_version: CredentialsVersion::default(),
+        ..User::new(username(name))
     }
 }
 
@@ -232,7 +243,7 @@ pub(crate) fn user(name: &str) -> User {
 pub(crate) fn code() -> CodeRecord {
     CodeRecord {
         client_id: client_id("web"),
-        redirect_uri: "https://app.example.com/callback".into(),
+        redirect_uri: REDIRECT_URI.into(),
         code_challenge: Some(Digest::of(b"verifier")),
         username: username("ada"),
         account: account("1"),
@@ -241,6 +252,7 @@ pub(crate) fn code() -> CodeRecord {
         authenticated_at: at(0),
         expires_at: at(60),
         credentials_version: CredentialsVersion::default(),
+        client_version: ClientVersion::default(),
     }
 }
 
@@ -268,7 +280,17 @@ pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> Creden
     known().await.unwrap().unwrap().version
 }
 
-/// A code of the current flows for `record`, with the user's current credentials.
+/// The version of a client. Registers the client if necessary.
+async fn version_of_client(store: &dyn Store, id: &ClientId) -> ClientVersion {
+    let known = || store.client(id.clone());
+    if known().await.unwrap().is_none() {
+        let change = put(vec![client(id.as_str())], vec![]);
+        store.change_registry(change, at(0)).await.unwrap();
+    }
+    known().await.unwrap().unwrap().version
+}
+
+/// A code of the current flows for `record`, with the user's current credentials and the client's current version.
 pub(crate) async fn self_contained(store: &dyn Store, record: CodeRecord) -> SelfContainedCode {
     SelfContainedCode {
         grant_id: GrantId::generate(&OsRandom, at(0)).unwrap(),
@@ -276,7 +298,7 @@ pub(crate) async fn self_contained(store: &dyn Store, record: CodeRecord) -> Sel
     }
 }
 
-/// Issues a legacy code with the user's current credentials.
+/// Issues a legacy code with the user's current credentials and the client's current version.
 pub(crate) async fn issue_legacy(store: &dyn Store, code: &str, record: CodeRecord) {
     let record = with_current_credentials(store, record).await;
     let code = Digest::of(code.as_bytes());
@@ -284,9 +306,10 @@ pub(crate) async fn issue_legacy(store: &dyn Store, code: &str, record: CodeReco
     assert_eq!(issued.unwrap(), Begin::Begun);
 }
 
-async fn with_current_credentials(store: &dyn Store, record: CodeRecord) -> CodeRecord {
+pub(crate) async fn with_current_credentials(store: &dyn Store, record: CodeRecord) -> CodeRecord {
     CodeRecord {
         credentials_version: version_of(store, &record.username).await,
+        client_version: version_of_client(store, &record.client_id).await,
         ..record
     }
 }
@@ -310,7 +333,7 @@ pub(crate) async fn start(
 pub(crate) fn fitting() -> PresentedCode {
     PresentedCode {
         client_id: client_id("web"),
-        redirect_uri: "https://app.example.com/callback".into(),
+        redirect_uri: REDIRECT_URI.into(),
         verifier_digest: Some(Digest::of(b"verifier")),
         client_authenticated: false,
     }

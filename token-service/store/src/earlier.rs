@@ -5,14 +5,14 @@ use claims::Algorithm;
 use super::conformance::{
     assert_look_ups_agree, at, audit_event, client, code, fitting, legacy_instance, put,
     registrations, remembered, second_factor, session, signing_key, start, user, username,
-    version_of,
+    with_current_credentials,
 };
 use super::testing::memory;
 use super::*;
 use domain::digest::Digest;
 use domain::{
-    Admission, AuditEvent, AuditRange, ClientId, CodeRecord, GrantFilter, GrantId, Pace, PacedKey,
-    Redemption, RefreshRotation, RefreshStep, Revoked, Rotation, TokenId,
+    Admission, AuditEvent, AuditRange, ClientId, GrantFilter, GrantId, Pace, PacedKey, Redemption,
+    RefreshRotation, RefreshStep, Revoked, Rotation, TokenId,
 };
 
 fn digest(text: &str) -> Digest {
@@ -49,12 +49,8 @@ pub(super) async fn fill(store: &dyn Store) {
         .set_second_factor(username("ada"), Some(own), None, at(0))
         .await
         .unwrap();
-    let credentials_version = version_of(store, &username("ada")).await;
     for (number, text) in [(1, "used"), (2, "revoked"), (3, "unused")] {
-        let record = CodeRecord {
-            credentials_version,
-            ..code()
-        };
+        let record = with_current_credentials(store, code()).await;
         let _ = store.issue_legacy_code(digest(text), record).await.unwrap();
         if text == "unused" {
             break;
@@ -72,7 +68,7 @@ pub(super) async fn fill(store: &dyn Store) {
         assert!(matches!(redeemed.unwrap(), Redemption::Redeemed(_)));
     }
     let rotated = store.rotate_refresh(rotation(1, 4)).await.unwrap();
-    assert!(matches!(rotated, Rotation::Rotated(_)));
+    assert!(matches!(rotated, Rotation::Rotated { .. }));
     store.revoke_grant(grant_id(2), at(5)).await.unwrap();
     store
         .claim_jti(code().client_id, "jti".into(), at(300), at(0))
@@ -106,7 +102,8 @@ fn rotation(from: u8, to: u8) -> RefreshRotation {
 /// Asserts that `store` has all rows of [`fill`], and uses them.
 pub(super) async fn assert_filled(store: &dyn Store) {
     let (clients, users) = registrations(store).await;
-    assert_eq!(clients, [client("web")]);
+    let names: Vec<&str> = clients.iter().map(|client| &*client.name).collect();
+    assert_eq!(names, ["A client"]);
     let names: Vec<&str> = users.iter().map(|user| user.username.as_str()).collect();
     assert_eq!(names, ["ada", "grace"]);
     assert_eq!(users[1].password_hash.as_deref(), Some("stronger"));
@@ -163,10 +160,13 @@ pub(super) async fn assert_filled(store: &dyn Store) {
     let events: Vec<AuditEvent> = events.into_iter().map(|record| record.event).collect();
     assert_eq!(events, [1, 2, 3].map(audit_event));
 
+    // The redirect URI of the codes was not registered always.
+    let change = put(vec![client("web")], vec![]);
+    store.change_registry(change, at(9)).await.unwrap();
     let repeated = store.rotate_refresh(rotation(1, 5)).await.unwrap();
     assert!(matches!(repeated, Rotation::Repeated { .. }));
     let rotated = store.rotate_refresh(rotation(4, 5)).await.unwrap();
-    assert!(matches!(rotated, Rotation::Rotated(_)));
+    assert!(matches!(rotated, Rotation::Rotated { .. }));
     let first = grant.current.clone();
     let unused = store.redeem_legacy_code(
         digest("unused"),

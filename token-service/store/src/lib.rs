@@ -41,7 +41,8 @@ pub const REGISTRATIONS_MAX_AGE: Duration = Duration::from_secs(10);
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
 /// The latest `iat` of tokens that may still be issued from the registrations before a change at `now`. The change
-/// revokes tokens up to this `iat`. A client or user who is enabled again gets valid tokens from the next second on.
+/// revokes tokens up to this `iat`. A client or user who is enabled again gets valid tokens from the next second on, and none
+/// before: see [`wait_for_tokens`](domain::wait_for_tokens).
 #[must_use]
 pub fn issued_until(now: Timestamp) -> Timestamp {
     now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
@@ -102,12 +103,13 @@ pub enum Claim {
     AlreadyClaimed,
 }
 
-/// Whether a code or session was started that depends on a user's credentials (D-35).
+/// Whether a code or session was started that depends on a user's credentials (D-35), or also on a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Begin {
     Begun,
-    /// Nothing was changed: the credentials have changed since they were checked, or the user was removed or disabled.
+    /// Nothing was changed: the credentials have changed since they were checked, or the user was removed or disabled. For a
+    /// code: or the client.
     CredentialsChanged,
 }
 

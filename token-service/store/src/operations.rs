@@ -188,7 +188,7 @@ pub trait CodeStore: Send + Sync {
     /// Exchanges a code of the current flows for the first tokens of a grant, or returns the reason for refusal (D-2).
     ///
     /// The request is checked with [`SelfContainedCode::concerns`]. Then one transaction looks up the grant of the code,
-    /// checks the code with [`CodeRecord::permits`] and writes the grant. A mismatch changes nothing. If the grant
+    /// checks the code with [`CodeRecord::redeem`] and writes the grant. A mismatch changes nothing. If the grant
     /// exists, this is a second use, which revokes the grant. Of any number of parallel calls exactly one returns
     /// `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
     async fn redeem_code(
@@ -199,8 +199,8 @@ pub trait CodeStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Redemption, StoreError>;
 
-    /// Stores a new legacy code, if the code still [rests on](CodeRecord::rests_on) the user's current credentials and
-    /// accounts. The same transaction removes codes of this user and client beyond [`cap::CODES`](domain::cap::CODES).
+    /// Stores a new legacy code, if the code still [rests on](CodeRecord::rests_on) its client and the user's current
+    /// credentials and accounts. The same transaction removes codes of this user and client beyond [`cap::CODES`](domain::cap::CODES).
     async fn issue_legacy_code(
         &self,
         code: Digest,
@@ -210,7 +210,7 @@ pub trait CodeStore: Send + Sync {
     /// Exchanges a legacy code for the first tokens of a grant, or returns the reason for refusal (D-2).
     ///
     /// One transaction looks up the code, checks the request with [`CodeRecord::belongs_to`] and the code with
-    /// [`CodeRecord::permits`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
+    /// [`CodeRecord::redeem`], marks the code as used and writes the grant. A mismatch changes nothing. A second use
     /// by the client of the code revokes the grant of the first use. Of any number of parallel calls exactly one
     /// returns `Redeemed`. Grants of this user and client beyond [`cap::GRANTS`](domain::cap::GRANTS) are revoked.
     async fn redeem_legacy_code(
@@ -225,8 +225,7 @@ pub trait CodeStore: Send + Sync {
 
 #[async_trait]
 pub trait GrantStore: Send + Sync {
-    /// Uses a refresh token (D-3). [`Grant::rotate`] decides inside the transaction. If the user's credentials have
-    /// changed since the sign-in of the grant, the grant is revoked instead (D-35).
+    /// Uses a refresh token (D-3). [`Grant::rotate`] decides inside the transaction.
     async fn rotate_refresh(&self, rotation: RefreshRotation) -> Result<Rotation, StoreError>;
 
     /// The grant, revoked or not, until the sweep removes it.

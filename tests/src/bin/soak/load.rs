@@ -33,6 +33,9 @@ const BETWEEN_EXPIRED: Duration = Duration::from_secs(3);
 /// Longest time until every gateway and replica must know a change.
 const NOTICE: Duration = Duration::from_secs(10);
 
+/// Longest time until a client gets tokens again that was disabled a moment ago (protocol.md §3).
+const READMISSION: Duration = Duration::from_secs(16);
+
 /// Number of requests in a row that show that every worker and replica knows a change.
 const IN_A_ROW: u32 = 8;
 
@@ -135,7 +138,7 @@ impl World {
             let answer = self.call_with(visitor, token);
             answer.is_ok_and(|answer| answer.status == 401)
         };
-        if self.soon(&refused) {
+        if self.soon(NOTICE, &refused) {
             self.kept_out(visitor, token);
             let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
             dead.push_back(token.to_owned());
@@ -148,14 +151,14 @@ impl World {
         }
     }
 
-    /// Waits for a condition that must hold [`NOTICE`] after the last restart. Returns false if it does not.
-    fn soon(&self, holds: &dyn Fn() -> bool) -> bool {
+    /// Waits for a condition that must hold in this time after the last restart. Returns false if it does not.
+    fn soon(&self, within: Duration, holds: &dyn Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
             if holds() {
                 return true;
             }
-            if self.ledger.undisturbed_since(start).elapsed() > NOTICE {
+            if self.ledger.undisturbed_since(start).elapsed() > within {
                 return false;
             }
             pace();
@@ -485,17 +488,19 @@ impl World {
             ("user_site", "https://us1.example.com"),
         ];
         let ask = || visitor.post(&url, &[("authorization", &authorization)], &fields);
-        let gets = |expected: u16| {
+        let gets_within = |within: Duration, expected: u16| {
             let in_a_row =
                 || (0..IN_A_ROW).all(|_| ask().is_ok_and(|answer| answer.status == expected));
-            if !self.soon(&in_a_row) {
+            if !self.soon(within, &in_a_row) {
                 let last = ask().map(|answer| answer.status);
                 let what = format!(
-                    "a changed client gets {last:?} after {NOTICE:?}, and should get {expected}"
+                    "a changed client gets {last:?} after {within:?}, and should get {expected}"
                 );
                 self.ledger.surprise(Operation::Administration, &what);
             }
         };
+        let gets = |expected| gets_within(NOTICE, expected);
+        let gets_again = || gets_within(NOTICE + READMISSION, 200);
         let change =
             |method: &str, path: &str, body: &str| self.administrate(visitor, method, path, body);
         let (path, user_path) = (format!("/clients/{id}"), format!("/users/{person}"));
@@ -516,12 +521,12 @@ impl World {
             self.soon_kept_out(visitor, &token);
         }
         change("PATCH", disabled, r#"{"enabled": true}"#)?;
-        gets(200);
+        gets_again();
         change("DELETE", &linked, "")?;
         gets(400);
         let accounts = format!("{user_path}/accounts");
         change("POST", &accounts, &account.to_string())?;
-        gets(200);
+        gets_again();
         change("DELETE", &path, "")?;
         gets(401);
         change("DELETE", &user_path, "")?;

@@ -17,8 +17,7 @@ use crate::oauth::parameters::{ParameterError, Parameters};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random;
-use domain::redirect_template::RedirectTemplate;
-use domain::{Client, CodeRecord, IntegrationType, LegacyInstance, RedirectUri, Session};
+use domain::{Client, CodeRecord, LegacyInstance, RedirectUri, Session};
 use store::{Begin, Registrations, StoreError};
 
 /// Lifetime of a code (protocol.md §2.5).
@@ -132,7 +131,7 @@ impl LogonRequest {
             .ok_or(LogonRefusal::Client)?;
         let redirect_uri = parameters
             .get("redirect_uri")
-            .and_then(|sent| registered(&client, sent))
+            .and_then(|sent| client.registered_redirect_uri(sent))
             .ok_or(LogonRefusal::RedirectUri)?;
         if parameters.get("Action") != Some("StartOAuth") {
             return Err(LogonRefusal::Action);
@@ -232,19 +231,6 @@ impl CodeRequest for LogonRequest {
 #[must_use]
 pub fn code_digest(code: &str, hostname: &str) -> Digest {
     Digest::of(format!("legacy\0{hostname}\0{code}").as_bytes())
-}
-
-fn registered(client: &Client, sent: &str) -> Option<RedirectUri> {
-    let IntegrationType::Legacy {
-        redirect_templates, ..
-    } = &client.integration
-    else {
-        return None;
-    };
-    redirect_templates
-        .iter()
-        .filter_map(|template| RedirectTemplate::parse(template).ok())
-        .find_map(|template| template.matches(sent))
 }
 
 fn with_error(redirect_uri: &RedirectUri, error: LogonError) -> String {

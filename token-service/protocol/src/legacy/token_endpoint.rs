@@ -183,7 +183,7 @@ impl Endpoint<'_> {
                 .store
                 .redeem_legacy_code(code, presented, grant_id, first, context.now);
         let redemption = redemption.await.map_err(TokenError::from)?;
-        let issued = redeemed(context, redemption).await?;
+        let issued = redeemed(redemption, Scope::default())?;
         Ok(self.respond(&issued, token)?)
     }
 
@@ -218,6 +218,7 @@ impl Endpoint<'_> {
             grant,
             step,
             issuance,
+            asked: _,
         }: &IssuedStep,
         refresh_token: LegacyRefreshToken,
     ) -> Result<LegacyTokenResponse, TokenError> {

@@ -229,16 +229,14 @@ fn readings(text: &str) -> impl Iterator<Item = Zeroizing<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::ClientId;
     use domain::client::ClientSecret;
-    use domain::{ClientId, Scope};
 
     fn client(client_id: &str, integration: IntegrationType) -> Client {
+        let kind = integration.kind();
         Client {
-            client_id: ClientId::parse(client_id).unwrap(),
-            name: client_id.to_owned(),
             integration,
-            scopes: Scope::default(),
-            enabled: true,
+            ..Client::new(ClientId::parse(client_id).unwrap(), kind)
         }
     }
 

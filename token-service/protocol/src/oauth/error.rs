@@ -71,8 +71,6 @@ pub enum TokenError {
     RefreshReused(GrantId),
     /// The token to be revoked was issued to another client (RFC 7009 §2.1).
     TokenOfOtherClient,
-    /// The grant's user was deleted or disabled, or the linked account was unlinked.
-    SubjectGone,
     Assertion(AssertionError),
     /// The request does not name exactly one linked account.
     Account(AccountError),
@@ -85,6 +83,8 @@ pub enum TokenError {
         /// Time until the next revocation is allowed.
         wait: Duration,
     },
+    /// The tokens would be revoked already, for this time yet: see [`wait_for_tokens`](domain::wait_for_tokens).
+    TooEarly(Duration),
     /// The store failed.
     Store(StoreError),
     /// The random generator failed.
@@ -107,7 +107,9 @@ impl TokenError {
             | Self::ClientIdDiffers
             | Self::ScopeNotPermitted
             | Self::Code(CodeMismatch::ScopeExceeded)
-            | Self::Refresh(RotationRefusal::ScopeExceeded) => ErrorCode::InvalidRequest,
+            | Self::Refresh(RotationRefusal::ScopeExceeded | RotationRefusal::ScopeDiffers) => {
+                ErrorCode::InvalidRequest
+            }
             Self::NoClient
             | Self::BasicMalformed
             | Self::UnknownClient
@@ -123,20 +125,21 @@ impl TokenError {
             | Self::RefreshToken
             | Self::Refresh(_)
             | Self::RefreshReused(_)
-            | Self::SubjectGone
             | Self::TokenOfOtherClient
             | Self::Assertion(_)
             | Self::BoundUserGone => ErrorCode::InvalidGrant,
             Self::Account(error) => error.code(),
             Self::TooManyRevocations { .. } | Self::TooManyGuesses(_) => ErrorCode::TooManyRequests,
-            Self::Store(_) => ErrorCode::TemporarilyUnavailable,
+            Self::TooEarly(_) | Self::Store(_) => ErrorCode::TemporarilyUnavailable,
             Self::Random | Self::Signing => ErrorCode::ServerError,
         }
     }
 
     pub(super) fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRevocations { wait, .. } | Self::TooManyGuesses(wait) => {
+            Self::TooManyRevocations { wait, .. }
+            | Self::TooManyGuesses(wait)
+            | Self::TooEarly(wait) => {
                 let whole = wait.as_secs();
                 Some(
                     whole
@@ -177,10 +180,10 @@ impl TokenError {
             Self::RefreshToken => "malformed_refresh_token",
             Self::Refresh(refusal) => refusal.reason(),
             Self::RefreshReused(_) => "refresh_token_reused",
-            Self::SubjectGone => "subject_gone",
             Self::Assertion(_) => "assertion_refused",
             Self::Account(_) => "account_refused",
             Self::BoundUserGone => "bound_user_gone",
+            Self::TooEarly(_) => "too_early",
             Self::Store(_) => "store_failed",
             Self::Random => "no_randomness",
             Self::Signing => "signing_failed",
@@ -276,6 +279,9 @@ impl TokenError {
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
+            Self::Code(CodeMismatch::ClientChanged) => {
+                "The client or its redirect_uri was disabled or removed after the authorization request"
+            }
             Self::Code(CodeMismatch::Outdated) => {
                 "The sign-in behind the code has ended: its password, second factor or account has changed"
             }
@@ -288,15 +294,20 @@ impl TokenError {
             Self::Refresh(RotationRefusal::ScopeExceeded) => {
                 "scope exceeds what was granted; a refresh may only ask for less"
             }
+            Self::Refresh(RotationRefusal::ScopeDiffers) => {
+                "scope differs from the first use of this refresh token"
+            }
             Self::RefreshReused(_) => {
                 "The refresh token was used before; the authorization is now revoked"
             }
             Self::TokenOfOtherClient => "The token was issued to another client",
-            Self::SubjectGone => "The user or the linked account is not available any more",
             Self::Account(error) => error.description(),
             Self::BoundUserGone => "The bound user of this client is not available",
             Self::TooManyRevocations { .. } => {
                 "This client revokes too many tokens at once; try again after the time of Retry-After"
+            }
+            Self::TooEarly(_) => {
+                "The client, user or account was disabled or removed a moment ago; try again after the time of Retry-After"
             }
             Self::Store(_) => "The service is busy; try again",
             Self::Random | Self::Signing => "The service failed",

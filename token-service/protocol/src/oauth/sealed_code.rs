@@ -8,7 +8,7 @@ use crate::sealing::{EncryptionKey, SealingError};
 use domain::SelfContainedCode;
 
 /// Names the layout too: raise the number when [`SelfContainedCode`] changes. Codes of the earlier layout are then refused.
-const PURPOSE: &str = "authorization code 1";
+const PURPOSE: &str = "authorization code 2";
 
 /// A service with a copy of the store and another issuer, such as a test system, has the same keys, but its codes are none
 /// here. No issuer contains a space.
@@ -44,7 +44,8 @@ mod tests {
     use domain::clock::Timestamp;
     use domain::digest::Digest;
     use domain::{
-        ClientId, CodeRecord, CredentialsVersion, GrantId, LinkedAccount, Scope, Username,
+        ClientId, ClientVersion, CodeRecord, CredentialsVersion, GrantId, LinkedAccount, Scope,
+        Username,
     };
 
     const ISSUER: &str = "https://lobby.example.com";
@@ -67,6 +68,7 @@ mod tests {
                 authenticated_at: Timestamp::from_seconds(1_800_000_000),
                 expires_at: Timestamp::from_seconds(1_800_000_060),
                 credentials_version: CredentialsVersion::new(7),
+                client_version: ClientVersion::new(8),
             },
         }
     }
@@ -114,7 +116,7 @@ mod tests {
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMDQ6HVMcJpr6lug2VwBPAOPtErdrtTRr1C2b7bI6Woa-KGHec3aqJndOy2pHcjNPgi\
-        83R9q8BOYzZFdse-Gat9Ur3TLFPv43e8_Vu7R-MIhIuJU5Lm6FrRJ2XziT0LWRja6rLKYPvpQ5FdOwnfYYBRd_qa95MO\
-        PsG2HsJI4Evljja0RDcBDdQR42VizLfbkangEelnKr1_ABd8p9M77B1Azr-jtkb8RFPYQy65pjZn6StN5w";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMDdfiLMXwL8Z-N-R_kWfBcWR7MQe-GsE8TKSnuzqpUnKWUju1I8Z6j7_UCdlyRk33F\
+        dNrr1RNizRBOUcLdOXiZVuL_726jV0lrUSgc77g4UaljUSM4cJctggbNGEJ0SIWPRP1GudYm9QSihOhwOFUIuSPuoIJr\
+        LhJB6eiPRrSqxGHoKCou9xYXfr8AuSvOwnVpQNDJ8WqSDuM5e56h7MqEb7YOgYkl-CeEVcQWIp42PzqafBI";
 }

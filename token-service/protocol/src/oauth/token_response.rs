@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use domain::{AuditAction, ClientId, Grant, GrantId, Username};
+use domain::{AuditAction, ClientId, Grant, GrantId, Scope, Username};
 
 /// A successful response, with exactly the members of protocol.md §2.1.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -19,6 +19,9 @@ pub struct TokenResponse {
     /// The refresh token, a signed JWT; only for the authorization code grant and its refreshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
+    /// The scope of the access token; only if it differs from the requested scope (D-42).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
     /// For the audit log; not part of the response.
     #[serde(skip)]
     pub authorization: Authorization,
@@ -76,6 +79,7 @@ impl TokenResponse {
         access_token: String,
         lifetime: Duration,
         refresh_token: Option<String>,
+        scope: Option<Scope>,
         authorization: Authorization,
     ) -> Self {
         Self {
@@ -83,6 +87,7 @@ impl TokenResponse {
             token_type: "Bearer",
             expires_in: lifetime.as_secs(),
             refresh_token,
+            scope,
             authorization,
         }
     }

@@ -146,8 +146,8 @@ mod tests {
     use claims::Algorithm;
 
     use super::*;
+    use domain::IntegrationKind;
     use domain::random::OsRandom;
-    use domain::{CredentialsVersion, IntegrationType, Scope};
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -167,32 +167,12 @@ mod tests {
     impl Parties {
         fn new() -> Self {
             let username = Username::parse("ada@example.com").unwrap();
-            let integration = IntegrationType::UserBound {
-                secrets: vec![],
-                bound_user: username.clone(),
-            };
+            let client_id = ClientId::parse("client").unwrap();
             Self {
                 settings: Settings::default(),
                 key: key(),
-                client: Arc::new(Client {
-                    client_id: ClientId::parse("client").unwrap(),
-                    name: "client".to_owned(),
-                    integration,
-                    scopes: Scope::default(),
-                    enabled: true,
-                }),
-                user: Arc::new(User {
-                    username,
-                    email: None,
-                    password_hash: None,
-                    registered_password_digest: None,
-                    totp_secret_sealed: None,
-                    organization: None,
-                    single_sign_on: false,
-                    accounts: vec![],
-                    enabled: true,
-                    credentials_version: CredentialsVersion::default(),
-                }),
+                client: Arc::new(Client::new(client_id, IntegrationKind::UserBound)),
+                user: Arc::new(User::new(username)),
                 tokens: IdentityTokens::default(),
             }
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{CheckView, failed, judged, passed};
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
-use domain::{Grant, RefreshRotation, RotationRefusal};
+use domain::{Grant, RefreshRotation, Rotation, RotationRefusal};
 use protocol::Context;
 use protocol::flow::{Current, Flow, OpaqueRefreshToken};
 use protocol::flows;
@@ -245,25 +245,29 @@ async fn next_use(
     if !linked {
         return Ok(());
     }
-    match grant.rotate(rotation) {
+    let client = context
+        .registrations
+        .client_of_any_flow(grant.client_id.as_str());
+    match grant.rotate(rotation, client.await?.as_deref(), Some(&user)) {
         RotationDecision::Refuse(RotationRefusal::Expired) => {
             checks.push(failed("exp", "has passed without a refresh"));
         }
-        RotationDecision::Refuse(RotationRefusal::Revoked) => {
+        RotationDecision::Refuse(RotationRefusal::Revoked)
+        | RotationDecision::Revoke(Rotation::Refused(_)) => {
             checks.push(failed("revocation", "the grant of the token is revoked"));
         }
         RotationDecision::Refuse(_) => {
             checks.push(failed("grant", "belongs to another client"));
         }
-        RotationDecision::Revoke => checks.push(failed(
+        RotationDecision::Revoke(_) => checks.push(failed(
             "rotation",
             "was used before, and the grace is over: another use revokes the grant (D-3)",
         )),
-        RotationDecision::Repeat(_) => checks.push(passed(
+        RotationDecision::Repeat { .. } => checks.push(passed(
             "rotation",
             "was used before; within the grace the same answer is given again (D-3)",
         )),
-        RotationDecision::Rotate => {
+        RotationDecision::Rotate { .. } => {
             checks.extend(expiry);
             checks.push(passed("revocation", "the grant of the token is live"));
             checks.push(passed("rotation", "is the grant's live refresh token"));

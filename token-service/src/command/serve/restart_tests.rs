@@ -15,7 +15,8 @@ use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::views::{Applied, AuditView};
 use crate::admin::{Administration, Object};
 use document::{Problems, Table};
-use domain::{AuditAction, Client, ClientId, CredentialsVersion, User, Username};
+use domain::clock::Timestamp;
+use domain::{AuditAction, Client, ClientId, ClientVersion, CredentialsVersion, User, Username};
 use store::postgres::{PostgresSettings, PostgresUrl};
 use store::testing::memory;
 use tempfile::TempDir;
@@ -120,13 +121,19 @@ async fn user(service: &Service, name: &str) -> Option<User> {
     service.store.user(name).await.unwrap()
 }
 
-/// The objects that a command may change. Only the store numbers the credentials.
+/// The objects that a command may change, without what only the store sets.
 async fn concerned(service: &Service) -> (Option<Client>, Option<User>) {
     let ada = user(service, "ada").await.map(|ada| User {
         credentials_version: CredentialsVersion::default(),
+        tokens_from: Timestamp::default(),
         ..ada
     });
-    (web(service).await, ada)
+    let web = web(service).await.map(|web| Client {
+        version: ClientVersion::default(),
+        tokens_from: Timestamp::default(),
+        ..web
+    });
+    (web, ada)
 }
 
 /// The audit entries of files and the configuration, including conflicts, oldest first.

@@ -177,6 +177,160 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
     }
 }
 
+/// The ways in which codes of client `web` end with the client, and whether the client must be registered again after.
+fn ends_of_a_client() -> [RegistryChange; 3] {
+    let disabled = Client {
+        enabled: false,
+        ..client("web")
+    };
+    let elsewhere =
+        RedirectUriPattern::parse("https://app.example.com/", RedirectUriUse::Installed);
+    let without_redirect_uri = Client {
+        integration: IntegrationType::Installed {
+            redirect_uris: vec![elsewhere.unwrap()],
+        },
+        ..client("web")
+    };
+    let removed = RegistryChange {
+        remove_clients: vec![client_id("web")],
+        ..RegistryChange::default()
+    };
+    [
+        removed,
+        put(vec![disabled], vec![]),
+        put(vec![without_redirect_uri], vec![]),
+    ]
+}
+
+/// D-2: legacy codes too. A client that is registered or enabled again has none of its earlier codes.
+pub(crate) async fn a_code_ends_with_its_client_and_its_redirect_uri(subject: &mut impl Subject) {
+    for (way, change) in ends_of_a_client().into_iter().enumerate() {
+        let store = subject.store();
+        let legacy = format!("c{way}");
+        issue_legacy(&*store, &legacy, code()).await;
+        let code = self_contained(&*store, code()).await;
+        store.change_registry(change, at(1)).await.unwrap();
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        let is_unregistered_redirect_uri = way == 2;
+        for registered_again in [false, true] {
+            if registered_again {
+                let change = put(vec![client("web")], vec![]);
+                store.change_registry(change, at(1)).await.unwrap();
+            }
+            if registered_again && is_unregistered_redirect_uri {
+                continue;
+            }
+            let changed = Redemption::Mismatch(CodeMismatch::ClientChanged);
+            let redeemed = redeem(&*store, &code, fitting(), at(59)).await;
+            assert_eq!(redeemed, changed, "way {way}");
+            let redeemed = redeem_legacy(&*store, &legacy, fitting(), at(59)).await;
+            assert_eq!(redeemed, changed, "way {way}");
+            let late = store.issue_legacy_code(Digest::of(b"late"), code.record.clone());
+            assert_eq!(late.await.unwrap(), Begin::CredentialsChanged, "way {way}");
+        }
+        assert_eq!(store.grant(code.grant_id).await.unwrap(), None);
+        let new = self_contained(&*store, super::code()).await;
+        let redeemed = redeem(&*store, &new, fitting(), at(59)).await;
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "way {way}");
+    }
+}
+
+/// A change revokes tokens that are issued for some seconds yet. A code that is redeemed in this time would get such tokens.
+pub(crate) async fn a_code_waits_until_its_tokens_are_not_revoked_already(
+    subject: &mut impl Subject,
+) {
+    let clients = || vec![client("web")];
+    let without = |clients: &[&str], users: &[&str]| RegistryChange {
+        remove_clients: clients.iter().map(|id| client_id(id)).collect(),
+        remove_users: users.iter().map(|name| username(name)).collect(),
+        ..RegistryChange::default()
+    };
+    let disabled_client = Client {
+        enabled: false,
+        ..client("web")
+    };
+    let disabled_user = User {
+        enabled: false,
+        ..user("ada")
+    };
+    let unlinked = User {
+        accounts: vec![account("2")],
+        ..user("ada")
+    };
+    let mut now = at(0);
+    for change in [
+        without(&["web"], &[]),
+        put(vec![disabled_client], vec![]),
+        without(&[], &["ada"]),
+        put(clients(), vec![disabled_user]),
+        put(clients(), vec![unlinked]),
+    ] {
+        let store = subject.store();
+        let again = || put(clients(), vec![user("ada")]);
+        store.change_registry(again(), now).await.unwrap();
+        store.change_registry(change, now).await.unwrap();
+        store.change_registry(again(), now).await.unwrap();
+        let covered = issued_until(now);
+        drop(store);
+        subject.restart().await;
+        let store = subject.store();
+        let record = CodeRecord {
+            expires_at: covered + Duration::from_secs(60),
+            ..code()
+        };
+        let code = self_contained(&*store, record.clone()).await;
+        let text = format!("c{now}");
+        issue_legacy(&*store, &text, record).await;
+        let second = Duration::from_secs(1);
+        let wait = Redemption::TooEarly(second);
+        assert_eq!(redeem(&*store, &code, fitting(), covered).await, wait);
+        let legacy = redeem_legacy(&*store, &text, fitting(), covered).await;
+        assert_eq!(legacy, wait);
+        let redeemed = redeem(&*store, &code, fitting(), covered + second).await;
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        let redeemed = redeem_legacy(&*store, &text, fitting(), covered + second).await;
+        assert!(matches!(redeemed, Redemption::Redeemed(_)), "{redeemed:?}");
+        now = covered + second;
+    }
+}
+
+/// In any order, no live grant of a disabled client remains.
+pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_parallel(
+    subject: &mut impl Subject,
+) {
+    for _ in 0..10 {
+        let store = subject.store();
+        let enabled = put(vec![client("web")], vec![]);
+        store.change_registry(enabled, at(0)).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for number in 0..PARALLEL {
+            let record = CodeRecord {
+                username: username(&format!("user-{number}")),
+                expires_at: at(100),
+                ..code()
+            };
+            let code = self_contained(&*store, record).await;
+            let store = subject.store();
+            tasks.spawn(async move {
+                redeem(&*store, &code, fitting(), at(90)).await;
+            });
+        }
+        let disabled = Client {
+            enabled: false,
+            ..client("web")
+        };
+        let change = put(vec![disabled], vec![]);
+        store.change_registry(change, at(0)).await.unwrap();
+        tasks.join_all().await;
+        let grants = store.grants(GrantFilter::default(), None, 1000).await;
+        let live = grants.unwrap().into_iter();
+        let live = live.filter(|grant| grant.revoked_at.is_none());
+        assert_eq!(live.count(), 0);
+    }
+}
+
 pub(crate) async fn parallel_redemptions_have_one_winner(subject: &mut impl Subject) {
     for _ in 0..10 {
         let code = self_contained(&*subject.store(), code()).await;

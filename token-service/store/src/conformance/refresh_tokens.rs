@@ -13,7 +13,7 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
             .rotate_refresh(rotation.clone())
             .await
             .unwrap();
-        let Rotation::Rotated(rotated) = outcome else {
+        let Rotation::Rotated { grant: rotated, .. } = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(rotated.current.refresh_id, rotation.next_refresh_id);
@@ -53,7 +53,9 @@ pub(crate) async fn a_repeated_refresh_within_the_grace_gets_the_same_answer(
     let grant = grant_of(&*subject.store(), code()).await;
     let first = grant.current.refresh_id;
     let rotation = use_of(&grant, first, at(100));
-    let Rotation::Rotated(rotated) = subject.store().rotate_refresh(rotation).await.unwrap() else {
+    let Rotation::Rotated { grant: rotated, .. } =
+        subject.store().rotate_refresh(rotation).await.unwrap()
+    else {
         panic!("the first use rotates");
     };
     for second in [100, 105, 110] {
@@ -106,7 +108,7 @@ pub(crate) async fn refresh_expires_at_the_second(subject: &mut impl Subject) {
     let before = use_of(&grant, grant.current.refresh_id, before);
     assert!(matches!(
         subject.store().rotate_refresh(before).await.unwrap(),
-        Rotation::Rotated(_)
+        Rotation::Rotated { .. }
     ));
 }
 
@@ -127,7 +129,7 @@ pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Sub
             .await
             .into_iter()
             .map(|outcome| match outcome {
-                Rotation::Rotated(grant) => {
+                Rotation::Rotated { grant, .. } => {
                     rotated += 1;
                     grant.current.refresh_id.to_string()
                 }
@@ -137,4 +139,45 @@ pub(crate) async fn parallel_refreshes_have_one_successor(subject: &mut impl Sub
             .collect();
         assert_eq!((rotated, successors.len()), (1, 1));
     }
+}
+
+/// D-42.
+pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &mut impl Subject) {
+    let scope = |text: &str| Scope::parse(text).unwrap();
+    let registered = |text: &str| {
+        let web = Client {
+            scopes: scope(text),
+            ..client("web")
+        };
+        put(vec![web], vec![])
+    };
+    let store = subject.store();
+    let both = registered("documents projects");
+    store.change_registry(both, at(0)).await.unwrap();
+    let record = CodeRecord {
+        scope: scope("documents projects"),
+        ..code()
+    };
+    let grant = grant_of(&*store, record.clone()).await;
+    let code = self_contained(&*store, record).await;
+    let less = registered("projects users");
+    store.change_registry(less, at(1)).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let Redemption::Redeemed(redeemed) = redeem(&*store, &code, fitting(), at(2)).await else {
+        panic!("the code fits");
+    };
+    assert_eq!(redeemed.scope, scope("projects"));
+    assert_eq!(redeemed.current.scope, scope("projects"));
+    let rotation = use_of(&grant, grant.current.refresh_id, at(2));
+    let Rotation::Rotated { grant, asked } = store.rotate_refresh(rotation).await.unwrap() else {
+        panic!("the token fits");
+    };
+    assert_eq!(grant.current.scope, scope("projects"));
+    assert_eq!(asked, scope("documents projects"));
+    drop(store);
+    subject.restart().await;
+    let stored = subject.store().grant(grant.grant_id).await.unwrap();
+    assert_eq!(stored.unwrap().scope, scope("projects"));
 }

@@ -237,7 +237,7 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
     let legacy = Client {
         integration: IntegrationType::Legacy {
             secrets: vec![],
-            redirect_templates: vec![],
+            redirect_templates: vec![REDIRECT_URI.into()],
             hostname: None,
         },
         ..client("old")

@@ -11,7 +11,7 @@ pub(crate) async fn rows_are_counted(subject: &mut impl Subject) {
     drop(store);
     subject.restart().await;
     let expected = Counts {
-        clients: 0,
+        clients: 1,
         users: 1,
         grants: 1,
         sessions: 0,

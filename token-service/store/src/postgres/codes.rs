@@ -37,15 +37,18 @@ impl CodeStore for PostgresStore {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
             let SelfContainedCode { grant_id, record } = code;
-            let user = credentials::user(client, &record.username).await?;
-            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
-                if !grants::exists(client, grant_id).await? {
-                    return Ok(Redemption::Mismatch(mismatch));
+            let (of, user) =
+                credentials::client_and_user(client, &record.client_id, &record.username).await?;
+            match record.redeem(grant_id, first, of.as_ref(), user.as_ref(), now) {
+                Ok(grant) => {
+                    if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
+                        return Ok(Redemption::Redeemed(Box::new(grant)));
+                    }
                 }
-            } else {
-                let grant = record.into_grant(grant_id, first);
-                if grants::insert(client, &grant, None, now, access_token_lifetime).await? {
-                    return Ok(Redemption::Redeemed(Box::new(grant)));
+                Err(refused) => {
+                    if !grants::exists(client, grant_id).await? {
+                        return Ok(refused);
+                    }
                 }
             }
             grants::revoke(client, grant_id, now, access_token_lifetime).await?;
@@ -60,8 +63,9 @@ impl CodeStore for PostgresStore {
         record: CodeRecord,
     ) -> Result<Begin, StoreError> {
         self.transaction(async move |client| {
-        let user = credentials::user(client, &record.username).await?;
-        if !record.rests_on(user.as_ref()) {
+        let (of, user) =
+            credentials::client_and_user(client, &record.client_id, &record.username).await?;
+        if record.rests_on(of.as_ref(), user.as_ref()).is_err() {
             return Ok(Begin::CredentialsChanged);
         }
         // One statement, because each statement takes a round trip. It reads the codes from before the new one.
@@ -117,10 +121,14 @@ impl CodeStore for PostgresStore {
             if let Err(mismatch) = record.belongs_to(&presented) {
                 return Ok(Redemption::Mismatch(mismatch));
             }
-            let user = credentials::user(client, &record.username).await?;
-            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
-                return Ok(Redemption::Mismatch(mismatch));
-            }
+            let (of, user) =
+                credentials::client_and_user(client, &record.client_id, &record.username).await?;
+            let redeemed =
+                (record.clone()).redeem(grant_id, first, of.as_ref(), user.as_ref(), now);
+            let grant = match redeemed {
+                Ok(grant) => grant,
+                Err(refused) => return Ok(refused),
+            };
             // The grant now contains the content of the code. The code keeps only what is needed to detect a replay.
             let body = encode(&UsedCode::of(&record, grant_id))?;
             let used = UsedUp {
@@ -128,7 +136,6 @@ impl CodeStore for PostgresStore {
                 forgotten_at: seconds(record.expires_at + USED_CODE_RETENTION),
                 body: &body,
             };
-            let grant = record.into_grant(grant_id, first);
             grants::insert(client, &grant, Some(used), now, access_token_lifetime).await?;
             Ok(Redemption::Redeemed(Box::new(grant)))
         })

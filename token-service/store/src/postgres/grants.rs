@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -21,8 +22,8 @@ use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation, Revoked,
-    Rotation, RotationRefusal, User,
+    AuditEvent, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation,
+    Revoked, Rotation, RotationRefusal, User,
 };
 
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
@@ -36,24 +37,21 @@ impl GrantStore for PostgresStore {
             let Some(before) = self.stored_grant(rotation.grant_id).await? else {
                 return Ok(Rotation::Refused(RotationRefusal::Unknown));
             };
-            if before.grant.client_id == rotation.client_id && !before.credentials_are_current {
-                self.revoke_grant(rotation.grant_id, rotation.now).await?;
-                return Ok(Rotation::Refused(RotationRefusal::Revoked));
-            }
-            let mut grant = before.grant.clone();
-            match grant.rotate(&rotation) {
-                RotationDecision::Rotate => {
-                    if self.replace(before, &grant).await? {
-                        return Ok(Rotation::Rotated(Box::new(grant)));
+            let mut grant = before.grant;
+            match grant.rotate(&rotation, before.client.as_ref(), before.user.as_ref()) {
+                RotationDecision::Rotate { asked } => {
+                    if self.replace(before.body, &grant).await? {
+                        let grant = Box::new(grant);
+                        return Ok(Rotation::Rotated { grant, asked });
                     }
                 }
-                RotationDecision::Repeat(step) => {
+                RotationDecision::Repeat { step, asked } => {
                     let grant = Box::new(grant);
-                    return Ok(Rotation::Repeated { grant, step });
+                    return Ok(Rotation::Repeated { grant, step, asked });
                 }
-                RotationDecision::Revoke => {
+                RotationDecision::Revoke(outcome) => {
                     if self.revoke_grant(rotation.grant_id, rotation.now).await? {
-                        return Ok(Rotation::Reused(rotation.grant_id));
+                        return Ok(outcome);
                     }
                 }
                 RotationDecision::Refuse(refusal) => return Ok(Rotation::Refused(refusal)),
@@ -150,21 +148,17 @@ impl GrantStore for PostgresStore {
 impl PostgresStore {
     async fn stored_grant(&self, id: GrantId) -> Result<Option<Stored>, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT grants.body, grants.revoked_at, users.body FROM grants
+            let sql = "SELECT grants.body, grants.revoked_at, clients.body, users.body FROM grants
+                LEFT JOIN clients ON clients.client_id = grants.client_id
                 LEFT JOIN users ON users.username = grants.username WHERE grant_id = $1";
             let Some(row) = client.query_opt(sql, &[&id.as_bytes().as_slice()]).await? else {
                 return Ok(None);
             };
-            let grant = grant(&row)?;
-            let user: Option<User> = match row.try_get::<_, Option<&[u8]>>(2)? {
-                Some(body) => Some(decode_json(body)?),
-                None => None,
-            };
             Ok(Some(Stored {
-                credentials_are_current: user
-                    .is_some_and(|user| user.still_has(grant.credentials_version)),
-                grant,
+                grant: grant(&row)?,
                 body: row.try_get(0)?,
+                client: joined(&row, 2)?,
+                user: joined(&row, 3)?,
             }))
         })
         .await
@@ -172,7 +166,7 @@ impl PostgresStore {
 
     /// Replaces the grant that the decision was based on by its next state. Returns `false` if the grant has changed in
     /// the meantime.
-    async fn replace(&self, before: Stored, after: &Grant) -> Result<bool, StoreError> {
+    async fn replace(&self, before: Vec<u8>, after: &Grant) -> Result<bool, StoreError> {
         let (refresh_over_at, access_over_at) = over_at(after, self.longest_token());
         let (id, body) = (after.grant_id, encode(after).map_err(Fault::from)?);
         self.statement(async move |client| {
@@ -181,12 +175,18 @@ impl PostgresStore {
             let id = id.as_bytes().as_slice();
             let times = (refresh_over_at, access_over_at);
             let replaced = client
-                .execute(sql, &[&id, &before.body, &body, &times.0, &times.1])
+                .execute(sql, &[&id, &before, &body, &times.0, &times.1])
                 .await?;
             Ok(replaced > 0)
         })
         .await
     }
+}
+
+/// Reads a column with the JSON row of a joined table.
+fn joined<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, Fault> {
+    let body: Option<&[u8]> = row.try_get(column)?;
+    Ok(body.map(decode_json).transpose()?)
 }
 
 /// Reads `body, revoked_at`.
@@ -295,14 +295,13 @@ fn over_at(grant: &Grant, access_token_lifetime: Duration) -> (i64, i64) {
     )
 }
 
-/// A grant, and its row as it was read.
-#[derive(Clone)]
+/// A grant, its row as it was read, and its client and user. A change of the client or user that ends the grant revokes the
+/// grant in the same transaction, so replacing the row needs no second check.
 struct Stored {
     grant: Grant,
     body: Vec<u8>,
-    /// Whether the user still has the credentials of the sign-in. A change of the credentials revokes the grant in the
-    /// same transaction, so replacing the row needs no second check.
-    credentials_are_current: bool,
+    client: Option<Client>,
+    user: Option<User>,
 }
 
 pub(super) async fn exists(client: &Connection<'_>, id: GrantId) -> Result<bool, Fault> {

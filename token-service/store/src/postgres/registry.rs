@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, run};
-use super::revocations::{announce, counter};
+use super::revocations::{announce, counter, tokens_from};
 use super::value::{number, rows, unsigned};
 use super::{audit, client_secrets, credentials, grants, registry_index, second_factors, sessions};
 use crate::row::{Before, RowError, decode_json, encode_json};
@@ -22,9 +22,9 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    CertificateExpiry, Client, ClientId, CredentialsVersion, Excerpt, Extent, IndexDifference,
-    IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
+    CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
+    IndexDifference, IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange,
+    RegistryChanges, RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -272,7 +272,7 @@ impl RegistrationStore for PostgresStore {
             note_changes(client, last, &change.touches()).await?;
             let mut changing = Changing {
                 client,
-                credentials_version: credentials::next_version(client).await?,
+                next_version: credentials::next_version(client).await?,
                 now,
                 announced: Vec::new(),
                 index: IndexDifference::new(),
@@ -468,8 +468,8 @@ async fn changes_behind(
 
 struct Changing<'a> {
     client: &'a Connection<'a>,
-    /// The new version for users whose credentials change.
-    credentials_version: CredentialsVersion,
+    /// The new version for clients and users that end what rests on them.
+    next_version: u64,
     now: Timestamp,
     announced: Vec<Revoked>,
     /// What the change makes different in the index of clients and users.
@@ -479,9 +479,21 @@ struct Changing<'a> {
 impl Changing<'_> {
     async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
         let id = &client.client_id;
-        let before = registry_index::client_before(self.client, id).await?;
+        let (before, tokens_from) = tokio::try_join!(
+            registry_index::client_before(self.client, id),
+            tokens_from(self.client, [Revoked::Client(id.clone())])
+        )?;
+        let version = match before.known() {
+            Some(before) if !client.ends_what_rests_on(before) => before.version,
+            _ => ClientVersion::new(self.next_version),
+        };
+        let changed = Client {
+            version,
+            tokens_from,
+            ..client.clone()
+        };
         let index = &mut self.index;
-        registry_index::put_client(self.client, index, before.known(), client).await?;
+        registry_index::put_client(self.client, index, before.known(), &changed).await?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
         client_secrets::change(self.client, id, secrets, client.secrets(), self.now).await?;
         if before.may_be(|before| before.enabled) && !client.enabled {
@@ -503,13 +515,17 @@ impl Changing<'_> {
 
     async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
         let key = user.username.as_str();
-        let before = registry_index::user_before(self.client, &user.username).await?;
+        let (before, tokens_from) = tokio::try_join!(
+            registry_index::user_before(self.client, &user.username),
+            tokens_from(self.client, Revoked::of_user(user))
+        )?;
         let credentials_version = match before.known() {
             Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
-            _ => self.credentials_version,
+            _ => CredentialsVersion::new(self.next_version),
         };
         let changed = User {
             credentials_version,
+            tokens_from,
             ..user.clone()
         };
         let index = &mut self.index;

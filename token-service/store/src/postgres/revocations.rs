@@ -181,6 +181,23 @@ pub(super) async fn announce(
     Ok(true)
 }
 
+/// The first `iat` that none of the entries up to a time of these covers.
+pub(super) async fn tokens_from(
+    client: &Connection<'_>,
+    ended_by: impl IntoIterator<Item = Revoked>,
+) -> Result<Timestamp, Fault> {
+    let keys = ended_by.into_iter().map(|revoked| encode_bare(&revoked));
+    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
+    let sql = "SELECT max(at) FROM revocations WHERE revoked = ANY($1)";
+    let row = client.query_opt(sql, &[&keys]).await?;
+    let at = row
+        .map(|row| row.try_get::<_, Option<i64>>(0))
+        .transpose()?;
+    Ok(at
+        .flatten()
+        .map_or_else(Timestamp::default, |at| timestamp(at).next_second()))
+}
+
 /// The extent of the existing entry.
 async fn existing(client: &Connection<'_>, key: &[u8]) -> Result<Option<Extent>, Fault> {
     // Earlier versions wrote several entries for the same revocation.

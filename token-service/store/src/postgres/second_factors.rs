@@ -55,7 +55,7 @@ impl CredentialStore for PostgresStore {
     ) -> Result<Option<CredentialsVersion>, StoreError> {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            let version = credentials::next_version(client).await?;
+            let version = CredentialsVersion::new(credentials::next_version(client).await?);
             let Some(user) = credentials::user(client, &username)
                 .await?
                 .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))

@@ -37,13 +37,15 @@ impl CodeStore for RedbStore {
                 grants::revoke(tables, grant_id, now, access_token_lifetime)?;
                 return Ok(Redemption::Replayed(grant_id));
             }
+            let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
-                return Ok(Redemption::Mismatch(mismatch));
+            match record.redeem(grant_id, first, client.as_ref(), user.as_ref(), now) {
+                Ok(grant) => {
+                    grants::insert(tables, &grant, now, access_token_lifetime)?;
+                    Ok(Redemption::Redeemed(Box::new(grant)))
+                }
+                Err(refused) => Ok(refused),
             }
-            let grant = record.into_grant(grant_id, first);
-            grants::insert(tables, &grant, now, access_token_lifetime)?;
-            Ok(Redemption::Redeemed(Box::new(grant)))
         })
         .await
     }
@@ -54,8 +56,9 @@ impl CodeStore for RedbStore {
         record: CodeRecord,
     ) -> Result<Begin, StoreError> {
         self.write(move |tables, _| {
+            let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            if !record.rests_on(user.as_ref()) {
+            if record.rests_on(client.as_ref(), user.as_ref()).is_err() {
                 return Ok(Begin::CredentialsChanged);
             }
             make_room(tables, &record)?;
@@ -92,16 +95,19 @@ impl CodeStore for RedbStore {
             if let Err(mismatch) = record.belongs_to(&presented) {
                 return Ok(Redemption::Mismatch(mismatch));
             }
+            let client = credentials::client(tables, &record.client_id)?;
             let user = credentials::user(tables, &record.username)?;
-            if let Err(mismatch) = record.permits(&first.scope, user.as_ref(), now) {
-                return Ok(Redemption::Mismatch(mismatch));
-            }
+            let redeemed =
+                (record.clone()).redeem(grant_id, first, client.as_ref(), user.as_ref(), now);
+            let grant = match redeemed {
+                Ok(grant) => grant,
+                Err(refused) => return Ok(refused),
+            };
             let used = UsedRow::Whole(UsedCode::of(&record, grant_id));
             let row = encode(&StoredCode::Used(used))?;
             // The entry of the code's expiry stays, and `expired` replaces it.
             tables.codes.open()?.insert(key, row.as_slice())?;
             tables.unused_codes.open()?.remove(note_of(&record, key))?;
-            let grant = record.into_grant(grant_id, first);
             grants::insert(tables, &grant, now, access_token_lifetime)?;
             Ok(Redemption::Redeemed(Box::new(grant)))
         })

@@ -1,10 +1,20 @@
-//! Credentials of users, and what a change of them ends (D-35).
+//! What codes, sessions and grants rest on: clients, and credentials of users (D-35).
 
 use redb::ReadableTable as _;
 
 use super::fault::Fault;
 use super::tables::{CREDENTIALS_KEY, Tables, decode_json};
-use domain::{CredentialsVersion, User, Username};
+use domain::{Client, ClientId, CredentialsVersion, User, Username};
+
+pub(super) fn client(
+    tables: &mut Tables<'_>,
+    client_id: &ClientId,
+) -> Result<Option<Client>, Fault> {
+    match tables.clients.open()?.get(client_id.as_str())? {
+        Some(row) => decode_json(row.value()).map(Some),
+        None => Ok(None),
+    }
+}
 
 pub(super) fn user(tables: &mut Tables<'_>, username: &Username) -> Result<Option<User>, Fault> {
     match tables.users.open()?.get(username.as_str())? {
@@ -22,10 +32,10 @@ pub(super) fn are_current(
     Ok(user(tables, username)?.is_some_and(|user| user.still_has(version)))
 }
 
-/// A version that was never used before.
-pub(super) fn next_version(tables: &mut Tables<'_>) -> Result<CredentialsVersion, Fault> {
+/// The number of a version that was never used before.
+pub(super) fn next_version(tables: &mut Tables<'_>) -> Result<u64, Fault> {
     let meta = tables.meta.open()?;
     let last = meta.get(CREDENTIALS_KEY)?.map_or(0, |last| last.value());
     meta.insert(CREDENTIALS_KEY, last + 1)?;
-    Ok(CredentialsVersion::new(last + 1))
+    Ok(last + 1)
 }

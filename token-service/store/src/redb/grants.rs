@@ -28,27 +28,24 @@ impl GrantStore for RedbStore {
             let Some(mut grant) = get(tables, rotation.grant_id)? else {
                 return Ok(Rotation::Refused(RotationRefusal::Unknown));
             };
-            if grant.client_id == rotation.client_id
-                && !credentials::are_current(tables, &grant.username, grant.credentials_version)?
-            {
-                revoke(tables, grant.grant_id, rotation.now, access_token_lifetime)?;
-                return Ok(Rotation::Refused(RotationRefusal::Revoked));
-            }
-            match grant.rotate(&rotation) {
-                RotationDecision::Rotate => {
+            let client = credentials::client(tables, &grant.client_id)?;
+            let user = credentials::user(tables, &grant.username)?;
+            match grant.rotate(&rotation, client.as_ref(), user.as_ref()) {
+                RotationDecision::Rotate { asked } => {
                     put(tables, &grant)?;
-                    Ok(Rotation::Rotated(Box::new(grant)))
+                    let grant = Box::new(grant);
+                    Ok(Rotation::Rotated { grant, asked })
                 }
-                RotationDecision::Repeat(step) => Ok(Rotation::Repeated {
-                    grant: Box::new(grant),
-                    step,
-                }),
-                RotationDecision::Revoke => {
+                RotationDecision::Repeat { step, asked } => {
+                    let grant = Box::new(grant);
+                    Ok(Rotation::Repeated { grant, step, asked })
+                }
+                RotationDecision::Revoke(outcome) => {
                     put_revoked(tables, &grant)?;
                     let revoked = Revoked::Grant(grant.grant_id);
                     let extent = Extent::of(rotation.now, access_token_lifetime);
                     announce(tables, revoked, extent)?;
-                    Ok(Rotation::Reused(grant.grant_id))
+                    Ok(outcome)
                 }
                 RotationDecision::Refuse(refusal) => Ok(Rotation::Refused(refusal)),
             }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::RedbStore;
 use super::fault::{Fault, readable};
-use super::revocations::announce;
+use super::revocations::{announce, tokens_from};
 use super::tables::{
     CLIENTS, LEGACY_INSTANCES, META, REGISTRY_CHANGES, REGISTRY_COUNTS, REGISTRY_NAMES,
     REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Tables, USERS, all_json, decode_json,
@@ -25,9 +25,9 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    CertificateExpiry, Client, ClientId, Excerpt, Extent, GrantId, IntegrationType, LegacyInstance,
-    ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary,
-    Revoked, Touched, User, Username,
+    CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
+    GrantId, IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange,
+    RegistryChanges, RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -407,7 +407,16 @@ impl Changing<'_, '_> {
     fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
         let id = &client.client_id;
         let before = registry_index::client_before(self.tables, id)?;
-        registry_index::put_client(self.tables, before.known(), client)?;
+        let version = match before.known() {
+            Some(before) if !client.ends_what_rests_on(before) => before.version,
+            _ => ClientVersion::new(credentials::next_version(self.tables)?),
+        };
+        let versioned = Client {
+            version,
+            tokens_from: tokens_from(self.tables, [Revoked::Client(id.clone())])?,
+            ..client.clone()
+        };
+        registry_index::put_client(self.tables, before.known(), &versioned)?;
         let secrets = before.known().map(Client::secrets).unwrap_or_default();
         client_secrets::change(self.tables, id, secrets, client.secrets(), self.now)?;
         if before.may_be(|before| before.enabled) && !client.enabled {
@@ -431,10 +440,11 @@ impl Changing<'_, '_> {
         let before = registry_index::user_before(self.tables, &user.username)?;
         let credentials_version = match before.known() {
             Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
-            _ => credentials::next_version(self.tables)?,
+            _ => CredentialsVersion::new(credentials::next_version(self.tables)?),
         };
         let versioned = User {
             credentials_version,
+            tokens_from: tokens_from(self.tables, Revoked::of_user(user))?,
             ..user.clone()
         };
         registry_index::put_user(self.tables, before.known(), &versioned)?;

@@ -15,6 +15,7 @@ use super::tables::{
 };
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
+use domain::clock::Timestamp;
 use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
 
 #[async_trait]
@@ -91,6 +92,20 @@ impl RevocationStore for RedbStore {
                 .collect()
         })
     }
+}
+
+/// The first `iat` that none of the entries up to a time of these covers.
+pub(super) fn tokens_from(
+    tables: &mut Tables<'_>,
+    ended_by: impl IntoIterator<Item = Revoked>,
+) -> Result<Timestamp, Fault> {
+    let mut from = Timestamp::default();
+    for revoked in ended_by {
+        if let Some(row) = tables.revoked.open()?.get(revoked.key().as_slice())? {
+            from = from.max(Timestamp::from_seconds(row.value().0).next_second());
+        }
+    }
+    Ok(from)
 }
 
 /// Appends an entry, which replaces an earlier entry for the same subject. The entry stays until the tokens that it

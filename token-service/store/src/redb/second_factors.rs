@@ -114,7 +114,7 @@ fn renew(
     for grant_id in grants {
         grants::revoke(tables, grant_id, now, access_token_lifetime)?;
     }
-    let version = credentials::next_version(tables)?;
+    let version = CredentialsVersion::new(credentials::next_version(tables)?);
     let renewed = User {
         credentials_version: version,
         ..user.clone()

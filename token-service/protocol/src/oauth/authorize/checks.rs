@@ -46,9 +46,7 @@ pub(super) fn redirect_uri(
         .get("redirect_uri")
         .ok_or(UnsafeRequest::RedirectUriMissing)?;
     client
-        .redirect_uris()
-        .iter()
-        .find_map(|pattern| pattern.matches(sent))
+        .registered_redirect_uri(sent)
         .ok_or(UnsafeRequest::RedirectUriUnregistered)
 }
 

@@ -12,9 +12,9 @@ pub(super) fn code_record(
     account: &LinkedAccount,
     expires_at: Timestamp,
 ) -> CodeRecord {
-    let session = signed_in.session();
+    let (client, session) = (request.client(), signed_in.session());
     CodeRecord {
-        client_id: request.client().client_id.clone(),
+        client_id: client.client_id.clone(),
         redirect_uri: request.redirect_uri().as_str().to_owned(),
         code_challenge: request.code_challenge(),
         username: session.username.clone(),
@@ -24,6 +24,7 @@ pub(super) fn code_record(
         authenticated_at: session.authenticated_at,
         expires_at,
         credentials_version: session.credentials_version,
+        client_version: client.version,
     }
 }
 

@@ -45,16 +45,19 @@ pub async fn exchange(
     };
     let (issuer, key) = (&context.settings.issuer, context.encryption_key);
     let code = sealed_code::open(code, issuer, key).ok_or(TokenError::UnknownCode)?;
+    let requested = requested_scope(form)?;
     let first = RefreshStep {
         refresh_id: TokenId::generate(context.random)?,
         access_id: TokenId::generate(context.random)?,
-        scope: requested_scope(form)?.unwrap_or_default(),
+        scope: requested.clone().unwrap_or_default(),
         issued_at: context.now,
         refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
     };
+    // Without a requested scope, the client requests what the user authorized.
+    let asked = requested.unwrap_or_else(|| code.record.scope.clone());
     let store = context.store;
     let redemption = store.redeem_code(code, presented, first, context.now);
-    let issued = redeemed(context, redemption.await?).await?;
+    let issued = redeemed(redemption.await?, asked)?;
     answer_step(context, &issued)
 }
 

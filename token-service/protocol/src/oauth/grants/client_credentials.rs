@@ -2,7 +2,7 @@
 //!
 //! Parameters: `user_id`, `user_site`, `scope`.
 
-use super::{answer_without_refresh, registered_scope};
+use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
 use crate::oauth::account_selection::{NamedAccount, select};
 use crate::oauth::client_authentication::PresentedClient;
@@ -36,5 +36,6 @@ pub async fn issue(
         user_site: form.get(Parameter::UserSite),
     };
     let account = select(&user.accounts, named)?;
+    ensure_not_too_early(context, client, &user)?;
     answer_without_refresh(context, client, &user, account, AMR, &scope)
 }

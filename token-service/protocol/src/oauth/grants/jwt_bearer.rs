@@ -2,7 +2,7 @@
 //!
 //! Parameters: `assertion`, `user_id`, `user_site`, `scope`.
 
-use super::{answer_without_refresh, registered_scope};
+use super::{answer_without_refresh, ensure_not_too_early, registered_scope};
 use crate::Context;
 use crate::oauth::account_selection::{NamedAccount, one_place, select};
 use crate::oauth::assertion::{self, AssertionError};
@@ -56,6 +56,7 @@ pub async fn exchange(
         .filter(|user| is_subject(user, organization.as_deref()))
         .ok_or(AssertionError::Subject)?;
     let account = select(&user.accounts, named)?;
+    ensure_not_too_early(context, client, &user)?;
     let claim = context
         .store
         .claim_jti(

@@ -15,7 +15,7 @@ use crate::Context;
 use crate::token::{AccessToken, GrantedTo};
 use domain::{
     Client, Grant, GrantId, LinkedAccount, Redemption, RefreshRotation, RefreshStep, Rotation,
-    Scope, TokenId, User,
+    Scope, TokenId, User, wait_for_tokens,
 };
 
 /// A grant type that this endpoint knows.
@@ -81,20 +81,22 @@ pub(crate) struct IssuedStep {
     pub(crate) grant: Grant,
     pub(crate) step: RefreshStep,
     pub(crate) issuance: Issuance,
+    /// The scope that the client requested.
+    pub(crate) asked: Scope,
 }
 
-/// The first step of the grant that redeeming a code created.
-pub(crate) async fn redeemed(
-    context: &Context<'_>,
-    redemption: Redemption,
-) -> Result<IssuedStep, TokenError> {
+/// The first step of the grant that redeeming a code created. `asked`: the scope that the client requested.
+pub(crate) fn redeemed(redemption: Redemption, asked: Scope) -> Result<IssuedStep, TokenError> {
     match redemption {
-        Redemption::Redeemed(grant) => {
-            let step = grant.current.clone();
-            issued(context, *grant, step, Issuance::First).await
-        }
+        Redemption::Redeemed(grant) => Ok(IssuedStep {
+            step: grant.current.clone(),
+            grant: *grant,
+            issuance: Issuance::First,
+            asked,
+        }),
         Redemption::Replayed(grant_id) => Err(TokenError::CodeReplayed(grant_id)),
         Redemption::Mismatch(mismatch) => Err(TokenError::Code(mismatch)),
+        Redemption::TooEarly(wait) => Err(TokenError::TooEarly(wait)),
         Redemption::Unknown => Err(TokenError::UnknownCode),
     }
 }
@@ -105,36 +107,21 @@ pub(crate) async fn rotate(
     rotation: RefreshRotation,
 ) -> Result<IssuedStep, TokenError> {
     match context.store.rotate_refresh(rotation).await? {
-        Rotation::Rotated(grant) => {
-            let step = grant.current.clone();
-            issued(context, *grant, step, Issuance::Refreshed).await
-        }
-        Rotation::Repeated { grant, step } => {
-            issued(context, *grant, step, Issuance::Repeated).await
-        }
+        Rotation::Rotated { grant, asked } => Ok(IssuedStep {
+            step: grant.current.clone(),
+            grant: *grant,
+            issuance: Issuance::Refreshed,
+            asked,
+        }),
+        Rotation::Repeated { grant, step, asked } => Ok(IssuedStep {
+            grant: *grant,
+            step,
+            issuance: Issuance::Repeated,
+            asked,
+        }),
         Rotation::Reused(grant_id) => Err(TokenError::RefreshReused(grant_id)),
         Rotation::Refused(refusal) => Err(TokenError::Refresh(refusal)),
     }
-}
-
-/// A grant is valid only while its user is enabled and its account is linked. Otherwise the service revokes the grant.
-async fn issued(
-    context: &Context<'_>,
-    grant: Grant,
-    step: RefreshStep,
-    issuance: Issuance,
-) -> Result<IssuedStep, TokenError> {
-    let user = context.registrations.user(grant.username.as_str()).await?;
-    if user.is_some_and(|user| user.accounts.contains(&grant.account)) {
-        return Ok(IssuedStep {
-            grant,
-            step,
-            issuance,
-        });
-    }
-    let store = context.store;
-    store.revoke_grant(grant.grant_id, context.now).await?;
-    Err(TokenError::SubjectGone)
 }
 
 /// The response with access and refresh token for one step of a grant.
@@ -143,14 +130,26 @@ fn answer_step(context: &Context<'_>, issued: &IssuedStep) -> Result<TokenRespon
         grant,
         step,
         issuance,
+        asked,
     } = issued;
     let mint = context.mint();
     Ok(TokenResponse::new(
         mint.access_token(GrantedTo::from(grant), AccessToken::from(step))?,
         context.settings.lifetimes.access_token,
         Some(mint.refresh_token(grant, step)?),
+        (step.scope != *asked).then(|| step.scope.clone()),
         Authorization::of(grant, *issuance),
     ))
+}
+
+/// Refuses tokens that would be revoked already.
+fn ensure_not_too_early(
+    context: &Context<'_>,
+    client: &Client,
+    user: &User,
+) -> Result<(), TokenError> {
+    wait_for_tokens(client, user, context.now)
+        .map_or(Ok(()), |wait| Err(TokenError::TooEarly(wait)))
 }
 
 /// The response with only an access token, which has its own grant id (protocol.md §4.2 rule 3).
@@ -188,6 +187,7 @@ fn answer_without_refresh(
             .mint()
             .access_token_around(subject, token, &identity)?,
         context.settings.lifetimes.access_token,
+        None,
         None,
         Authorization {
             client_id: client.client_id.clone(),

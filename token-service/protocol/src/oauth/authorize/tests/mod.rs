@@ -15,24 +15,16 @@ const WEB: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example.com%2Fcb
 const APP: &str = "client_id=app&redirect_uri=http%3A%2F%2F127.0.0.1%3A8000%2Fcb";
 
 fn client(client_id: &str, integration: IntegrationType) -> Client {
+    let client_id = ClientId::parse(client_id).unwrap();
     Client {
-        client_id: ClientId::parse(client_id).unwrap(),
-        name: client_id.to_owned(),
-        integration,
         scopes: Scope::parse("admin projects").unwrap(),
-        enabled: true,
+        integration: integration.clone(),
+        ..Client::new(client_id, integration.kind())
     }
 }
 
 fn user(username: &str, accounts: usize) -> User {
     User {
-        username: Username::parse(username).unwrap(),
-        email: None,
-        password_hash: None,
-        registered_password_digest: None,
-        totp_secret_sealed: None,
-        organization: None,
-        single_sign_on: false,
         accounts: (1..=accounts)
             .map(|number| LinkedAccount {
                 user_id: number.to_string(),
@@ -40,8 +32,7 @@ fn user(username: &str, accounts: usize) -> User {
                 site: format!("https://us{number}.example.com"),
             })
             .collect(),
-        enabled: true,
-        credentials_version: CredentialsVersion::default(),
+        ..User::new(Username::parse(username).unwrap())
     }
 }
 
