@@ -317,3 +317,20 @@ fn no_token_is_dead_when_it_is_issued() {
     assert_eq!(added.status / 100, 2, "{}", added.body);
     ask(&pair).assert_error(503, "temporarily_unavailable");
 }
+
+/// A cut-off ends what was issued until now, and nothing that is issued after.
+#[test]
+fn tokens_from_after_a_cut_off_are_valid() {
+    let pair = OwnPair::start(&[]);
+    for (path, body) in [
+        ("/revocations/cut-off", ""),
+        ("/keys/rotate", r#"{"immediate": true, "cut_off": true}"#),
+    ] {
+        let before = token_of(&pair);
+        let cut_off = pair.administrate("POST", path, body);
+        let after = token_of(&pair);
+        assert_eq!(cut_off.status / 100, 2, "{}", cut_off.body);
+        until("the gateway knows", || pair_call(&pair, &before) == 401);
+        assert_eq!(pair_call(&pair, &after), 200, "{path}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Revocations beyond one grant: all tokens of an issuer up to a time, and the identity of the feed.
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::views::{CutOffView, FeedView};
 use super::{AdminError, Administration};
@@ -8,6 +8,9 @@ use crate::audit_log::Entry;
 use domain::clock::Timestamp;
 use domain::{AuditAction, Extent, FeedId, Revoked};
 use protocol::flows;
+
+/// How often a cut-off looks whether its second is over.
+const TICK: Duration = Duration::from_millis(20);
 
 impl Administration<'_> {
     /// Revokes all access tokens of `issuer` (`None`: of the current flows) issued before `before` (RFC 3339); without
@@ -40,7 +43,8 @@ impl Administration<'_> {
         self.cut_off_up_to(issuer, at).await
     }
 
-    /// Revokes all access tokens of `issuer` with an `iat` up to `at`.
+    /// Revokes all access tokens of `issuer` with an `iat` up to `at`. Waits until that second is over, because a token that
+    /// is issued in it after the revocation would never be valid.
     pub(super) async fn cut_off_up_to(
         &self,
         issuer: Option<&str>,
@@ -55,6 +59,10 @@ impl Administration<'_> {
         }
         let revoked = Revoked::Issuer(issuer.clone());
         let issued_up_to = at.rfc3339();
+        let mut ticks = tokio::time::interval(TICK);
+        while self.service.clock.now() <= at {
+            ticks.tick().await;
+        }
         if store.announce(revoked, extent).await? {
             let detail = format!("{issuer}, issued up to {issued_up_to}");
             let entry = Entry::new(AuditAction::TokensCutOff).by_administrator(self.name);
