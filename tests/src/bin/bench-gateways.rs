@@ -41,7 +41,10 @@ fn unguarded(kind: Kind) -> [(&'static str, &'static str); 1] {
             "middlewares: [no-forged-identity, token-guard]",
             "middlewares: [no-forged-identity]",
         ),
-        Kind::HaProxy => ("http-request lua.token_guard unless metadata", ""),
+        Kind::HaProxy => (
+            "http-request lua.token_guard unless metadata",
+            "http-request set-var(txn.token_guard) str(allowed)",
+        ),
         Kind::EnvoyExtAuthz => (
             "- name: envoy.filters.http.ext_authz\n",
             "- name: envoy.filters.http.ext_authz\n                    disabled: true\n",
