@@ -23,5 +23,5 @@ mod variables;
 
 pub use place::{Located, Place};
 pub use problem::{InvalidDocument, Problem, Problems};
-pub use section::Section;
+pub use section::{Section, unknown};
 pub use table::Table;

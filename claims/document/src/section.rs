@@ -352,15 +352,21 @@ impl<'p> Section<'p> {
             if let Place::Variable(name) = &place {
                 // The prefix is one segment of the name, so the segments of the path follow it.
                 let known = known.map(|known| renamed(name, self.depth + 1, known));
-                self.report(&place, unknown("setting", known.as_deref()));
+                self.report(&place, unlike("setting", known.as_deref()));
                 continue;
             }
-            self.wrong(&place, key, &unknown("key", known));
+            self.wrong(&place, key, &unlike("key", known));
         }
     }
 }
 
-fn unknown(noun: &str, known: Option<&str>) -> String {
+/// The message about a `name` that is not in `known`.
+#[must_use]
+pub fn unknown(noun: &str, name: &str, known: &[&str]) -> String {
+    unlike(noun, closest(name, known))
+}
+
+fn unlike(noun: &str, known: Option<&str>) -> String {
     match known {
         Some(known) => format!("unknown {noun}; did you mean {known}?"),
         None => format!("unknown {noun}"),
@@ -389,12 +395,13 @@ const fn nouns(place: &Place) -> (&'static str, &'static str, &'static str) {
 }
 
 /// Returns the known key of which `key` is a likely misspelling: at most one edit, plus one for every four
-/// characters.
+/// characters; or the beginning.
 fn closest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let is_beginning = |known: &str| key.chars().count() > 2 && known.starts_with(key);
     known
         .iter()
         .map(|known| (strsim::osa_distance(key, known), *known))
-        .filter(|(distance, _)| *distance <= 1 + key.chars().count() / 4)
+        .filter(|(distance, known)| *distance <= 1 + key.chars().count() / 4 || is_beginning(known))
         .min()
         .map(|(_, known)| known)
 }

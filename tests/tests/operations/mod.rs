@@ -13,6 +13,7 @@ mod legacy_instances;
 mod life_cycle;
 mod metrics;
 mod openapi;
+mod requests;
 mod secrets;
 mod stalled_readers;
 mod telemetry;

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, ResponseError, Route};
 use serde::Serialize;
 
 use super::body::BodyError;
-use super::method;
+use super::{line, method};
 use protocol::oauth::error::{ErrorCode, TokenError};
 use protocol::oauth::message::printable;
 use protocol::oauth::refusal::{EndpointError as _, Refusal};
@@ -22,12 +22,13 @@ struct ErrorBody<'a> {
 
 /// An error in the format of protocol.md §2.4, which caches must not store.
 pub(super) fn json(status: StatusCode, error: &str, error_description: &str) -> HttpResponse {
-    HttpResponse::build(status)
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(ErrorBody {
-            error,
-            error_description,
-        })
+    let mut response = HttpResponse::build(status);
+    response.insert_header((header::CACHE_CONTROL, "no-store"));
+    let body = ErrorBody {
+        error,
+        error_description,
+    };
+    line::json(&mut response, &body)
 }
 
 /// The challenge of 401 responses of the token endpoints (RFC 9110 §15.5.2, RFC 6749 §5.2).
@@ -94,7 +95,8 @@ pub(super) fn other_methods(allow: &'static str) -> Route {
     web::to(move |request: HttpRequest| async move { method_not_allowed(&request, allow) })
 }
 
-fn method_not_allowed(request: &HttpRequest, allow: &'static str) -> HttpResponse {
+/// The response to a request whose method is not in `allow`.
+pub(super) fn method_not_allowed(request: &HttpRequest, allow: &str) -> HttpResponse {
     let is_told =
         |method: &&str| ![Method::HEAD.as_str(), Method::OPTIONS.as_str()].contains(method);
     let takes: Vec<&str> = allow.split(", ").filter(is_told).collect();
@@ -109,8 +111,8 @@ fn method_not_allowed(request: &HttpRequest, allow: &'static str) -> HttpRespons
         "method_not_allowed",
         &description,
     );
-    response
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allow));
+    if let Ok(allow) = HeaderValue::from_str(allow) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
     response
 }

@@ -5,7 +5,7 @@ use actix_web::http::header;
 use actix_web::web::{self, Data};
 use serde_json::json;
 
-use super::{error, paths};
+use super::{error, line, paths};
 use crate::service::Service;
 
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
@@ -23,7 +23,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn healthz() -> HttpResponse {
-    HttpResponse::Ok().json(json!({"status": "ok"}))
+    line::json(&mut HttpResponse::Ok(), &json!({"status": "ok"}))
 }
 
 async fn readyz(service: Data<Service>) -> HttpResponse {
@@ -31,7 +31,7 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
         return not_ready("draining", "the service is stopping");
     }
     match service.store.ready().await {
-        Ok(()) => HttpResponse::Ok().json(json!({"status": "ready"})),
+        Ok(()) => line::json(&mut HttpResponse::Ok(), &json!({"status": "ready"})),
         Err(error) => {
             tracing::warn!(%error, "not ready");
             not_ready("store", &error.to_string())
@@ -41,8 +41,10 @@ async fn readyz(service: Data<Service>) -> HttpResponse {
 
 /// Only the internal listener serves this path, so the response may name the failure.
 fn not_ready(reason: &str, description: &str) -> HttpResponse {
-    HttpResponse::ServiceUnavailable()
+    let body = json!({"status": "not ready", "reason": reason, "description": description});
+    let mut response = HttpResponse::ServiceUnavailable();
+    response
         .insert_header((header::RETRY_AFTER, "1"))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(json!({"status": "not ready", "reason": reason, "description": description}))
+        .insert_header((header::CACHE_CONTROL, "no-store"));
+    line::json(&mut response, &body)
 }

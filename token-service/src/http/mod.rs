@@ -11,6 +11,7 @@ mod host;
 mod internal_host;
 mod introspection;
 mod legacy;
+mod line;
 mod lost;
 mod method;
 mod metrics;

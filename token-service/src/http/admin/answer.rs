@@ -6,6 +6,7 @@ use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::super::line;
 use crate::admin::AdminError;
 use store::StoreError;
 
@@ -23,9 +24,11 @@ pub(super) struct ErrorBody {
 
 /// A response with a body, which may contain a secret that is shown once.
 pub(super) fn json(status: StatusCode, body: impl Serialize) -> HttpResponse {
-    HttpResponse::build(status)
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(body)
+    let mut response = HttpResponse::build(status);
+    line::json(
+        response.insert_header((header::CACHE_CONTROL, "no-store")),
+        &body,
+    )
 }
 
 impl ResponseError for AdminError {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use actix_web::web::{self, Bytes, BytesMut, Payload};
+use claims::json::{self, JsonError};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::IntoParams;
 
@@ -54,15 +56,30 @@ async fn collect(mut payload: Payload) -> Result<Bytes, AdminError> {
     Ok(body.freeze())
 }
 
-/// Reads the body as a JSON object.
+/// Reads the body as a JSON object. A repeated member would hide another member, at every depth.
 pub(super) async fn object(payload: Payload) -> Result<Object, AdminError> {
-    let bytes = bytes(payload).await?;
-    let malformed = AdminError::Malformed;
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(malformed("the body must be a JSON object".to_owned())),
-        Err(error) => Err(malformed(format!("the body is not JSON: {error}"))),
+    parse(&bytes(payload).await?)
+}
+
+fn parse(body: &[u8]) -> Result<Object, AdminError> {
+    json::parse_object(body).map_err(|error| {
+        let why = match (error, serde_json::from_slice::<Value>(body)) {
+            (JsonError::NotAnObject, Ok(_)) => "the body must be a JSON object".to_owned(),
+            (JsonError::NotAnObject, Err(error)) => format!("the body is not JSON: {error}"),
+            (error, _) => format!("the body cannot be read: {error}"),
+        };
+        AdminError::Malformed(why)
+    })
+}
+
+/// Reads the body as `T`. A missing body is the default.
+pub(super) async fn form<T: Default + DeserializeOwned>(payload: Payload) -> Result<T, AdminError> {
+    let body = bytes(payload).await?;
+    if body.is_empty() {
+        return Ok(T::default());
     }
+    serde_json::from_value(parse(&body)?.into())
+        .map_err(|error| AdminError::Malformed(error.to_string()))
 }
 
 /// Reads the query as `T`.
@@ -70,4 +87,26 @@ pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, Admi
     web::Query::<T>::from_query(query)
         .map(web::Query::into_inner)
         .map_err(|error| AdminError::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_says_why_a_body_is_no_registration() {
+        for (body, expected) in [
+            (
+                r#"{"a": {"b": 1, "b": 2}}"#,
+                "the body cannot be read: the member \"b\" occurs twice",
+            ),
+            ("[1]", "the body must be a JSON object"),
+            (
+                "{",
+                "the body is not JSON: EOF while parsing an object at line 1 column 1",
+            ),
+        ] {
+            assert_eq!(parse(body.as_bytes()).unwrap_err().to_string(), expected);
+        }
+    }
 }

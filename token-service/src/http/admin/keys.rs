@@ -34,15 +34,7 @@ async fn rotate(
     administrator: Administrator,
     payload: Payload,
 ) -> Result<HttpResponse, AdminError> {
-    let bytes = body::bytes(payload).await?;
-    let request = if bytes.is_empty() {
-        RotationRequest::default()
-    } else {
-        match serde_json::from_slice(&bytes) {
-            Ok(request) => request,
-            Err(error) => return Err(AdminError::Malformed(error.to_string())),
-        }
-    };
+    let request = body::form::<RotationRequest>(payload).await?;
     let rotation = match (request.immediate, request.cut_off) {
         (true, true) => Rotation::ImmediateWithCutOff,
         (true, false) => Rotation::Immediate,

@@ -10,12 +10,12 @@ mod grants;
 mod keys;
 mod legacy_instances;
 mod objects;
+mod operations;
 mod revocations;
 mod service;
 mod users;
 
 use actix_web::HttpResponse;
-use actix_web::http::header;
 use actix_web::middleware::from_fn;
 use actix_web::web;
 use utoipa::openapi::RefOr;
@@ -23,11 +23,13 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{error, paths, uncancelled};
-use crate::admin::AdminError;
+use super::{error, line, paths, uncancelled};
 use crate::admin::schema::{ClientView, UserView};
 use crate::admin::views::Page;
 use domain::{Client, User};
+
+/// Path of the description, below [`paths::ADMIN`].
+const OPENAPI: &str = "/openapi.json";
 
 /// The OpenAPI description of the administration, generated from the handlers.
 #[derive(OpenApi)]
@@ -161,8 +163,9 @@ fn meaning(status: &str) -> &'static str {
 pub(super) fn routes(routes: &mut web::ServiceConfig) {
     routes.service(
         web::scope(paths::ADMIN)
+            .wrap(from_fn(operations::check))
             .wrap(from_fn(uncancelled::run))
-            .route("/openapi.json", web::get().to(openapi))
+            .route(OPENAPI, web::get().to(openapi))
             .configure(clients::routes)
             .configure(users::routes)
             .configure(grants::routes)
@@ -177,11 +180,6 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 /// The description needs no token, because it is the same for every installation.
-async fn openapi() -> Result<HttpResponse, AdminError> {
-    let json = Description::openapi()
-        .to_json()
-        .map_err(|error| AdminError::Internal(error.to_string()))?;
-    Ok(HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/json"))
-        .body(json))
+async fn openapi() -> HttpResponse {
+    line::json(&mut HttpResponse::Ok(), &Description::openapi())
 }

@@ -24,15 +24,7 @@ async fn cut_off(
     administrator: Administrator,
     payload: Payload,
 ) -> Result<HttpResponse, AdminError> {
-    let bytes = body::bytes(payload).await?;
-    let request = if bytes.is_empty() {
-        CutOffRequest::default()
-    } else {
-        match serde_json::from_slice(&bytes) {
-            Ok(request) => request,
-            Err(error) => return Err(AdminError::Malformed(error.to_string())),
-        }
-    };
+    let request = body::form::<CutOffRequest>(payload).await?;
     let (issuer, before) = (request.issuer.as_deref(), request.before.as_deref());
     let cut_off = administrator.administration().cut_off(issuer, before).await;
     Ok(answer::json(StatusCode::OK, cut_off?))
