@@ -2,10 +2,12 @@
 //! can add, change and remove tokens while the service runs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use zeroize::Zeroizing;
 
-use crate::key_file::{self, KeyFileError};
+use crate::key_file::{self, Key, KeyFileError};
 use domain::digest::Digest;
 use domain::random::Random;
 
@@ -45,17 +47,19 @@ pub struct Holder {
     pub role: Role,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct AdminToken {
-    digest: Digest,
-    holder: Holder,
+/// What a file of admin tokens contains.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Contents {
+    tokens: Vec<(Digest, Holder)>,
+    /// What the service refuses, with the lines.
+    problems: Vec<String>,
 }
 
 /// The tokens of a file, one per line.
 #[derive(Debug)]
 pub struct AdminTokens {
     path: PathBuf,
-    tokens: ArcSwap<Vec<AdminToken>>,
+    latest: ArcSwap<Contents>,
 }
 
 impl AdminTokens {
@@ -63,82 +67,141 @@ impl AdminTokens {
     /// role `full`.
     ///
     /// # Errors
-    /// A [`KeyFileError`]; an existing file is never changed.
+    /// A [`KeyFileError`] if the file cannot be created or read; an existing file is never changed.
     pub fn open(path: &Path, random: &dyn Random) -> Result<Self, KeyFileError> {
         if !path.exists() {
             key_file::load_or_create(path, random)?;
         }
+        key_file::contents(path)?;
+        let latest = Contents::of(path);
+        latest.tell(path);
         Ok(Self {
             path: path.to_owned(),
-            tokens: ArcSwap::from_pointee(read(path)?),
+            latest: ArcSwap::from_pointee(latest),
         })
     }
 
-    /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file. If the
-    /// file is unreadable or malformed, its last valid tokens stay in effect.
+    /// The holder of the token `presented`, compared in constant time; `None` if the token is not in the file now
+    /// (D-45).
     #[must_use]
     pub fn holder(&self, presented: &[u8]) -> Option<Holder> {
-        match read(&self.path) {
-            Ok(tokens) => {
-                if tokens != **self.tokens.load() {
-                    tracing::info!(path = %self.path.display(), tokens = tokens.len(), "admin tokens changed");
-                    self.tokens.store(tokens.into());
-                }
-            }
-            Err(error) => tracing::error!(%error, "the admin tokens stay as they were"),
+        let mut contents = self.latest.load_full();
+        let now = Contents::of(&self.path);
+        if now != *contents {
+            now.tell(&self.path);
+            contents = Arc::new(now);
+            self.latest.store(Arc::clone(&contents));
         }
         let presented = Digest::of(presented);
-        let tokens = self.tokens.load();
         // Compares every token, so the time does not show which token was similar.
-        let found = tokens.iter().fold(None, |found, token| {
-            let is_this = token.digest == presented;
-            found.or(is_this.then_some(token))
-        });
-        found.map(|token| token.holder.clone())
+        let found = contents
+            .tokens
+            .iter()
+            .fold(None, |found, (digest, holder)| {
+                let is_this = *digest == presented;
+                found.or(is_this.then_some(holder))
+            });
+        found.cloned()
     }
+}
+
+impl Contents {
+    /// A file that cannot be read contains no tokens.
+    fn of(path: &Path) -> Self {
+        let (tokens, problems) = match read(path) {
+            Ok(read) => read,
+            Err(error) => (Vec::new(), vec![error.to_string()]),
+        };
+        let digest = |token: &Key| Digest::of(key_file::text(token).as_bytes());
+        let tokens = tokens.iter();
+        Self {
+            tokens: tokens
+                .map(|token| (digest(&token.key), token.holder.clone()))
+                .collect(),
+            problems,
+        }
+    }
+
+    fn tell(&self, path: &Path) {
+        for problem in &self.problems {
+            tracing::error!("refused: {problem}");
+        }
+        let (path, tokens) = (path.display(), self.tokens.len());
+        if tokens == 0 {
+            tracing::error!(%path, "there is no admin token: every request to the administration is refused");
+        } else {
+            tracing::info!(%path, tokens, "admin tokens read");
+        }
+    }
+}
+
+struct AdminToken {
+    line: usize,
+    key: Key,
+    holder: Holder,
 }
 
 /// The token that commands send: the last token with the role `full`, because a new token stands below the token that
-/// it replaces. Without such a token, the last token; `None` if the text has no token.
-#[must_use]
-pub fn newest(text: &str) -> Option<&str> {
-    let lines = || text.lines().filter_map(fields);
-    let full = lines().rfind(|fields: &Vec<&str>| !matches!(fields.get(2), Some(&"read-only")));
-    full.or_else(|| lines().next_back())?.first().copied()
+/// it replaces. Without such a token, the last token; `None` if the file has no token. Also returns what the service
+/// refuses in the file.
+///
+/// # Errors
+/// A [`KeyFileError`] if the file cannot be read.
+pub fn newest(path: &Path) -> Result<(Option<Zeroizing<String>>, Vec<String>), KeyFileError> {
+    let (tokens, problems) = read(path)?;
+    let full = tokens.iter().rfind(|token| token.holder.role == Role::Full);
+    let newest = full.or_else(|| tokens.last());
+    Ok((newest.map(|token| key_file::text(&token.key)), problems))
 }
 
-/// The fields of a line; `None` for an empty line or a comment.
-fn fields(line: &str) -> Option<Vec<&str>> {
-    let line = line.trim();
-    (!line.is_empty() && !line.starts_with('#')).then(|| line.split_ascii_whitespace().collect())
-}
-
-fn read(path: &Path) -> Result<Vec<AdminToken>, KeyFileError> {
+/// The tokens in the file at `path`, and what is wrong with its other lines. A token on several lines has one holder, or
+/// is refused.
+fn read(path: &Path) -> Result<(Vec<AdminToken>, Vec<String>), KeyFileError> {
     let text = key_file::contents(path)?;
-    let malformed = |line| KeyFileError::Line {
-        path: path.to_owned(),
-        line,
-        expected: EXPECTED,
-    };
-    let text = std::str::from_utf8(&text).map_err(|_| malformed(1))?;
-    let mut tokens = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        if let Some(fields) = fields(line) {
-            tokens.push(token(&fields).ok_or_else(|| malformed(number))?);
+    let (mut tokens, mut problems): (Vec<AdminToken>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut refused: Vec<Key> = Vec::new();
+    for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let text = text.trim_ascii();
+        if text.is_empty() || text.starts_with(b"#") {
+            continue;
+        }
+        let Some((key, holder)) = str::from_utf8(text).ok().and_then(token) else {
+            let path = path.to_owned();
+            let expected = EXPECTED;
+            let error = KeyFileError::Line {
+                path,
+                line,
+                expected,
+            };
+            problems.push(error.to_string());
+            continue;
+        };
+        let same = tokens.iter().position(|token| token.key == key);
+        let other = same
+            .and_then(|at| tokens.get(at))
+            .filter(|token| token.holder != holder);
+        if let Some(other) = other {
+            let (path, first) = (path.display(), other.line);
+            problems.push(format!(
+                "the key file {path}, lines {first} and {line}: one token with two names or roles"
+            ));
+            tokens.retain(|token| token.key != key);
+            refused.push(key);
+        } else if tokens.len() == MOST {
+            let path = path.display();
+            problems.push(format!(
+                "the key file {path}, line {line}: more than {MOST} tokens"
+            ));
+        } else if same.is_none() && !refused.contains(&key) {
+            tokens.push(AdminToken { line, key, holder });
         }
     }
-    if (1..=MOST).contains(&tokens.len()) {
-        Ok(tokens)
-    } else {
-        Err(KeyFileError::Count {
-            path: path.to_owned(),
-            found: tokens.len(),
-            most: MOST,
-        })
-    }
+    Ok((tokens, problems))
 }
 
-fn token(fields: &[&str]) -> Option<AdminToken> {
+/// Reads a line.
+fn token(line: &str) -> Option<(Key, Holder)> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let (token, name, role) = match *fields {
         [token] => (token, None, Role::Full),
         [token, name] => (token, Some(name), Role::Full),
@@ -152,14 +215,8 @@ fn token(fields: &[&str]) -> Option<AdminToken> {
     if !name.as_ref().is_none_or(legal) {
         return None;
     }
-    let token = key_file::parse(token.as_bytes())?;
-    Some(AdminToken {
-        digest: Digest::of(key_file::text(&token).as_bytes()),
-        holder: Holder {
-            name: name.map(str::to_owned),
-            role,
-        },
-    })
+    let name = name.map(str::to_owned);
+    Some((key_file::parse(token.as_bytes())?, Holder { name, role }))
 }
 
 #[cfg(test)]
@@ -200,41 +257,87 @@ mod tests {
                 format!("# people\n{first} ada\n\n{second}  monitoring\tread-only\n"),
                 [ada(), monitoring()],
             ),
-            // A malformed file changes nothing.
+            // A malformed line is refused alone.
+            (format!("{first} ada\n{second} ada root\n"), [ada(), None]),
             (
-                format!("{first} ada\n{second} ada root\n"),
-                [ada(), monitoring()],
+                format!("{first} a\u{1b}b full\n{second} monitoring read-only\n"),
+                [None, monitoring()],
             ),
+            (format!("{first} ada full {second}\n"), [None, None]),
+            // A token with two names or roles is refused, wherever the lines are.
             (
-                format!("{first} ada\n{second} a\u{1b}b full\n"),
-                [ada(), monitoring()],
+                format!(
+                    "{first} ada full\n{second} monitoring read-only\n{first} ada read-only\n{first} ada full\n"
+                ),
+                [None, monitoring()],
             ),
-            (
-                format!("{first} ada full {second}\n"),
-                [ada(), monitoring()],
-            ),
-            ("\n".to_owned(), [ada(), monitoring()]),
-            ("# nobody\n".repeat(200), [ada(), monitoring()]),
+            (format!("{first} ada\n{first} ada full\n"), [ada(), None]),
+            (String::new(), [None, None]),
+            ("# nobody\n".repeat(200), [None, None]),
             (format!("{second} ada full\n"), [None, ada()]),
         ] {
             std::fs::write(&path, &text).unwrap();
             assert_eq!(holders(), expected, "{text}");
         }
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let open_to_others = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, permissions).unwrap();
+        };
+        open_to_others(0o644);
+        assert_eq!(holders(), [None, None]);
+        open_to_others(0o600);
         assert_eq!(holders(), [None, ada()]);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(holders(), [None, ada()]);
+        assert_eq!(holders(), [None, None]);
         assert_eq!(tokens.holder(b""), None);
     }
 
     #[test]
-    fn commands_present_the_newest_token_that_allows_everything() {
-        assert_eq!(newest("old\nnew\n"), Some("new"));
-        assert_eq!(
-            newest("one ada\ntwo bob full\nsee eve read-only\n# end\n"),
-            Some("two")
+    fn a_file_has_at_most_a_hundred_tokens() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("token");
+        let key = |number: u8| key_file::text(&Key::new([number; 32]));
+        let lines: Vec<_> = (0..=100).map(|number| key(number).to_string()).collect();
+        write(&path, &lines.join("\n"));
+        let (tokens, problems) = read(&path).unwrap();
+        assert_eq!(tokens.len(), MOST);
+        let expected = format!(
+            "the key file {}, line 101: more than 100 tokens",
+            path.display()
         );
-        assert_eq!(newest("see eve read-only\n"), Some("see"));
-        assert_eq!(newest("# nothing\n\n"), None);
+        assert_eq!(problems, [expected]);
+    }
+
+    fn write(path: &Path, text: &str) {
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn commands_present_the_newest_token_that_allows_everything() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("token");
+        let key = |number: u8| key_file::text(&Key::new([number; 32]));
+        let (one, two, see) = (key(1), key(2), key(3));
+        let (one, two, see) = (one.as_str(), two.as_str(), see.as_str());
+        for (text, expected) in [
+            (format!("{one}\n{two}\n"), Some(two)),
+            (
+                format!("{one} ada\n{two} bob full\n{see} eve read-only\n# end\n"),
+                Some(two),
+            ),
+            (format!("{see} eve read-only\n"), Some(see)),
+            // The service refuses this line too.
+            (format!("{one}\n{two} bob root\n"), Some(one)),
+            ("# nothing\n\n".to_owned(), None),
+        ] {
+            write(&path, &text);
+            let (found, _) = newest(&path).unwrap();
+            assert_eq!(
+                found.as_ref().map(|token| token.as_str()),
+                expected,
+                "{text}"
+            );
+        }
     }
 }

@@ -53,11 +53,12 @@ impl Connection {
                 )
             }
         };
-        let token = std::fs::read_to_string(&token_file)
-            .with_context(|| format!("the admin token file {}", token_file.display()))?;
-        let token = Zeroizing::new(token);
-        let presented = admin_tokens::newest(&token)
-            .with_context(|| format!("{} holds no admin token", token_file.display()))?;
+        let (presented, problems) = admin_tokens::newest(&token_file)?;
+        for problem in problems {
+            eprintln!("warning: the service refuses {problem}");
+        }
+        let presented =
+            presented.with_context(|| format!("{} holds no admin token", token_file.display()))?;
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -69,7 +70,7 @@ impl Connection {
         Ok(Administration {
             agent,
             url: url.trim_end_matches('/').to_owned(),
-            authorization: Zeroizing::new(format!("Bearer {presented}")),
+            authorization: Zeroizing::new(format!("Bearer {}", *presented)),
             json: self.json,
         })
     }
