@@ -148,6 +148,33 @@ fn refused_sign_ins_are_in_the_log_without_the_password() {
 }
 
 #[test]
+fn names_of_nothing_are_told() {
+    let pair = OwnPair::start(&[]);
+    for (arguments, expected) in [
+        (["--action", "nonsense"], "nonsense: unknown action"),
+        (
+            ["--action", "sign_inn"],
+            "sign_inn: unknown action; did you mean sign_in?",
+        ),
+        (["--user", "nosuch"], "there is no user nosuch"),
+        (["--client", "nosuch"], "there is no client nosuch"),
+    ] {
+        let refused = pair.operate(&[["audit"].as_slice(), &arguments].concat(), "");
+        let refused = refused.failed(1);
+        assert!(refused.contains(expected), "{refused}");
+    }
+    // A removed client still has entries.
+    pair.operate(&["client", "remove", WEB.id], "").done();
+    pair.operate(&["audit", "--client", WEB.id], "").done();
+    // So far nothing has happened to this user.
+    pair.operate(
+        &["audit", "--user", "ada@example.com", "--action", "sign_out"],
+        "",
+    )
+    .done();
+}
+
+#[test]
 fn the_log_survives_a_restart() {
     let mut pair = OwnPair::start(&[]);
     pair.operate(&["key", "rotate"], "").done();

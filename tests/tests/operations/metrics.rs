@@ -1,6 +1,8 @@
 //! The metrics for Prometheus.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tests::gateways::TokenGuard;
@@ -73,7 +75,22 @@ fn requests_grants_store_and_keys_are_counted() {
         reply.body
     );
     assert!(!reply.body.contains("with/a"), "clients choose no label");
-    assert!(reply.body.ends_with("# EOF\n"));
+    let url = format!("{}/metrics", pair.pair.internal_url());
+    let open_metrics = get(
+        &url,
+        &[("accept", "application/openmetrics-text;q=0.9,*/*;q=0.1")],
+    );
+    for (reply, kind) in [
+        (&reply, "text/plain; version=0.0.4; charset=utf-8"),
+        (
+            &open_metrics,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+    ] {
+        assert_eq!(reply.header("content-type"), Some(kind));
+    }
+    assert!(open_metrics.body.ends_with("# EOF\n"));
+    check(&reply.body);
 
     let admin = pair.pair.ports().envoy_admin;
     let gateway = get(&format!("http://127.0.0.1:{admin}/stats/prometheus"), &[]);
@@ -100,6 +117,27 @@ fn requests_grants_store_and_keys_are_counted() {
             assert!(names.contains(metric), "dashboard or alerts show {metric}");
         }
     }
+}
+
+/// Asserts that Prometheus reads the metrics, and that they have its conventions.
+fn check(text: &str) {
+    let mut promtool = Command::new(
+        Artifacts::find()
+            .unwrap()
+            .repository
+            .join(".cache/promtool"),
+    )
+    .args(["check", "metrics"])
+    .stdin(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    drop(input);
+    let checked = promtool.wait_with_output().unwrap();
+    let problems = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{problems}");
 }
 
 /// Dashboard and alerts.

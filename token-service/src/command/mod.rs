@@ -9,6 +9,7 @@ mod serve;
 mod telemetry;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
+mod variables;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ConfigFile;
 use super::telemetry::Telemetry;
+use super::variables;
 use crate::admin::registrations::{self, MOST_PLANS};
 use crate::admin_tokens::AdminTokens;
 use crate::audit_log::{Entry, Origin};
@@ -47,7 +48,12 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
             "the issuer is plain http: for development only"
         );
     }
-    for warning in config.warnings() {
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    for warning in config
+        .warnings()
+        .into_iter()
+        .chain(variables::warnings(variables))
+    {
         tracing::warn!("{warning}");
     }
     let served = actix_web::rt::System::new().block_on(serve(config));

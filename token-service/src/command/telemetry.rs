@@ -13,7 +13,7 @@ use crate::config::{Config, LogFormat};
 use crate::output;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
-const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
+pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
 
 /// Omits the server's messages about the start of each worker, which do not help operators.
 const LOG_DEFAULT: &str = "info,actix_server=warn";

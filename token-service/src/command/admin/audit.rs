@@ -3,8 +3,10 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde_json::Value;
+
 use super::Connected;
-use super::connection::{Answer, query};
+use super::connection::{Answer, query, segment};
 use crate::admin::views::{AuditView, Page};
 use domain::clock::{Clock as _, SystemClock};
 
@@ -89,6 +91,14 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<()> {
             next => break next,
         }
     };
+    if items.is_empty() && !own.follow {
+        // Entries outlive what they name, so only a name without entries may be unknown.
+        for (kind, name) in [("clients", &own.client), ("users", &own.user)] {
+            if let Some(name) = name {
+                administration.get::<Value>(&format!("/{kind}/{}", segment(name)))?;
+            }
+        }
+    }
     let newest = items.iter().map(|entry| entry.sequence).max();
     if !own.follow || !items.is_empty() {
         let page = Page {

@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use actix_web::http::StatusCode;
 use actix_web::web;
 use actix_web::{HttpRequest, HttpResponse};
+use document::unknown;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -14,6 +15,7 @@ use super::body;
 use crate::admin::AdminError;
 use crate::admin::audit::AuditQuery;
 use crate::admin::views::{AuditView, Page};
+use crate::visible::bounded;
 use domain::AuditAction;
 use domain::clock::Timestamp;
 
@@ -39,7 +41,7 @@ struct Query {
     username: Option<String>,
     /// Only those of this action.
     #[param(schema_with = crate::event_view::audit_actions)]
-    action: Option<AuditAction>,
+    action: Option<String>,
 }
 
 /// Lists the audit log: newest first, or behind a sequence oldest first, to follow it.
@@ -55,10 +57,21 @@ async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminEr
         limit: query.limit,
         client_id: query.client_id,
         username: query.username,
-        action: query.action,
+        action: query.action.as_deref().map(action).transpose()?,
     };
     let page = reader.administration().audit(&query).await;
     Ok(answer::json(StatusCode::OK, page?))
+}
+
+fn action(name: &str) -> Result<AuditAction, AdminError> {
+    let known = AuditAction::ALL.map(AuditAction::name);
+    let action = AuditAction::ALL
+        .into_iter()
+        .find(|action| action.name() == name);
+    action.ok_or_else(|| {
+        let message = unknown("action", name, &known);
+        AdminError::Malformed(format!("{}: {message}", bounded(name)))
+    })
 }
 
 fn moment(text: &str) -> Result<Timestamp, AdminError> {
