@@ -360,7 +360,7 @@ pub(super) async fn end_of_client(
     now: Timestamp,
 ) -> Result<u64, Fault> {
     let sql = "UPDATE grants SET revoked_at = $2 WHERE client_id = $1 AND revoked_at IS NULL";
-    Ok(client.execute(sql, &[&client_id, &seconds(now)]).await?)
+    client.execute(sql, &[&client_id, &seconds(now)]).await
 }
 
 /// Marks the grants of a user, at one client or all, as revoked. Returns their number and the ids of legacy grants. The
