@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::until;
-use crate::support::{Browser, OwnPair, Reply, get, post};
+use crate::support::{Browser, OwnPair, Reply, WEB, get, post};
 
 fn token(pair: &OwnPair, client_id: &str, secret: &str) -> Reply {
     use base64::Engine as _;
@@ -82,6 +82,33 @@ fn a_client_lives_from_registration_to_removal() {
     token(&pair, "meter", &second).assert_error(401, "invalid_client");
     let gone = pair.operate(&["client", "show", "meter"], "");
     assert!(gone.failed(1).contains("there is no client meter"));
+}
+
+/// D-42.
+#[test]
+fn a_scope_that_is_taken_from_a_client_leaves_its_grants() {
+    let pair = OwnPair::start(&[]);
+    let lobby = pair.pair.lobby_url();
+    let code = Browser::new(&lobby).code_for(&WEB, None);
+    let first = WEB.exchange(&lobby, &code, None);
+    assert_eq!(first.json().get("scope"), None, "all that was asked for");
+    let path = format!("/clients/{}", WEB.id);
+    let taken = pair.administrate("PATCH", &path, r#"{"scopes": ["projects"]}"#);
+    assert_eq!(taken.status, 200, "{}", taken.body);
+    let used = first.text("refresh_token");
+    let asking_for = |scope| {
+        let token = [("grant_type", "refresh_token"), ("refresh_token", &*used)];
+        WEB.token(&lobby, &[&token[..], &[("scope", scope)]].concat())
+    };
+    asking_for("documents").assert_error(400, "invalid_request");
+    let second = WEB.refresh(&lobby, &used);
+    assert_eq!(second.text("scope"), "projects");
+    let claims = crate::token::claims(&second.text("access_token"));
+    assert_eq!(claims["scope"], "projects");
+    // Within the grace, for something else than the first use.
+    asking_for("documents").assert_error(400, "invalid_request");
+    let third = WEB.refresh(&lobby, &second.text("refresh_token"));
+    assert_eq!((third.status, third.json().get("scope")), (200, None));
 }
 
 /// Before operators end an old secret, they must be able to see that nobody uses it any more.
