@@ -174,16 +174,14 @@ impl CodeRecord {
             let redirect_uri = client.registered_redirect_uri(&self.redirect_uri);
             client.still_has(self.client_version) && redirect_uri.is_some()
         });
-        let user = user.filter(|user| {
-            user.still_has(self.credentials_version) && user.accounts.contains(&self.account)
-        });
+        let user = user.filter(|user| user.still_links(&self.account, self.credentials_version));
         let client = client.ok_or(CodeMismatch::ClientChanged)?;
         Ok((client, user.ok_or(CodeMismatch::Outdated)?))
     }
 }
 
 /// The time until a token for this client and user is valid; `None` if a token is valid now. If a client or user was
-/// disabled and enabled again, the revocation covers tokens that are issued for some seconds yet (protocol.md §4.2).
+/// disabled and enabled again, the revocation covers tokens that are issued for some seconds yet (protocol.md §3).
 #[must_use]
 pub fn wait_for_tokens(client: &Client, user: &User, now: Timestamp) -> Option<Duration> {
     let wait = client.tokens_from.max(user.tokens_from).since(now);

@@ -120,7 +120,8 @@ impl Grant {
             return RotationDecision::Refuse(RotationRefusal::Revoked);
         }
         let now = rotation.now;
-        let Some(client) = client.filter(|client| client.enabled && self.rests_on(user)) else {
+        let user = user.filter(|user| user.still_links(&self.account, self.credentials_version));
+        let Some(client) = client.filter(|client| client.enabled && user.is_some()) else {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };
@@ -168,13 +169,6 @@ impl Grant {
         });
         self.current = next;
         RotationDecision::Rotate { asked }
-    }
-
-    /// True if the user still has the credentials of the sign-in and the linked account.
-    fn rests_on(&self, user: Option<&User>) -> bool {
-        user.is_some_and(|user| {
-            user.still_has(self.credentials_version) && user.accounts.contains(&self.account)
-        })
     }
 }
 

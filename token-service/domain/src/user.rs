@@ -200,6 +200,12 @@ impl User {
         self.enabled && self.credentials_version == credentials
     }
 
+    /// True if what the user authorized for `account`, with credentials of this version, is still valid.
+    #[must_use]
+    pub fn still_links(&self, account: &LinkedAccount, credentials: CredentialsVersion) -> bool {
+        self.still_has(credentials) && self.accounts.contains(account)
+    }
+
     /// True if sessions and grants of `before` end, because the password or the registered second factor changed, or
     /// the user is disabled now. A stronger hash of the same password is not a change ([`Self::rehash`]).
     #[must_use]

@@ -177,7 +177,7 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
     }
 }
 
-/// The ways in which codes of client `web` end with the client, and whether the client must be registered again after.
+/// The ways in which codes of client `web` end with the client or its redirect URI.
 fn ends_of_a_client() -> [RegistryChange; 3] {
     let disabled = Client {
         enabled: false,
