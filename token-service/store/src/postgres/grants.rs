@@ -15,15 +15,15 @@ use super::fault::{Fault, readable};
 use super::operation::Connection;
 use super::revocations::announce;
 use super::value::{rows, seconds, timestamp};
-use super::{audit, registry};
+use super::{audit, registry_index};
 use crate::row::{RowError, decode, decode_json, encode};
 use crate::{GrantStore, RevocationStore as _, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    AuditEvent, Client, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation,
-    Revoked, Rotation, RotationRefusal, User,
+    AuditEvent, Client, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
+    RefreshRotation, Revoked, Rotation, RotationRefusal, User,
 };
 
 /// Maximum attempts of a rotation whose grant changes in the meantime. The loser of a race finds a spent token at its
@@ -377,11 +377,21 @@ async fn end_of_user_at(
     let ended = client.query(sql, &[&username, &seconds(now), &at]).await?;
     let mut legacy = Vec::new();
     for grant in readable_grants(&ended)? {
-        if registry::is_legacy(client, &grant.client_id).await? {
+        if is_legacy(client, &grant.client_id).await? {
             legacy.push(grant.grant_id);
         }
     }
     Ok((ended.len() as u64, legacy))
+}
+
+/// True for a client of the legacy flow, whose tokens do not contain the username.
+pub(super) async fn is_legacy(
+    client: &Connection<'_>,
+    client_id: &ClientId,
+) -> Result<bool, Fault> {
+    let client = registry_index::client_before(client, client_id).await?;
+    // If the client was removed, its grants and tokens were revoked then.
+    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }
 
 /// Marks all grants of a user as revoked. The caller adds the feed entry.

@@ -23,8 +23,8 @@ use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, ori
 use domain::remembered::ObjectKind;
 use domain::{
     CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
-    IndexDifference, IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange,
-    RegistryChanges, RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
+    IndexDifference, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -584,7 +584,7 @@ impl Changing<'_> {
     async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.client, username.as_str()).await?;
         for grant in grants::live_of_user(self.client, username.as_str()).await? {
-            if is_legacy(self.client, &grant.client_id).await? {
+            if grants::is_legacy(self.client, &grant.client_id).await? {
                 self.announced.push(Revoked::Grant(grant.grant_id));
             }
         }
@@ -592,14 +592,4 @@ impl Changing<'_> {
         self.announced.push(Revoked::User(username.clone()));
         Ok(())
     }
-}
-
-/// True for a client of the legacy flow, whose tokens do not contain the username.
-pub(super) async fn is_legacy(
-    client: &Connection<'_>,
-    client_id: &ClientId,
-) -> Result<bool, Fault> {
-    let client = registry_index::client_before(client, client_id).await?;
-    // If the client was removed, its grants and tokens were revoked then.
-    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }

@@ -11,14 +11,14 @@ use super::RedbStore;
 use super::fault::{Fault, readable};
 use super::revocations::announce;
 use super::tables::{GRANTS, GRANTS_BY_CLIENT, GRANTS_OF_USERS, Tables, decode, encode};
-use super::{audit, credentials, registry};
+use super::{audit, credentials, registry_index};
 use crate::{GrantStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
-    AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, Owner, RefreshRotation, Revoked,
-    Rotation, RotationRefusal, Username,
+    AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
+    RefreshRotation, Revoked, Rotation, RotationRefusal, Username,
 };
 
 #[async_trait]
@@ -127,7 +127,7 @@ impl GrantStore for RedbStore {
             for id in ids {
                 if end(tables, id, now)? {
                     ended += 1;
-                    if !legacy_tokens_name_the_owner && registry::is_legacy(tables, id)? {
+                    if !legacy_tokens_name_the_owner && is_legacy(tables, id)? {
                         announce(tables, Revoked::Grant(id), extent)?;
                     }
                 }
@@ -310,6 +310,16 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
         put_revoked(tables, &grant)?;
     }
     Ok(ended)
+}
+
+/// True for a grant of the legacy flow, whose tokens do not contain the username.
+pub(super) fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> {
+    let Some(grant) = get(tables, grant_id)? else {
+        return Ok(false);
+    };
+    let client = registry_index::client_before(tables, &grant.client_id)?;
+    // If the client was removed, its grants and tokens were revoked then.
+    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }
 
 pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {

@@ -26,8 +26,8 @@ use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, ori
 use domain::remembered::ObjectKind;
 use domain::{
     CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
-    GrantId, IntegrationType, LegacyInstance, ObjectName, Premises, RegistryChange,
-    RegistryChanges, RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
+    LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome,
+    RegistrySummary, Revoked, Touched, User, Username,
 };
 
 #[async_trait]
@@ -498,7 +498,9 @@ impl Changing<'_, '_> {
     fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
         sessions::end_all(self.tables, username.as_str())?;
         for grant_id in grants::of_user(self.tables, username.as_str())? {
-            if grants::end(self.tables, grant_id, self.now)? && is_legacy(self.tables, grant_id)? {
+            if grants::end(self.tables, grant_id, self.now)?
+                && grants::is_legacy(self.tables, grant_id)?
+            {
                 self.announce(Revoked::Grant(grant_id))?;
             }
         }
@@ -515,14 +517,4 @@ impl Changing<'_, '_> {
         announce(self.tables, revoked, extent)?;
         Ok(())
     }
-}
-
-/// True for a grant of the legacy flow, whose tokens do not contain the username.
-pub(super) fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> {
-    let Some(grant) = grants::get(tables, grant_id)? else {
-        return Ok(false);
-    };
-    let client = registry_index::client_before(tables, &grant.client_id)?;
-    // If the client was removed, its grants and tokens were revoked then.
-    Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }
