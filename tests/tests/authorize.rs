@@ -1,7 +1,8 @@
 //! The authorization endpoint and the sign-in (protocol.md §4.1, §7.1; D-4, D-5, D-7, D-8, D-9, D-13, D-17).
 
 use crate::support::{
-    Browser, Form, INSTALLED, Pkce, WEB, answer, form_body, get, lasting_code, lobby, wrong_code,
+    Browser, Client, Form, INSTALLED, Pkce, Reply, WEB, answer, form_body, get, lasting_code,
+    lobby, wrong_code,
 };
 
 fn ada(browser: &Browser, page: &crate::support::Reply) -> crate::support::Reply {
@@ -150,6 +151,48 @@ fn protocol_s1_a_user_without_account_is_told_and_then_the_client() {
     request.push(("prompt", "none"));
     let answer = answer(&silent.authorize(&request), WEB.redirect_uri);
     assert_eq!(parameter(&answer, "error"), Some("access_denied"));
+}
+
+/// D-25, D-34: the verifier redeems the code without the secret, so a live session alone gives no such code.
+#[test]
+fn a_web_server_application_with_pkce_on_the_device_is_confirmed() {
+    let on_device = Client {
+        redirect_uri: "http://127.0.0.1:8090/callback",
+        secret: None,
+        ..WEB
+    };
+    let pkce = Pkce::of(&"v".repeat(43));
+    let with_secret = [
+        ("response_type", "code"),
+        ("client_id", on_device.id),
+        ("redirect_uri", on_device.redirect_uri),
+    ];
+    let mut request = with_secret.to_vec();
+    request.extend([
+        ("code_challenge", pkce.challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ]);
+    let browser = Browser::new(&lobby());
+    let page = browser.authorize(&web_request());
+    ada(&browser, &page);
+    let answer = |reply: &Reply| answer(reply, on_device.redirect_uri);
+
+    let silent = answer(&browser.authorize(&with_secret));
+    let code = parameter(&silent, "code").unwrap();
+    let refused = on_device.exchange(&lobby(), code, None);
+    refused.assert_error(401, "invalid_client");
+
+    let page = browser.authorize(&request);
+    let question = "Continue as ada@example.com to Package Builder?";
+    assert!(page.body.contains(question), "{}", page.body);
+    let mut never = request.clone();
+    never.push(("prompt", "none"));
+    let refused = answer(&browser.authorize(&never));
+    assert_eq!(parameter(&refused, "error"), Some("interaction_required"));
+    let confirmed = answer(&browser.submit(&Form::of(&page), &[]));
+    let code = parameter(&confirmed, "code").unwrap();
+    let tokens = on_device.exchange(&lobby(), code, Some(&pkce));
+    assert_eq!(tokens.status, 200, "{}", tokens.body);
 }
 
 /// D-34, RFC 8252 §8.6: any app on a device can claim a loopback address, so a live session alone gives no code.

@@ -10,7 +10,7 @@ pub const SECOND_FACTOR: &str = "/auth/second-factor";
 pub const AUTHENTICATOR: &str = "/auth/authenticator";
 /// `POST`: the choice of a linked account.
 pub const SELECT_ACCOUNT: &str = "/auth/select-account";
-/// `POST`: the person confirms a public native client (D-34).
+/// `POST`: the person confirms a client on the own device (D-34).
 pub const CONTINUE: &str = "/auth/continue";
 /// `POST`: ends the session of this browser.
 pub const SIGN_OUT: &str = "/auth/sign-out";

@@ -1,4 +1,4 @@
-//! Asks whether a public native client may use a live session (D-34, RFC 8252 §8.6).
+//! Asks whether a client on the person's device may use a live session (D-34, RFC 8252 §8.6).
 //!
 //! A cookie keeps the answer: one unforgeable tag for each client that the person confirmed in this session. Signing in
 //! for a client confirms the client too.
@@ -20,7 +20,7 @@ const MAX_CONFIRMED: usize = 20;
 
 /// The state of the confirmation for the client of `journey` and the session `id`.
 pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> Confirmation {
-    if !journey.is_native() {
+    if !journey.needs_confirmation() {
         return Confirmation::NotNeeded;
     }
     let Some(id) = id else {
@@ -52,7 +52,7 @@ fn tag(id: &SessionId, journey: &Journey) -> Digest {
 
 /// Adds the confirmation of the client of `journey` for the session `id` to the response.
 pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId) -> HttpResponse {
-    if !journey.is_native() {
+    if !journey.needs_confirmation() {
         return response;
     }
     let browser = &journey.browser;

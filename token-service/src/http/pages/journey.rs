@@ -127,9 +127,9 @@ impl Journey {
         self.request.expected_user()
     }
 
-    /// True if the response goes to a public client on the person's device (D-34).
-    pub(super) fn is_native(&self) -> bool {
-        self.client().secrets().is_empty() && self.redirect_uri().is_native()
+    /// True if a live session alone must not give a code (D-34).
+    pub(super) fn needs_confirmation(&self) -> bool {
+        self.request.needs_confirmation()
     }
 
     /// Suggestion for the username field.

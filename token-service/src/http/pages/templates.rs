@@ -144,7 +144,7 @@ pub(super) struct SecondFactorPage<'a> {
     pub problem: Option<Problem>,
 }
 
-/// The question whether a public native client may use the only linked account (D-34).
+/// The question whether a client on the person's device may use the only linked account (D-34).
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage<'a> {

@@ -49,6 +49,13 @@ pub trait CodeRequest: fmt::Debug {
         None
     }
 
+    /// True if an app on the person's device could receive the code and redeem it without a secret, so a live session
+    /// alone must not give a code (D-34). A verifier replaces the secret (D-25).
+    fn needs_confirmation(&self) -> bool {
+        let without_secret = self.client().secrets().is_empty() || self.code_challenge().is_some();
+        without_secret && self.redirect_uri().is_native()
+    }
+
     /// The scope of the code.
     fn scope(&self) -> Scope {
         Scope::default()

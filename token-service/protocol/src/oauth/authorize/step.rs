@@ -50,10 +50,11 @@ impl SignedIn {
 }
 
 /// Whether the person must confirm the client although a session is live (D-34, RFC 8252 §8.6). Any app on the person's
-/// device can claim the redirect URI of a public native client, so a live session alone must not give the app a code.
+/// device can claim a loopback address or a private-use scheme, so a live session alone must not give the app a code that
+/// it could redeem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmation {
-    /// Only the client receives requests to the redirect URI.
+    /// Only the client receives requests to the redirect URI, or only the client can redeem the code.
     NotNeeded,
     /// The person confirmed this client in this session, or signed in for this request.
     Given,
