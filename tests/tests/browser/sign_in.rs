@@ -223,6 +223,9 @@ fn a_person_sets_up_an_authenticator_app() {
         "{problem}"
     );
     use_recovery_code(&other, &codes.first().unwrap().to_uppercase());
+    other.expect_heading("You used a recovery code");
+    other.expect_text("Recovery codes left: 9.");
+    other.press("Continue");
     other.expect_heading("Back in the app");
     other.visit(&format!("{}/auth/", lobby()));
     other.expect_text("Recovery codes left: 9.");
@@ -231,7 +234,14 @@ fn a_person_sets_up_an_authenticator_app() {
     other.visit(&app.authorize());
     sign_in(&other, "evelyn@example.com", password);
     use_recovery_code(&other, codes.first().unwrap());
-    other.expect_text("This code is not right.");
+    other.expect_text("This recovery code is not right");
+    other.fill("Recovery code", codes.last().unwrap());
+    other.expect("//details[@open]//button").click();
+    other.expect_text("Recovery codes left: 8.");
+    other.visit(&format!("{}/auth/", lobby()));
+    other.press("Sign out");
+    other.visit(&app.authorize());
+    sign_in(&other, "evelyn@example.com", password);
     // The app's next code, possibly one step early, because the service allows a drift of one step.
     let next = now().max(enrolled_at + 30);
     other.fill(CODE, &code_at(&secret, next));

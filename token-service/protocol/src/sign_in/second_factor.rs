@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use super::authenticator::recovery_codes_left;
 use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
 use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, recovery, totp};
@@ -19,7 +20,8 @@ pub enum SecondFactorOutcome {
         /// The new session.
         id: SessionId,
         username: Username,
-        by_recovery_code: bool,
+        /// Number of unused recovery codes, after a sign-in with a recovery code.
+        recovery_codes_left: Option<usize>,
         /// Cookie for a device that was unknown before.
         device: Option<DeviceCookie>,
     },
@@ -140,6 +142,11 @@ pub async fn with_second_factor(
         Verdict::Used => return Ok(SecondFactorOutcome::Used(session.username)),
     }
     attempt.forgive().await?;
+    let recovery_codes_left = if by_recovery_code {
+        recovery_codes_left(context, username).await?
+    } else {
+        None
+    };
     let mut amr = session.amr;
     amr.push(method.to_owned());
     let proven = Proven {
@@ -155,7 +162,7 @@ pub async fn with_second_factor(
     Ok(SecondFactorOutcome::SignedIn {
         id,
         username: session.username,
-        by_recovery_code,
+        recovery_codes_left,
         device,
     })
 }

@@ -26,6 +26,7 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
         }),
         Step::SecondFactor => show(&journey, StatusCode::OK, |flow| SecondFactorPage {
             flow,
+            recovery_code: false,
             problem: None,
         }),
         Step::SelectAccount(signed_in) => {

@@ -1,6 +1,7 @@
 //! The forms of the sign-in: password and one-time code.
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
 use askama::Template;
 
@@ -11,7 +12,7 @@ use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::StepForm;
 use super::journey::Journey;
-use super::templates::{JourneyView, Problem, SecondFactorPage, SignInPage};
+use super::templates::{JourneyView, Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
 use crate::audit_log::Entry;
 use domain::{AuditAction, SessionStage, Username};
 use protocol::sign_in::device::DeviceCookie;
@@ -38,7 +39,7 @@ pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure
     record(browser, username, &outcome).await?;
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
-            return Ok(go_on(journey, &id, device.as_ref()));
+            return Ok(signed_in(journey.go_on(), journey, &id, device.as_ref()));
         }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
@@ -58,7 +59,13 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
         address: browser.address(),
         devices: &devices,
     };
-    let (context, code) = (browser.context(), step.field("code"));
+    let recovery_code = !step.field("recovery_code").is_empty();
+    let code = step.field(if recovery_code {
+        "recovery_code"
+    } else {
+        "code"
+    });
+    let context = browser.context();
     let outcome = match browser.session_id() {
         Some(id) => sign_in::with_second_factor(&context, &id, code, place).await?,
         None => SecondFactorOutcome::NotOwed,
@@ -67,24 +74,35 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
         SecondFactorOutcome::SignedIn {
             id,
             username,
-            by_recovery_code,
+            recovery_codes_left,
             device,
         } => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
-            let how = if by_recovery_code {
+            let how = if recovery_codes_left.is_some() {
                 "password, recovery code"
             } else {
                 "password, one-time code"
             };
             browser.record(entry.detail(how));
-            return Ok(go_on(journey, &id, device.as_ref()));
+            let response = match recovery_codes_left {
+                Some(left) => show(journey, StatusCode::OK, |flow| RecoveryCodeUsedPage {
+                    flow,
+                    left,
+                })?,
+                None => journey.go_on(),
+            };
+            return Ok(signed_in(response, journey, &id, device.as_ref()));
         }
         // The user is already signed in, or the time limit is over. The start of the request decides the next step.
         SecondFactorOutcome::NotOwed => return Ok(journey.go_on()),
         SecondFactorOutcome::Wrong(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
             browser.record(entry);
-            Problem::CodeWrong
+            if recovery_code {
+                Problem::RecoveryCodeWrong
+            } else {
+                Problem::CodeWrong
+            }
         }
         SecondFactorOutcome::Used(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
@@ -99,6 +117,7 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
     };
     again(journey, problem, |flow, problem| SecondFactorPage {
         flow,
+        recovery_code,
         problem,
     })
 }
@@ -150,10 +169,15 @@ async fn record(
     Ok(())
 }
 
-/// Continues with the request. Signing in for a client confirms the client.
-fn go_on(journey: &Journey, id: &SessionId, device: Option<&DeviceCookie>) -> HttpResponse {
+/// Adds the cookies of a sign-in to the response. Signing in for a client confirms the client.
+fn signed_in(
+    response: HttpResponse,
+    journey: &Journey,
+    id: &SessionId,
+    device: Option<&DeviceCookie>,
+) -> HttpResponse {
     let cookies = journey.browser.cookies;
-    let mut response = with_cookie(journey.go_on(), &cookies.set_session(id));
+    let mut response = with_cookie(response, &cookies.set_session(id));
     if let Some(device) = device {
         response = with_cookie(response, &cookies.set_devices(device));
     }

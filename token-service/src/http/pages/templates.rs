@@ -89,6 +89,8 @@ pub(super) enum Problem {
     CodeWrong,
     /// The one-time code was right, but used before.
     CodeUsed,
+    /// The recovery code is wrong, or was used before.
+    RecoveryCodeWrong,
     /// There were too many wrong attempts. The person must wait this long.
     Wait(Duration),
 }
@@ -96,9 +98,11 @@ pub(super) enum Problem {
 impl Problem {
     pub(super) const fn status(self) -> StatusCode {
         match self {
-            Self::PasswordRefused | Self::PasswordWrong | Self::CodeWrong | Self::CodeUsed => {
-                StatusCode::FORBIDDEN
-            }
+            Self::PasswordRefused
+            | Self::PasswordWrong
+            | Self::CodeWrong
+            | Self::CodeUsed
+            | Self::RecoveryCodeWrong => StatusCode::FORBIDDEN,
             Self::Wait(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -107,7 +111,11 @@ impl Problem {
     pub(super) const fn wait(self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait),
-            Self::PasswordRefused | Self::PasswordWrong | Self::CodeWrong | Self::CodeUsed => None,
+            Self::PasswordRefused
+            | Self::PasswordWrong
+            | Self::CodeWrong
+            | Self::CodeUsed
+            | Self::RecoveryCodeWrong => None,
         }
     }
 
@@ -122,6 +130,7 @@ impl Problem {
             Self::PasswordWrong => texts.password_wrong.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
+            Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),
             Self::Wait(wait) => texts::plain(texts.wait, &[("time", &texts.duration(wait))]),
         }
     }
@@ -141,7 +150,17 @@ pub(super) struct SignInPage<'a> {
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
     pub flow: JourneyView<'a>,
+    /// True if the person sent the form for recovery codes, which then stays open.
+    pub recovery_code: bool,
     pub problem: Option<Problem>,
+}
+
+/// The number of recovery codes that are left after a sign-in with a recovery code.
+#[derive(Template)]
+#[template(path = "recovery_code_used.html")]
+pub(super) struct RecoveryCodeUsedPage<'a> {
+    pub flow: JourneyView<'a>,
+    pub left: usize,
 }
 
 /// The question whether a client on the person's device may use the only linked account (D-34).
@@ -227,8 +246,7 @@ pub(super) struct Person<'a> {
 
 impl Person<'_> {
     fn codes_left(&self, texts: &Texts) -> Option<String> {
-        self.recovery_codes_left
-            .map(|left| texts::plain(texts.recovery_codes_left, &[("count", &left.to_string())]))
+        self.recovery_codes_left.map(|left| texts.codes_left(left))
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Texts {
     pub password_refused: &'static str,
     pub password_wrong: &'static str,
     pub code_wrong: &'static str,
+    pub recovery_code_wrong: &'static str,
+    pub recovery_code_used: &'static str,
     pub code_used: &'static str,
     pub wait: &'static str,
     pub app_on_this_device: &'static str,
@@ -152,6 +154,8 @@ static ENGLISH: Texts = Texts {
     password_refused: "Username or password is wrong. Check both and try again.",
     password_wrong: "The password is wrong.",
     code_wrong: "This code is not right. Enter the one that your app shows now.",
+    recovery_code_wrong: "This recovery code is not right, or has been used. Each works once: enter another one from your list.",
+    recovery_code_used: "You used a recovery code",
     code_used: "This code has been used. Wait until your app shows the next one.",
     wait: "There were too many wrong attempts. Wait {time}, then try again.",
     app_on_this_device: "an app on this device",
@@ -248,6 +252,8 @@ static GERMAN: Texts = Texts {
     password_refused: "Benutzername oder Passwort ist falsch. Prüfen Sie beide und versuchen Sie es erneut.",
     password_wrong: "Das Passwort ist falsch.",
     code_wrong: "Dieser Code stimmt nicht. Geben Sie den ein, den Ihre App jetzt zeigt.",
+    recovery_code_wrong: "Dieser Wiederherstellungscode stimmt nicht oder ist verbraucht. Jeder gilt einmal: Geben Sie einen anderen von Ihrer Liste ein.",
+    recovery_code_used: "Sie haben einen Wiederherstellungscode verwendet",
     code_used: "Dieser Code wurde schon benutzt. Warten Sie, bis Ihre App den nächsten zeigt.",
     wait: "Es gab zu viele falsche Versuche. Warten Sie {time} und versuchen Sie es dann erneut.",
     app_on_this_device: "eine App auf diesem Gerät",
@@ -306,6 +312,10 @@ pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
 impl Texts {
     pub(super) const fn english() -> &'static Self {
         &ENGLISH
+    }
+
+    pub(super) fn codes_left(&self, left: usize) -> String {
+        plain(self.recovery_codes_left, &[("count", &left.to_string())])
     }
 
     /// A waiting time in words: seconds up to one minute, then whole minutes, rounded up so that the wait is over by
