@@ -271,12 +271,13 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
     let legacy = Client {
         integration: IntegrationType::Legacy {
             secrets: vec![],
-            redirect_templates: vec![],
+            redirect_templates: vec![REDIRECT_URI.into()],
             hostname: None,
         },
         ..client("old")
     };
-    let change = put(vec![client("web"), client("other"), legacy], vec![]);
+    let clients = vec![client("web"), client("other"), legacy];
+    let change = put(clients, vec![user("ada"), user("grace")]);
     let store = subject.store();
     store.change_registry(change, at(0)).await.unwrap();
     let (ada, client) = (username("ada"), client_id("other"));
