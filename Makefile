@@ -196,7 +196,7 @@ prerequisites:
 # ---- what a fresh machine lacks ----
 
 .cache/bin/cargo-fuzz: | prerequisites
-	@echo '== installing cargo-fuzz (compiles for a minute)'
+	@echo '== installing cargo-fuzz (compiles for a minute or two)'
 	command -v c++ >/dev/null || { echo 'Missing prerequisite: a C++ compiler (g++)' >&2; exit 1; }
 	cargo install --debug cargo-fuzz --version 0.13.2 --locked --root .cache
 
