@@ -1,7 +1,7 @@
 //! The filter: the crate `guard` in a proxy-wasm host. The filter reads requests, asks the guard, and carries out
 //! the guard's decision.
 //!
-//! A panic ends the VM of a whole worker, so no request can cause a panic in this crate. For other targets than
+//! A panic ends the VM of a whole worker, so clippy refuses what could panic in this crate. For other targets than
 //! wasm, the crate contains only the module `pairs` and its tests.
 
 #![cfg_attr(

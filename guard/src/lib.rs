@@ -3,7 +3,7 @@
 //!
 //! [`guard::Guard`] decides from headers, keys, revocations, rules and the time. The crate has no clock and no
 //! I/O. Callers pass the time into each call and carry out the fetches that the guard returns. Two traits let a
-//! host verify signatures and provide shared data. No input can cause a panic, because a panic would end the VM
+//! host verify signatures and provide shared data. Clippy refuses what could panic, because a panic would end the VM
 //! of a whole worker of a gateway.
 
 #![cfg_attr(
