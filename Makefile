@@ -59,9 +59,6 @@ lint: prerequisites lint-workflows ## formatting, clippy, workflows, no test lef
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo clippy --package gatepass-filter --release --target wasm32-wasip1 --locked -- --deny warnings
-	@# Alone, a package has fewer features of its dependencies than in the workspace.
-	cargo check --package token-guard --locked
-	cargo check --package token-service --benches --locked
 	@! grep --recursive --line-number --include='*.rs' --exclude-dir=$(TARGET) '#\[ignore' . \
 		|| { echo 'A test that is ignored is not a test.' >&2; exit 1; }
 
@@ -118,8 +115,8 @@ fmt: prerequisites ## format the code
 # SHORT=1 runs each benchmark for a moment, on what the tests run, to see that it works.
 export SHORT ?=
 MEASURED := $(if $(SHORT),dev,release)
-# Selects the build of a release. Other selections have other features of the dependencies.
-measured = $(if $(SHORT),,--package $(1))
+# The selection of a release: others have other features of the dependencies.
+RELEASED := $(if $(SHORT),,--package token-service --package token-guard)
 
 .PHONY: bench
 bench: bench-filter bench-gateways bench-revocation bench-service ## all benchmarks, one after the other, on a quiet machine
@@ -130,7 +127,7 @@ bench-filter: .cache/envoy build ## what the filter costs Envoy, against the nat
 
 .PHONY: bench-gateways
 bench-gateways: .cache/envoy .cache/gateways.stamp build ## requests a second and p99 that token-guard costs each gateway
-	cargo build --profile $(MEASURED) --locked $(call measured,token-guard) --bin token-guard
+	cargo build --profile $(MEASURED) --locked $(RELEASED) --bin token-guard
 	TOKEN_GUARD_BIN=$(TARGET)/$(MEASURED:dev=debug)/token-guard $(TARGET)/debug/bench-gateways
 
 .PHONY: bench-revocation
@@ -139,7 +136,7 @@ bench-revocation: .cache/envoy build ## how soon the API refuses a revoked token
 
 .PHONY: bench-service
 bench-service: prerequisites ## measure the token service and its stores (some 15 minutes); SIZES=1000,1000000 for other sizes
-	cargo bench --profile $(MEASURED:release=bench) --locked $(call measured,token-service) \
+	cargo bench --profile $(MEASURED:release=bench) --locked $(RELEASED) \
 		--bench service --bench registrations --bench store
 
 .PHONY: time-first-minute

@@ -2,8 +2,8 @@
 //! the same clients again and again, for another client each time, and for unknown clients. On PostgreSQL also the time until
 //! a second service follows a change.
 //!
-//! Run: `cargo bench --package token-service --bench registrations`. CPU time is the CPU time of the server process. Blocks
-//! of all variants alternate. PostgreSQL is measured if it is installed.
+//! Run: `make bench-service`; this one alone: `cargo bench --bench registrations`. CPU time is the CPU time of the
+//! server process. Blocks of all variants alternate. PostgreSQL is measured if it is installed.
 //!
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.
 //! - `STORES=redb` or `STORES=postgres`: only this store.

@@ -1,9 +1,10 @@
 //! The running service on each store: CPU per response compared with the floor, responses per second and latencies at
 //! 1, 16 and 256 connections, and the cost of many clients, users and live grants.
 //!
-//! Run: `cargo bench --package token-service --bench service`. The floor, measured in the same run, is an empty actix
-//! POST with one Ed25519 signature by aws-lc-rs. CPU time is the CPU time of the server process. Blocks of all variants
-//! alternate, so that other load on the machine affects all variants alike. PostgreSQL is measured if it is installed.
+//! Run: `make bench-service`; this one alone: `cargo bench --bench service`. The floor, measured in the same run, is an
+//! empty actix POST with one Ed25519 signature by aws-lc-rs. CPU time is the CPU time of the server process. Blocks of
+//! all variants alternate, so that other load on the machine affects all variants alike. PostgreSQL is measured if it
+//! is installed.
 //!
 //! - `SIZES=1000,100000,1000000`: other numbers of clients, users and grants; `SIZES=` skips this part.
 //! - `ONLY_SIZES=1`: only this part.

@@ -1,7 +1,7 @@
 //! The redb store: CPU per durable rotation, group commit compared with one commit per request, and the cost of a
 //! million grants.
 //!
-//! Run: `cargo bench --package token-service --bench store`. `GRANTS=100000` measures fewer grants, and
+//! Run: `make bench-service`; this one alone: `cargo bench --bench store`. `GRANTS=100000` measures fewer grants, and
 //! `SHORT=1` everything for a moment, to see that it works.
 
 #![expect(
