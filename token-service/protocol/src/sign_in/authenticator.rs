@@ -226,15 +226,3 @@ pub async fn accept(
         device,
     })
 }
-
-/// Number of unused recovery codes of `username`. `None` if the user has no authenticator app.
-///
-/// # Errors
-/// [`StoreError`] if the store fails.
-pub async fn recovery_codes_left(
-    context: &Context<'_>,
-    username: &Username,
-) -> Result<Option<usize>, StoreError> {
-    let second_factor = context.store.second_factor(username.clone()).await?;
-    Ok(second_factor.map(|second_factor| second_factor.recovery_codes.len()))
-}

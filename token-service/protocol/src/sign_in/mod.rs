@@ -23,6 +23,7 @@ use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
 use password::Checked;
+pub use recovery::recovery_codes_left;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
 pub use session::SessionId;

@@ -5,10 +5,12 @@
 
 use data_encoding::BASE32_NOPAD;
 
+use crate::Context;
 use crate::sealing::EncryptionKey;
 use domain::Username;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
+use store::StoreError;
 
 /// Number of codes in a set.
 pub(super) const COUNT: usize = 10;
@@ -61,6 +63,18 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         .collect();
     let bytes = BASE32_NOPAD.decode(letters.as_bytes()).ok()?;
     (bytes.len() == BYTES).then_some(bytes)
+}
+
+/// Number of unused recovery codes of `username`. `None` if the user has no authenticator app.
+///
+/// # Errors
+/// [`StoreError`] if the store fails.
+pub async fn recovery_codes_left(
+    context: &Context<'_>,
+    username: &Username,
+) -> Result<Option<usize>, StoreError> {
+    let second_factor = context.store.second_factor(username.clone()).await?;
+    Ok(second_factor.map(|second_factor| second_factor.recovery_codes.len()))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::authenticator::recovery_codes_left;
+use super::recovery::{self, recovery_codes_left};
 use super::session::{self, Proven, SessionId};
 use super::throttle::{Attempt, Guess};
-use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, recovery, totp};
+use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, totp};
 use crate::Context;
 use domain::digest::Digest;
 use domain::{SessionStage, Username};

@@ -14,7 +14,7 @@ use crate::audit_log::Entry;
 use crate::http::paths;
 use domain::AuditAction;
 use protocol::oauth::authorize::SignedIn;
-use protocol::sign_in::{self, authenticator};
+use protocol::sign_in;
 
 /// `GET /auth/`.
 pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> {
@@ -24,7 +24,7 @@ pub(super) async fn home(browser: Browser) -> Result<HttpResponse, PageFailure> 
     let person = match &signed_in {
         Some(signed_in) => {
             let user = signed_in.user();
-            let left = authenticator::recovery_codes_left(&context, &user.username).await?;
+            let left = sign_in::recovery_codes_left(&context, &user.username).await?;
             Some(Person {
                 username: user.username.as_str(),
                 second_factor: left.is_some() || user.totp_secret_sealed.is_some(),
