@@ -128,7 +128,6 @@ impl Administration<'_> {
             AdminError::Malformed(message)
         })?;
         let event = self.service.event(self.origin, entry);
-        self.until_over(now).await;
         let store = &self.service.store;
         let revoked = store.revoke_all(owner, event.clone(), now).await?;
         self.service.recorded(&[event]);

@@ -9,7 +9,7 @@ use domain::clock::Timestamp;
 use domain::{AuditAction, Extent, FeedId, Revoked};
 use protocol::flows;
 
-/// How often a revocation looks whether its second is over.
+/// How often a cut-off looks whether its second is over.
 const TICK: Duration = Duration::from_millis(20);
 
 impl Administration<'_> {
@@ -43,16 +43,8 @@ impl Administration<'_> {
         self.cut_off_up_to(issuer, at).await
     }
 
-    /// Waits until the second `at` is over. A token that is issued in that second, after everything issued up to it was
-    /// revoked, would never be valid.
-    pub(super) async fn until_over(&self, at: Timestamp) {
-        let mut ticks = tokio::time::interval(TICK);
-        while self.service.clock.now() <= at {
-            ticks.tick().await;
-        }
-    }
-
-    /// Revokes all access tokens of `issuer` with an `iat` up to `at`, as soon as that second is over.
+    /// Revokes all access tokens of `issuer` with an `iat` up to `at`. Waits until that second is over, because a token that
+    /// is issued in it after the revocation would never be valid.
     pub(super) async fn cut_off_up_to(
         &self,
         issuer: Option<&str>,
@@ -67,7 +59,10 @@ impl Administration<'_> {
         }
         let revoked = Revoked::Issuer(issuer.clone());
         let issued_up_to = at.rfc3339();
-        self.until_over(at).await;
+        let mut ticks = tokio::time::interval(TICK);
+        while self.service.clock.now() <= at {
+            ticks.tick().await;
+        }
         if store.announce(revoked, extent).await? {
             let detail = format!("{issuer}, issued up to {issued_up_to}");
             let entry = Entry::new(AuditAction::TokensCutOff).by_administrator(self.name);
