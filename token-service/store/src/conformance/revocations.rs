@@ -233,16 +233,20 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
 }
 
-pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
-    let legacy = Client {
+/// The client `old` of the legacy flow.
+fn legacy_client() -> Client {
+    Client {
         integration: IntegrationType::Legacy {
             secrets: vec![],
             redirect_templates: vec![REDIRECT_URI.into()],
             hostname: None,
         },
         ..client("old")
-    };
-    let change = put(vec![client("web"), legacy], vec![user("ada")]);
+    }
+}
+
+pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
+    let change = put(vec![client("web"), legacy_client()], vec![user("ada")]);
     let store = subject.store();
     store.change_registry(change, at(0)).await.unwrap();
     let current = grant_of(&*store, code()).await;
@@ -268,15 +272,7 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
 }
 
 pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl Subject) {
-    let legacy = Client {
-        integration: IntegrationType::Legacy {
-            secrets: vec![],
-            redirect_templates: vec![REDIRECT_URI.into()],
-            hostname: None,
-        },
-        ..client("old")
-    };
-    let clients = vec![client("web"), client("other"), legacy];
+    let clients = vec![client("web"), client("other"), legacy_client()];
     let change = put(clients, vec![user("ada"), user("grace")]);
     let store = subject.store();
     store.change_registry(change, at(0)).await.unwrap();
