@@ -68,7 +68,9 @@ lint-workflows: .cache/lint.stamp ## check .github/workflows with actionlint and
 	$(VENV)/bin/zizmor --offline --quiet .github/workflows
 
 .PHONY: smoke
-smoke: tools build ## every benchmark, attack and fuzz target and the soak test, each for some seconds
+smoke: tools build ## every benchmark, attack, fuzz target and simulation and the soak test, each for some seconds
+	python3 docs/scaling/regions_simulation.py --check
+	python3 docs/scaling/gateways_simulation.py --envoys 1000 --revocations 1
 	$(MAKE) SHORT=1 bench
 	$(MAKE) ATTACK_SECONDS=1 attack
 	$(MAKE) SOAK_SECONDS=30 soak

@@ -15,9 +15,9 @@ commit.
 `--lose` takes a region away at `--at`. Its people reach the nearest other region after `--reroute` seconds. If the
 region has the primary or leaders of rows, another region takes these over after `--failover` seconds.
 
-    python3 docs/regions_simulation.py --design quorum --services a --replicas 16 --rtt 10/15/20
-    python3 docs/regions_simulation.py --design async --services a --lose a --seconds 60
-    python3 docs/regions_simulation.py --check
+    python3 docs/scaling/regions_simulation.py --design quorum --services a --replicas 16 --rtt 10/15/20
+    python3 docs/scaling/regions_simulation.py --design async --services a --lose a --seconds 60
+    python3 docs/scaling/regions_simulation.py --check
 """
 
 import argparse

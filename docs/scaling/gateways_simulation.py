@@ -7,7 +7,7 @@ seconds of CPU for each request and its answer. A revocation wakes all held requ
 seconds for each request held at the last wake-up after that one. Revocations happen at random; the time from the commit of
 each until a gateway has it is measured.
 
-    python3 docs/scaling_simulation.py --envoys 10000 --revocations 5
+    python3 docs/scaling/gateways_simulation.py --envoys 10000 --revocations 5
 """
 
 import argparse
