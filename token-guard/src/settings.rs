@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOKEN_GUARD_CONFIG", value_name = "FILE")]
     pub(crate) config: PathBuf,
 
-    /// Where a cluster of the configuration is, such as token-service=https://lobby.example.com: one for each cluster
+    /// Origin of a cluster in the configuration, for example token-service=https://lobby.example.com; one for each cluster
     #[arg(
         long = "cluster",
         env = "TOKEN_GUARD_CLUSTERS",
@@ -29,11 +29,11 @@ pub(crate) struct Settings {
     )]
     clusters: Vec<(String, Origin)>,
 
-    /// Where gateways ask
+    /// Address of the listener for gateways
     #[arg(long, env = "TOKEN_GUARD_LISTEN", default_value = "127.0.0.1:9090")]
     pub(crate) listen: SocketAddr,
 
-    /// Where /healthz, /readyz and /metrics are
+    /// Address of the listener for /healthz, /readyz and /metrics
     #[arg(
         long,
         env = "TOKEN_GUARD_INTERNAL_LISTEN",
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     )]
     pub(crate) internal_listen: SocketAddr,
 
-    /// Networks of the gateways; everybody else is refused
+    /// Networks of the gateways; other addresses are refused
     #[arg(
         long,
         env = "TOKEN_GUARD_TRUSTED_PEERS",
@@ -55,11 +55,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOKEN_GUARD_WORKERS", default_value = "2")]
     pub(crate) workers: NonZeroUsize,
 
-    /// PEM file with the CA certificates that https clusters are verified with [default: the system's]
+    /// PEM file with the CA certificates to trust for https clusters [default: the system's]
     #[arg(long, env = "TOKEN_GUARD_CA_FILE", value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// Time between SIGTERM and shutdown; longer than the check interval of whatever watches /readyz
+    /// Time between SIGTERM and shutdown. Set it longer than the interval in which your load balancer checks /readyz
     #[arg(
         long,
         env = "TOKEN_GUARD_DRAIN_FOR",
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
     )]
     pub(crate) drain_for: Duration,
 
-    /// Form of the log, on standard error; TOKEN_GUARD_LOG sets its level, such as debug
+    /// Format of the log on standard error; TOKEN_GUARD_LOG sets its level, for example debug
     #[arg(long, env = "TOKEN_GUARD_LOG_FORMAT", default_value = "json")]
     pub(crate) log_format: LogFormat,
 

@@ -104,22 +104,22 @@ impl Metrics {
         registrations.register_metrics(of_store);
         of_store.register(
             "unreadable_rows",
-            "Times that a row was passed over because it cannot be read",
+            "Rows skipped because they cannot be read",
             store::unreadable_rows(),
         );
         of_store.register(
             "ended_for_room",
-            "Sessions, legacy codes and grants that ended because their person holds no more",
+            "Sessions, legacy codes and grants that ended because the user had reached the limit",
             store::ended_for_room(),
         );
         registry.register(
             "log_lines_dropped",
-            "Lines of the log that standard error did not take in time",
+            "Log lines dropped because the reader of standard error was too slow",
             output::standard_error().dropped().clone(),
         );
         registry.register(
             "audit_lines_dropped",
-            "Lines of the audit log that standard output did not take in time",
+            "Audit lines dropped because the reader of standard output was too slow",
             output::standard_output().dropped().clone(),
         );
         let mut metrics = Self {
@@ -172,7 +172,7 @@ impl Metrics {
         self.feed.register(registry);
         registry.register(
             "revocations_refused",
-            "Revocations refused because their client revokes too often",
+            "Revocations refused because the client exceeded its rate",
             self.revocations_refused.clone(),
         );
         registry.register(
@@ -182,7 +182,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "http_request_duration",
-            "Time from a request's head to its answer's",
+            "Time from the head of a request to the head of its response",
             Unit::Seconds,
             self.durations.clone(),
         );
@@ -193,7 +193,7 @@ impl Metrics {
         );
         registry.register(
             "refused_clients",
-            "Clients that could not be authenticated, by reason; wrong_secret counts guesses",
+            "Failed client authentications by reason; wrong_secret counts guesses",
             self.refused_clients.clone(),
         );
         registry.register(
@@ -219,18 +219,18 @@ impl Metrics {
         );
         registry.register(
             "passwords_waiting",
-            "Passwords that wait for their turn to be checked",
+            "Password checks that wait for a free core",
             self.passwords_waiting.clone(),
         );
         registry.register_with_unit(
             "signing_key_age",
-            "Since when a key signs; negative while it is announced",
+            "Time since the signing key began to sign; negative while it is announced",
             Unit::Seconds,
             self.key_age.clone(),
         );
         registry.register_with_unit(
             "certificate_expires_in",
-            "Validity that is left of a non-interactive client's certificate",
+            "Remaining validity of a non-interactive client's certificate",
             Unit::Seconds,
             self.certificate_expiry.clone(),
         );
@@ -238,7 +238,7 @@ impl Metrics {
         registry.register("users", "Registered users", self.users.clone());
         registry.register_with_unit(
             "start_time",
-            "When the process started, since 1970",
+            "Start of the process, in Unix time",
             Unit::Seconds,
             self.start.clone(),
         );

@@ -27,7 +27,7 @@ use domain::random::{self, OsRandom, Random};
   token-service assertion --key demo/non-interactive-demo.key.pem --alias demo-2020 \\
     --client-id non-interactive-demo --user ada@example.com --audience https://identity.example.com/")]
 pub(super) struct Arguments {
-    /// The integration's RSA private key of 2048 to 4096 bits, in PEM.
+    /// PEM file with the integration's RSA private key, 2048 to 4096 bits.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// The certificateAlias of the uploaded certificate; becomes the header `kid`.
@@ -45,13 +45,13 @@ pub(super) struct Arguments {
     /// The identity service's address, `identity_audience` in the configuration: `aud`.
     #[arg(long)]
     audience: String,
-    /// User ID of the linked account, when there are several.
+    /// User ID of the linked account, if the user has several.
     #[arg(long, requires = "user_site")]
     user_id: Option<String>,
-    /// URL of the linked account's instance, when there are several.
+    /// URL of the linked account's instance, if the user has several.
     #[arg(long, requires = "user_id")]
     user_site: Option<String>,
-    /// How long the assertion may be used.
+    /// Lifetime of the assertion.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
     lifetime: Duration,
 }

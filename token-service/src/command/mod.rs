@@ -49,20 +49,20 @@ enum Command {
     Serve(ConfigFile),
     /// Check configuration and registrations; print every problem with its line, and exit with 1 if there is one.
     Check(ConfigFile),
-    /// Ask the running service whether it can serve; exit with 1 if not.
+    /// Check whether the running service is ready; exit with 1 if not.
     Health(ConfigFile),
     /// Sign a user assertion for the JWT bearer grant, as an integrator would (protocol.md §2.3).
     Assertion(assertion::Arguments),
     #[command(flatten)]
     Administration(admin::Command),
-    /// Print the completions of a shell, such as: token-service completions bash >> ~/.bashrc
+    /// Print completions for a shell, for example: token-service completions bash >> ~/.bashrc
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
 }
 
-/// Where the configuration is.
+/// Place of the configuration.
 #[derive(Debug, clap::Args)]
 struct ConfigFile {
     /// The configuration file. Without one, development defaults apply. Every key can also be set in the

@@ -87,14 +87,14 @@ impl Config {
             && settings.url.is_plain_to_another_machine()
         {
             warnings.push(format!(
-                "store.url does not insist on TLS (sslmode), and {} is another machine: whoever can read this network can read \
-                 and change everything that the service stores. Remove sslmode, or set sslmode=verify-full",
+                "store.url allows a connection without TLS to {}: anybody on the network path can read and change all stored \
+                 data. Remove sslmode, or set sslmode=verify-full",
                 settings.url.place()
             ));
         }
         if !self.internal_listen.ip().is_loopback() {
             warnings.push(format!(
-                "internal_listen {} is reachable from other machines and speaks plain http: the admin token and client \
+                "internal_listen {} accepts connections of other machines over plain http: the admin token and client \
                  secrets cross the network in the clear. Listen on loopback, or let only your gateway, your \
                  monitoring and your administrators reach the port",
                 self.internal_listen

@@ -33,16 +33,16 @@ something else.";
 pub(in crate::command) struct Arguments {
     /// The registrations file.
     file: PathBuf,
-    /// Only print what would change.
+    /// Print what would change, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Remove clients and users that the file does not list, and revoke what was issued to them.
+    /// Remove clients and users that the file does not list, and revoke everything issued to them.
     #[arg(long)]
     prune: bool,
-    /// Let the file count where a command changed something after a file was last applied.
+    /// On a conflict, use the value of the file instead of the value that a command set.
     #[arg(long)]
     overwrite: bool,
-    /// Exit with 2 if the registry differed from the file: for scripts that look for drift, with --dry-run.
+    /// Exit with 2 if the registry differs from the file. Use it with --dry-run to detect drift.
     #[arg(long)]
     exit_code: bool,
 }

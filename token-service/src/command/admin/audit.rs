@@ -31,7 +31,7 @@ pub(in crate::command) struct Arguments {
     /// Only entries of this action, such as sign_in_refused.
     #[arg(long)]
     action: Option<String>,
-    /// Entries at most: the newest ones, or with --after the oldest ones. 50 when absent, without a bound with --since.
+    /// Maximum number of entries: the newest, or with --after the oldest. Default: 50; with --since all.
     #[arg(long)]
     limit: Option<usize>,
     /// Only entries older than the one with this number.
@@ -40,10 +40,10 @@ pub(in crate::command) struct Arguments {
     /// Only entries newer than the one with this number.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// Only entries since this moment: RFC 3339, or how long ago, such as 90m or 2days.
+    /// Only entries since this time: RFC 3339, or a duration before now, such as 90m or 2days.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
-    /// Print the last entries, then new ones as they come.
+    /// Print the last entries, then new ones as they arrive.
     #[arg(long, conflicts_with_all = ["before", "after"])]
     follow: bool,
 }

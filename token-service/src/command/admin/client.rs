@@ -24,17 +24,17 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
-    /// Register a client. A client secret is generated and shown this once.
+    /// Register a client. The service generates a client secret and shows it once.
     Add(Connected<New<Client>>),
     /// List clients.
     List(Connected<Paging>),
     /// Show a client.
     Show(Connected<Named<Client>>),
-    /// Change a client; what is not named stays.
+    /// Change the named fields of a client.
     Update(Connected<Change<Client>>),
     /// Remove a client and revoke everything issued to it.
     Remove(Connected<Named<Client>>),
-    /// Generate another client secret, or end the old one.
+    /// Add a generated client secret, or remove the old one.
     RotateSecret(Connected<RotateSecret>),
     /// Add a certificate, PEM or DER.
     AddCertificate(Connected<AddCertificate>),
@@ -46,7 +46,7 @@ pub(in crate::command) enum Command {
 pub(in crate::command) struct RotateSecret {
     #[command(flatten)]
     client: Named<Client>,
-    /// End all secrets but the newest, instead of adding one.
+    /// Remove all secrets except the newest, instead of adding one.
     #[arg(long)]
     end_old: bool,
 }

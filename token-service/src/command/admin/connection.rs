@@ -29,10 +29,10 @@ const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 pub(super) struct Connection {
     #[command(flatten)]
     config: ConfigFile,
-    /// The internal listener of the service; that of the configuration when absent.
+    /// URL of the service's internal listener. Default: the one in the configuration.
     #[arg(long, value_name = "URL", env = "TOKEN_SERVICE_ADMIN_URL")]
     url: Option<String>,
-    /// The file with the admin token; that of the configuration when absent.
+    /// File with the admin token. Default: the one in the configuration.
     #[arg(long, value_name = "FILE", env = "TOKEN_SERVICE_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
     /// Print the service's answer as JSON.
@@ -291,10 +291,10 @@ pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
 /// Which page of a list.
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Paging {
-    /// Behind this entry: what the last line of the page before says.
+    /// Continue after this entry, which the previous page prints at its end.
     #[arg(long, value_name = "ENTRY", allow_hyphen_values = true)]
     after: Option<String>,
-    /// Entries at most, 1 to 500; 50 when absent.
+    /// Maximum number of entries, 1 to 500. Default: 50.
     #[arg(long)]
     limit: Option<usize>,
 }

@@ -16,9 +16,9 @@ pub(super) const EXAMPLES: &str = "To rotate the encryption key:
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
-    /// List the keys of encryption_key_file, the current one first, and how many values of the store each seals.
+    /// List the keys of encryption_key_file, the current one first, with the number of stored values that each seals.
     List(Connected<List>),
-    /// Seal every value of the store under the current key.
+    /// Seal every stored value with the current key.
     Reseal(Connected<Reseal>),
 }
 

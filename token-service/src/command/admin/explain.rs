@@ -21,7 +21,8 @@ Exits with 1 when the token would be refused.";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Arguments {
-    /// An access token, refresh token (a legacy one too) or user assertion; `-` for standard input, which keeps it out of the shell's history.
+    /// Access token, refresh token (also legacy) or user assertion. `-` reads it from standard input, which keeps it out of
+    /// the shell's history.
     #[arg(allow_hyphen_values = true)]
     token: String,
 }

@@ -20,7 +20,7 @@ pub(in crate::command) enum Command {
     List(Connected<List>),
     /// Make the successor of each signing key.
     Rotate(Connected<Rotate>),
-    /// Remove a key that does not sign: what it signed is worthless from now on.
+    /// Remove a key that does not sign. Gateways refuse its tokens after their next fetch of the keys.
     Remove(Connected<Remove>),
 }
 

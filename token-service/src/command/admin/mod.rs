@@ -60,7 +60,7 @@ pub(super) enum Command {
     /// Put a copy in the place of a store that does not exist. The service must not run.
     #[command(after_help = backup::EXAMPLES)]
     Restore(backup::RestoreArguments),
-    /// Explain a token or assertion: decode it and tell of every check whether it passes and why.
+    /// Explain a token or assertion: decode it and print the result of each check with its reason.
     #[command(after_help = explain::EXAMPLES)]
     Explain(Connected<explain::Arguments>),
 }

@@ -15,22 +15,22 @@ pub(super) const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::command) enum Command {
     /// End every access token of an issuer that was issued before a time. Gateways refuse them and introspection answers
-    /// inactive. Refresh tokens go on: every client needs one refresh, no person has to sign in. Clients without a refresh
-    /// token request a new access token.
+    /// inactive. Refresh tokens stay valid: each client refreshes once, and nobody has to sign in again. Clients without a
+    /// refresh token request a new access token.
     CutOff(Connected<CutOff>),
-    /// Give the revocation feed another identity, so that every gateway reads it from its start. Run it after a PostgreSQL
+    /// Give the revocation feed a new identity, so that every gateway reads it from its start. Run it after a PostgreSQL
     /// database was restored from a copy; the command restore does the same for a redb file.
     RenewFeed(Connected<RenewFeed>),
 }
 
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct CutOff {
-    /// The claim iss of the tokens: the issuer of the configuration when absent, or https:// and the hostname of a legacy
-    /// instance.
+    /// Claim iss of the tokens: https:// and the hostname of a legacy instance, or an issuer. Default: the issuer of the
+    /// configuration.
     #[arg(long, value_name = "ISSUER")]
     issuer: Option<String>,
-    /// End tokens that were issued before this time (RFC 3339), which may not lie ahead. When absent: those issued until
-    /// now, with this second.
+    /// End tokens that were issued before this time, in RFC 3339, not in the future. Default: now, including the
+    /// current second.
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
 }

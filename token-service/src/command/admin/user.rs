@@ -29,7 +29,7 @@ pub(in crate::command) enum Command {
     Update(Connected<Change<User>>),
     /// Remove a user and revoke everything issued to them.
     Remove(Connected<Named<User>>),
-    /// Remove a user's second factor, for somebody who has lost app and recovery codes; ends the user's sessions.
+    /// Remove the second factor of a user who lost the app and the recovery codes, and end the user's sessions.
     RemoveSecondFactor(Connected<Named<User>>),
     /// Link a project-information account.
     Link(Connected<Link>),

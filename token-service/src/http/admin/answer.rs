@@ -15,9 +15,9 @@ use store::StoreError;
 pub(super) struct ErrorBody {
     /// `invalid_request`, `not_found`, `conflict`, `temporarily_unavailable` or `server_error`.
     error: String,
-    /// In words.
+    /// What is wrong, for people.
     error_description: String,
-    /// Each problem of an invalid body: where, and what.
+    /// Every problem of an invalid body, with its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
 }

@@ -27,24 +27,24 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Query {
-    /// Oldest first, behind this sequence; 0 for the start of the log. Without it: newest first.
+    /// List entries after this sequence, oldest first; 0 for the start of the log. Default: newest first.
     after: Option<u64>,
-    /// Newest first, before this sequence: the `next` of the page before.
+    /// List entries before this sequence, newest first: `next` of the previous page.
     before: Option<u64>,
-    /// Only those of this moment or later, RFC 3339.
+    /// Only entries of this time or later, in RFC 3339.
     since: Option<String>,
-    /// Entries at most, 1 to 500; 50 when absent.
+    /// Maximum number of entries, 1 to 500. Default: 50.
     limit: Option<usize>,
-    /// Only those of this client.
+    /// Only entries of this client.
     client_id: Option<String>,
-    /// Only those of this user.
+    /// Only entries of this user.
     username: Option<String>,
-    /// Only those of this action.
+    /// Only entries of this action.
     #[param(schema_with = crate::event_view::audit_actions)]
     action: Option<String>,
 }
 
-/// Lists the audit log: newest first, or behind a sequence oldest first, to follow it.
+/// Lists the audit log, newest first. With `after`, oldest first, so that a caller can follow the log.
 #[utoipa::path(get, path = "/admin/audit", tag = "audit", params(Query),
     responses((status = 200, body = Page<AuditView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]

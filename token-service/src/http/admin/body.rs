@@ -18,13 +18,13 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Time limit from a request's head to the end of its body.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Which part of a list.
+/// Page of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
-    /// The `next` of the page before.
+    /// `next` of the previous page.
     after: Option<String>,
-    /// Entries at most, 1 to 500; 50 when absent.
+    /// Maximum number of entries, 1 to 500. Default: 50.
     limit: Option<usize>,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-/// Adds a generated client secret; the one before goes on working.
+/// Adds a generated client secret. The previous one stays valid.
 #[utoipa::path(post, path = "/admin/clients/{client_id}/secrets", tag = "clients",
     params(("client_id" = String, Path)),
     responses((status = 201, body = ClientWithSecret), (status = 401, body = ErrorBody),
@@ -45,7 +45,7 @@ async fn add_secret(
     ))
 }
 
-/// Ends all client secrets but the newest.
+/// Removes all client secrets except the newest.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/secrets", tag = "clients",
     params(("client_id" = String, Path)),
     responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
@@ -85,7 +85,7 @@ async fn add_certificate(
     ))
 }
 
-/// Removes a certificate: assertions signed with it are refused from now on.
+/// Removes a certificate. The service refuses assertions signed with its key from now on.
 #[utoipa::path(delete, path = "/admin/clients/{client_id}/certificates/{alias}", tag = "clients",
     params(("client_id" = String, Path), ("alias" = String, Path)),
     responses((status = 200, body = ClientView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]

@@ -15,7 +15,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         .service(web::resource("/encryption-keys/reseal").route(web::post().to(reseal)));
 }
 
-/// Lists the encryption keys of this replica's file, the current one first, and how many values of the store each seals.
+/// Lists the encryption keys in this replica's file, the current one first, with the number of stored values that each
+/// seals.
 #[utoipa::path(get, path = "/admin/encryption-keys", tag = "encryption_keys",
     responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
 async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
@@ -23,7 +24,7 @@ async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(StatusCode::OK, keys))
 }
 
-/// Seals every value of the store under the current key: afterwards the other keys are needed for earlier copies alone.
+/// Seals every stored value with the current key. Afterwards only earlier backups need the other keys.
 #[utoipa::path(post, path = "/admin/encryption-keys/reseal", tag = "encryption_keys",
     responses((status = 200, body = EncryptionKeysView), (status = 401, body = ErrorBody)))]
 async fn reseal(administrator: Administrator) -> Result<HttpResponse, AdminError> {

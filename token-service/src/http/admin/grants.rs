@@ -30,17 +30,17 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct GrantQuery {
-    /// Only those of this client.
+    /// Only grants of this client.
     client_id: Option<String>,
-    /// Only those of this user.
+    /// Only grants of this user.
     username: Option<String>,
-    /// The `next` of the page before.
+    /// `next` of the previous page.
     after: Option<String>,
-    /// Entries at most, 1 to 500; 50 when absent.
+    /// Maximum number of entries, 1 to 500. Default: 50.
     limit: Option<usize>,
 }
 
-/// Lists grants in the order of their time, revoked ones too until their last token has expired.
+/// Lists grants, oldest first. A revoked grant stays in the list until its last token expires.
 #[utoipa::path(get, path = "/admin/grants", tag = "grants", params(GrantQuery),
     responses((status = 200, body = Page<GrantView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
@@ -60,9 +60,9 @@ async fn list(reader: Reader, http: HttpRequest) -> Result<HttpResponse, AdminEr
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OwnerQuery {
-    /// Those of this client.
+    /// Grants of this client.
     client_id: Option<String>,
-    /// Those of this user.
+    /// Grants of this user.
     username: Option<String>,
 }
 
@@ -92,7 +92,7 @@ async fn show(reader: Reader, grant_id: Path<String>) -> Result<HttpResponse, Ad
     ))
 }
 
-/// Revokes a grant: its refresh token is dead, and gateways refuse its access tokens.
+/// Revokes a grant. The service refuses its refresh token, and gateways refuse its access tokens.
 #[utoipa::path(delete, path = "/admin/grants/{grant_id}", tag = "grants", params(("grant_id" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn revoke(

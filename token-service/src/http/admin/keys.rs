@@ -26,7 +26,7 @@ async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(StatusCode::OK, reader.administration().keys()))
 }
 
-/// Makes the successor of each signing key.
+/// Creates the successor of each signing key.
 #[utoipa::path(post, path = "/admin/keys/rotate", tag = "keys", request_body = RotationRequest,
     responses((status = 200, body = Vec<KeyView>), (status = 400, body = ErrorBody),
         (status = 401, body = ErrorBody)))]
@@ -48,7 +48,7 @@ async fn rotate(
     Ok(answer::json(StatusCode::OK, keys?))
 }
 
-/// Removes a key that does not sign: what it signed is worthless as soon as the gateways have fetched the keys anew.
+/// Removes a key that does not sign. Gateways refuse its tokens after their next fetch of the keys.
 #[utoipa::path(delete, path = "/admin/keys/{kid}", tag = "keys", params(("kid" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]

@@ -29,8 +29,8 @@ async fn list(reader: Reader) -> Result<HttpResponse, AdminError> {
     Ok(answer::json(StatusCode::OK, instances))
 }
 
-/// Registers or changes a host of the legacy flow. What the configuration names is as the configuration says after the
-/// next start.
+/// Registers or changes a host of the legacy flow. At the next start, a host in the configuration file overwrites the
+/// stored one.
 #[utoipa::path(put, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)), request_body = LegacyInstanceRegistration,
     responses((status = 200, body = LegacyInstanceView), (status = 400, body = ErrorBody),
@@ -48,7 +48,7 @@ async fn put(
     Ok(answer::json(StatusCode::OK, instance))
 }
 
-/// Removes a host of the legacy flow: it is unknown from now on.
+/// Removes a host of the legacy flow.
 #[utoipa::path(delete, path = "/admin/legacy-instances/{hostname}", tag = "legacy instances",
     params(("hostname" = String, Path)),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]

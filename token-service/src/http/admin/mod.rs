@@ -37,8 +37,8 @@ const OPENAPI: &str = "/openapi.json";
     info(
         title = "Gatepass administration",
         description = "Registration and operations of the token service. Every request carries a token of \
-                       `admin_token_file` as a bearer token. With a token of the role read-only, lists, single objects and \
-                       explanations are answered, and everything else is 403."
+                       `admin_token_file` as a bearer token. A read-only token may list, show and explain. Other requests \
+                       return 403."
     ),
     security(("admin_token" = [])),
     servers((url = "/", description = "The internal listener that serves this description")),

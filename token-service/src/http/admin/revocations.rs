@@ -17,7 +17,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         .service(web::resource("/revocations/renew-feed").route(web::post().to(renew_feed)));
 }
 
-/// Ends every access token of an issuer that was issued before a time, at gateways and introspection. Refresh tokens go on.
+/// Ends every access token that an issuer issued before a time, at gateways and introspection. Refresh tokens stay
+/// valid.
 #[utoipa::path(post, path = "/admin/revocations/cut-off", tag = "revocations", request_body = CutOffRequest,
     responses((status = 200, body = CutOffView), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
 async fn cut_off(
@@ -30,7 +31,7 @@ async fn cut_off(
     Ok(answer::json(StatusCode::OK, cut_off?))
 }
 
-/// Gives the revocation feed another identity: every gateway reads it from its start.
+/// Gives the revocation feed a new identity, so that every gateway reads the feed from its start.
 #[utoipa::path(post, path = "/admin/revocations/renew-feed", tag = "revocations",
     responses((status = 200, body = FeedView), (status = 401, body = ErrorBody)))]
 async fn renew_feed(administrator: Administrator) -> Result<HttpResponse, AdminError> {

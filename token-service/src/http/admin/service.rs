@@ -28,13 +28,13 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 #[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ApplyQuery {
-    /// Only say what would change.
+    /// Return what would change, and change nothing.
     #[serde(default)]
     dry_run: bool,
-    /// Remove clients and users that the document does not list, and revoke what was issued to them.
+    /// Remove clients and users that the document does not list, and revoke everything issued to them.
     #[serde(default)]
     prune: bool,
-    /// Let the document count where a command changed something after a document was last applied.
+    /// On a conflict, use the value of the document instead of the value that a command set.
     #[serde(default)]
     overwrite: bool,
 }
@@ -47,7 +47,7 @@ struct ExplainRequest {
     token: String,
 }
 
-/// Takes over what changed in the document since a document was last applied. Applying it again changes nothing.
+/// Applies what changed in the document since the last applied document. Applying it again changes nothing.
 #[utoipa::path(put, path = "/admin/registrations", tag = "service", params(ApplyQuery),
     request_body = RegistrationsDocument,
     responses((status = 200, body = Applied), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
@@ -76,7 +76,7 @@ async fn apply(
     Ok(answer::json(StatusCode::OK, applied?))
 }
 
-/// A consistent copy of the store, while it serves. It opens only with the encryption key, which is not in it.
+/// Returns a consistent copy of the running store. Restoring it needs the encryption key, which the copy lacks.
 #[utoipa::path(get, path = "/admin/backup", tag = "service",
     responses((status = 200, content_type = "application/octet-stream", body = String),
         (status = 401, body = ErrorBody), (status = 500, body = ErrorBody)))]
@@ -99,7 +99,7 @@ async fn backup(
         .into_response(&http))
 }
 
-/// Decodes an access token, refresh token or user assertion, and returns the outcome of every check with its reason.
+/// Decodes an access token, refresh token or user assertion, and returns the result of each check with its reason.
 #[utoipa::path(post, path = "/admin/explain", tag = "service", request_body = ExplainRequest,
     responses((status = 200, body = Explanation), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
 async fn explain(reader: Reader, payload: Payload) -> Result<HttpResponse, AdminError> {

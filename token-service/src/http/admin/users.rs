@@ -27,13 +27,13 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
         );
 }
 
-/// Which linked account.
+/// Linked account.
 #[derive(Debug, Clone, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct AccountQuery {
-    /// Its User ID.
+    /// User ID of the account.
     user_id: String,
-    /// The URL of its instance.
+    /// URL of the account's instance.
     site: String,
 }
 
@@ -72,7 +72,7 @@ async fn link_account(
     ))
 }
 
-/// Unlinks an account; what was authorized for it is revoked.
+/// Unlinks an account and revokes what was authorized for it.
 #[utoipa::path(delete, path = "/admin/users/{username}/accounts", tag = "users",
     params(("username" = String, Path), AccountQuery),
     responses((status = 200, body = UserView), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]

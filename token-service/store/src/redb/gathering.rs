@@ -32,7 +32,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Pauses the calling thread until as many operations are `queued` as the last transaction lets expect.
+    /// Pauses the calling thread until as many operations are `queued` as the last transaction had callers.
     pub(super) fn pause(&self, last: Last, queued: impl Fn() -> usize) {
         if last.callers < CROWD {
             return;
