@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ureq::Agent;
+use url::form_urlencoded;
 
-/// Content type of [`form`].
+/// Content type of [`form_body`].
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A client that keeps cookies, follows no redirection, and gives up after `patience`.
@@ -20,21 +21,12 @@ pub fn agent(patience: Duration) -> Agent {
         .into()
 }
 
-/// The fields as the body of a form. Percent-encodes everything but letters and digits.
+/// Fields as the body of a form.
 #[must_use]
-pub fn form(fields: &[(&str, &str)]) -> String {
-    let encode = |text: &str| -> String {
-        text.bytes()
-            .map(|byte| match byte.is_ascii_alphanumeric() {
-                true => char::from(byte).to_string(),
-                false => format!("%{byte:02X}"),
-            })
-            .collect()
-    };
-    let pairs = fields
-        .iter()
-        .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
-    pairs.collect::<Vec<_>>().join("&")
+pub fn form_body(fields: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish()
 }
 
 /// The CSRF token of a sign-in page.

@@ -28,6 +28,8 @@ pub mod short;
 mod tour;
 #[cfg(feature = "load")]
 mod upstream;
+#[cfg(feature = "load")]
+pub mod wire;
 
 pub use artifacts::Artifacts;
 pub use chromedriver::Chromedriver;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use tests::wire;
 
 use crate::support::{Browser, Reply, USER_BOUND, WEB, api, get, lobby, pair};
 
@@ -157,18 +158,9 @@ fn rfc9700_s4_13_identity_headers_of_clients_never_arrive() {
 #[test]
 fn rfc9700_s4_13_paths_are_decided_as_the_resource_server_sees_them() {
     let raw = |path: &str| {
-        use std::io::{Read as _, Write as _};
-        let address = ("127.0.0.1", pair().ports().api);
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let reply = String::from_utf8_lossy(&reply).into_owned();
-        reply.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = wire::send(pair().ports().api, &request).unwrap();
+        answer.unwrap().status
     };
     assert_eq!(raw("/healthz"), 200);
     for path in [

@@ -1,13 +1,13 @@
 //! What the gateway itself does: its errors, pages of other origins, unfinished requests, forged addresses, and its
 //! admin interface.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
+use std::net::Ipv4Addr;
 
 use serde_json::Value;
-use tests::{Artifacts, Ports, Process, envoy, flood, flood::UnfinishedPosts, free_port};
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Request};
+use tests::flood::{self, UnfinishedPosts};
+use tests::wire::{self, Answer};
+use tests::{Artifacts, Ports, Process, envoy, free_port};
+use ureq::http::{HeaderName, HeaderValue, Request};
 
 use crate::api::until;
 use crate::support::{
@@ -19,36 +19,22 @@ const MANY: usize = 1100;
 
 const APP: &str = "https://spa.example.com";
 
-/// Sends bytes and reads the reply until the connection ends.
 #[track_caller]
 fn raw(port: u16, request: &str) -> Reply {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut reply = Vec::new();
-    stream.read_to_end(&mut reply).unwrap();
-    reply_of(&String::from_utf8(reply).unwrap())
+    reply_of(wire::send(port, request).unwrap())
 }
 
 #[track_caller]
-fn reply_of(text: &str) -> Reply {
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .unwrap_or_else(|| panic!("no head in {text:?}"));
-    let mut headers = HeaderMap::new();
-    for line in head.lines().skip(1) {
-        let (name, value) = line.split_once(':').unwrap();
-        headers.append(
-            HeaderName::try_from(name).unwrap(),
-            HeaderValue::try_from(value.trim()).unwrap(),
-        );
-    }
+fn reply_of(answer: Option<Answer>) -> Reply {
+    let answer = answer.unwrap();
+    let headers = answer.headers().map(|(name, value)| {
+        let name = HeaderName::try_from(name).unwrap();
+        (name, HeaderValue::try_from(value).unwrap())
+    });
     Reply {
-        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        headers,
-        body: body.to_owned(),
+        status: answer.status,
+        headers: headers.collect(),
+        body: answer.body.clone(),
     }
 }
 
@@ -391,7 +377,7 @@ fn unfinished_forms_at_the_gateway_stop_nobody() {
         if http2 {
             assert_eq!(held.last_status().unwrap(), 408);
         } else {
-            let last = reply_of(&held.last_words().unwrap());
+            let last = reply_of(Answer::parse(&held.last_words().unwrap()));
             assert_gateway_error("lobby", &last, 408, "invalid_request");
         }
         drop(held);
@@ -419,7 +405,7 @@ fn unfinished_forms_at_the_service_stop_nobody() {
     for path in ["/auth/token", "/auth/sign-in"] {
         let mut held = UnfinishedPosts::http1(port, path, MANY).unwrap();
         assert_served(&service);
-        let last = reply_of(&held.last_words().unwrap());
+        let last = reply_of(Answer::parse(&held.last_words().unwrap()));
         assert_eq!(last.status, 408, "{path}: {last:?}");
         if path == "/auth/token" {
             last.assert_error(408, "invalid_request");

@@ -6,13 +6,12 @@
 //! machine. `SHORT=1` measures for a moment.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
+use tests::wire::Connection;
 use tests::{Issuer, Upstream, short};
 
 /// Number of concurrent requests.
@@ -228,55 +227,24 @@ impl Load {
     }
 
     fn connection(&self, number: usize, start: Instant, time: Duration) -> Result<Vec<u64>> {
-        let connect = || {
-            let connection = TcpStream::connect(("127.0.0.1", self.port))?;
-            connection.set_nodelay(true)?;
-            connection.set_read_timeout(Some(Duration::from_secs(10)))?;
-            anyhow::Ok(connection)
-        };
-        let mut connection = connect()?;
+        let mut connection = Connection::open(self.port)?;
         let mut latencies = Vec::new();
         for request in self.requests.iter().cycle().skip(number) {
             if start.elapsed() >= time {
                 break;
             }
             let sent = Instant::now();
-            let is_sent = connection.write_all(request.as_bytes()).is_ok();
-            if !is_sent || !read_answer(&mut connection)? {
+            let is_sent = connection.send(request).is_ok();
+            let answer = if is_sent { connection.receive()? } else { None };
+            let Some(answer) = answer else {
                 // nginx closes a connection after 1,000 requests.
-                connection = connect()?;
+                connection = Connection::open(self.port)?;
                 continue;
-            }
+            };
+            ensure!(answer.status == 200, "a good token was refused: {answer:?}");
             let latency = sent.elapsed().as_micros();
             latencies.push(u64::try_from(latency)?);
         }
         Ok(latencies)
     }
-}
-
-/// Reads a response with status 200 and either no body or the two bytes of the resource server. Returns false if the
-/// connection was closed.
-fn read_answer(connection: &mut TcpStream) -> Result<bool> {
-    let mut answer = Vec::new();
-    let mut part = [0; 2048];
-    while !answer.ends_with(b"\r\n\r\nok") && !is_bodiless(&answer) {
-        let size = match connection.read(&mut part) {
-            Ok(0) | Err(_) if answer.is_empty() => return Ok(false),
-            Ok(0) => bail!("the connection ended within an answer"),
-            Ok(size) => size,
-            Err(error) => return Err(error.into()),
-        };
-        answer.extend(part.iter().take(size));
-        ensure!(
-            answer.starts_with(b"HTTP/1.1 200"),
-            "a good token was refused: {}",
-            String::from_utf8_lossy(&answer)
-        );
-    }
-    Ok(true)
-}
-
-fn is_bodiless(answer: &[u8]) -> bool {
-    answer.ends_with(b"\r\n\r\n")
-        && String::from_utf8_lossy(answer).contains("content-length: 0\r\n")
 }

@@ -1,15 +1,15 @@
 //! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`,
 //! and the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/`, with other ports.
 
+mod http2;
 mod table;
-mod wire;
 
 use std::io::Write as _;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
 use tests::gateways::{Gateway, Kind, Neighbours, TokenGuard};
-use tests::{Artifacts, Issuer, Upstream};
+use tests::{Artifacts, Issuer, Upstream, wire};
 use ureq::http::Request;
 
 use self::table::{Tokens, differences, openings};
@@ -83,7 +83,9 @@ impl Guarded {
         let status = |token: &str| {
             let head = "GET /api/projects HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
             let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
-            wire::send(port, &request).map(|answer| answer.status)
+            wire::send(port, &request)
+                .unwrap()
+                .map(|answer| answer.status)
         };
         until("the guard knows the keys", || {
             status(&guarded.tokens.good) == Some(200)
@@ -205,7 +207,10 @@ fn gateways_hand_over_only_what_token_guard_needs() {
         let gateway = Gateway::start(kind, &neighbours, &[]).unwrap();
         let name = kind.name();
         assert_eq!(
-            wire::send(gateway.port(), &request).unwrap().status,
+            wire::send(gateway.port(), &request)
+                .unwrap()
+                .unwrap()
+                .status,
             200,
             "{name}"
         );
@@ -337,7 +342,7 @@ fn metric(guard: &TokenGuard, name: &str) -> u64 {
 fn ask(guard: &TokenGuard, path: &str, headers: &str) -> wire::Answer {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: guard\r\nConnection: close\r\n{headers}\r\n");
-    wire::send(guard.port(), &request).unwrap()
+    wire::send(guard.port(), &request).unwrap().unwrap()
 }
 
 const PROJECTS: &str = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/projects\r\n";
@@ -538,7 +543,7 @@ fn websockets_pass_with_a_token() {
         let head = "GET /api/socket HTTP/1.1\r\nHost: localhost\r\nX-Test: socket\r\n";
         let token = &guarded.tokens.good;
         let request = format!("{head}{upgrade}Authorization: Bearer {token}\r\n\r\n");
-        let (answer, connection) = wire::open(port, &request);
+        let (answer, connection) = wire::open(port, &request).unwrap();
         let arrived = guarded.upstream.arrived("socket");
         let name = kind.name();
         let arrived = arrived.unwrap_or_else(|| panic!("{name}: {answer:?}"));
@@ -549,7 +554,7 @@ fn websockets_pass_with_a_token() {
         assert_eq!(answer.map(|answer| answer.status), Some(101), "{name}");
         // The resource server speaks HTTP/2 within, and any other bytes would pass too.
         let within = Request::get("http://localhost/within").header("x-test", "within");
-        wire::send_http2(connection, within.body(()).unwrap()).unwrap();
+        http2::send(connection, within.body(()).unwrap()).unwrap();
         assert!(guarded.upstream.arrived("within").is_some(), "{name}");
     }
 }

@@ -6,10 +6,11 @@
 use guard::config::Config;
 use guard::rules::Access;
 use guard::signature::NoHostVerifier;
+use tests::wire::{self, Answer};
 use tests::{Arrived, Upstream};
 use ureq::http::Request;
 
-use super::wire::{self, Answer};
+use super::http2;
 
 /// The tokens of the table.
 pub(super) struct Tokens {
@@ -486,14 +487,14 @@ fn ask(
         "{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Test: {test}\r\n{close}{}\r\n{}",
         row.method, row.target, row.headers, row.body
     );
-    let (answer, connection) = wire::open(port, &request);
+    let (answer, connection) = wire::open(port, &request).unwrap();
     let has_switched = answer.as_ref().is_some_and(|answer| answer.status == 101);
     if has_switched && !is_websocket(upstream.arrived(&test).as_ref()) {
         let smuggled = Request::delete("http://localhost/api/documents/1")
             .header("x-test", &test)
             .header("x-user-id", "admin");
         // If the other side has not switched either, nothing more arrives.
-        let _ = wire::send_http2(connection, smuggled.body(()).unwrap());
+        let _ = http2::send(connection, smuggled.body(()).unwrap());
     }
     (answer, upstream.arrived(&test))
 }

@@ -6,7 +6,8 @@ use ureq::http::Request;
 use ureq::http::request::Builder;
 use url::Url;
 
-use super::http::{Reply, agent, form_body, send};
+use super::form_body;
+use super::http::{Reply, agent, send};
 use super::{Client, Pkce};
 
 /// A browser with its cookies.

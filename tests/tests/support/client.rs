@@ -5,7 +5,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
 use ureq::http::Request;
 
-use super::http::{Reply, agent, form_body, send};
+use super::form_body;
+use super::http::{Reply, agent, send};
 
 /// A client of the demo registrations.
 #[derive(Debug, Clone, Copy)]

@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::Value;
+use tests::browsing;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Request};
-use url::form_urlencoded;
 
 /// A complete reply.
 #[derive(Debug, Clone)]
@@ -66,14 +66,7 @@ impl Reply {
 
 /// An agent that follows no redirect and treats no status as an error.
 pub(crate) fn agent() -> Agent {
-    Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .proxy(None)
-        .timeout_global(Some(Duration::from_secs(60)))
-        .build()
-        .into()
+    browsing::agent(Duration::from_secs(60))
 }
 
 /// Sends `request` unchanged.
@@ -94,13 +87,6 @@ pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> Reply {
         request = request.header(*name, *value);
     }
     send(&agent(), request.body(()).unwrap())
-}
-
-/// Fields as a form.
-pub(crate) fn form_body(fields: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(fields)
-        .finish()
 }
 
 /// Sends a request. Dropping the connection resets it.

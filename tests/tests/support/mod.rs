@@ -23,7 +23,8 @@ pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WE
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
-pub(crate) use http::{Reply, agent, form_body, get, send, unanswered};
+pub(crate) use http::{Reply, agent, get, send, unanswered};
+pub(crate) use tests::browsing::form_body;
 pub(crate) use wasm_host::{Fate, OTHER_ROOT, ROOT, SharedData, WasmHost};
 
 /// A pair with its own state.

@@ -173,7 +173,7 @@ pub(crate) const AUTHORIZE: &str = "/auth/authorize?response_type=code&client_id
 
 /// The fields of a sign-in.
 pub(crate) fn sign_in_form(csrf: &str, username: &str, password: &str) -> String {
-    browsing::form(&[
+    browsing::form_body(&[
         ("csrf", csrf),
         ("request", AUTHORIZE),
         ("username", username),

@@ -1,28 +1,21 @@
 //! The client: a few persistent connections.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use tests::wire::Connection;
 
 /// Number of concurrent requests.
 const CONNECTIONS: usize = 4;
 
 /// Sends requests to one listener, with the tokens in turn.
 pub(crate) struct Client {
-    connections: Vec<TcpStream>,
-    requests: Vec<Vec<u8>>,
+    connections: Vec<Connection>,
+    requests: Vec<String>,
     next: usize,
 }
 
 impl Client {
     pub(crate) fn connect(port: u16, tokens: &[String]) -> Result<Self> {
-        let mut connections = Vec::with_capacity(CONNECTIONS);
-        for _ in 0..CONNECTIONS {
-            let connection = TcpStream::connect(("127.0.0.1", port))?;
-            connection.set_nodelay(true)?;
-            connections.push(connection);
-        }
+        let connections: Result<_, _> = (0..CONNECTIONS).map(|_| Connection::open(port)).collect();
         let requests = tokens
             .iter()
             .map(|token| {
@@ -30,11 +23,10 @@ impl Client {
                     "GET /api/projects HTTP/1.1\r\nhost: api.example.com\r\naccept: application/json\r\n\
                      user-agent: bench\r\nauthorization: Bearer {token}\r\n\r\n"
                 )
-                .into_bytes()
             })
             .collect();
         Ok(Self {
-            connections,
+            connections: connections?,
             requests,
             next: 0,
         })
@@ -47,30 +39,14 @@ impl Client {
                 let Some(request) = self.requests.get(self.next) else {
                     bail!("there is no token");
                 };
-                connection.write_all(request)?;
+                connection.send(request)?;
                 self.next = (self.next + 1) % self.requests.len();
             }
             for connection in &mut self.connections {
-                read_answer(connection)?;
+                let answer = connection.receive()?.context("the connection was closed")?;
+                ensure!(answer.status == 200, "a good token was refused: {answer:?}");
             }
         }
         Ok(())
     }
-}
-
-/// An answer without a body.
-fn read_answer(connection: &mut TcpStream) -> Result<()> {
-    let mut answer = Vec::new();
-    let mut part = [0; 1024];
-    while !answer.ends_with(b"\r\n\r\n") {
-        let size = connection.read(&mut part)?;
-        ensure!(size > 0, "the connection was closed");
-        answer.extend(part.iter().take(size));
-        ensure!(
-            answer.starts_with(b"HTTP/1.1 200"),
-            "a good token was refused: {}",
-            String::from_utf8_lossy(&answer)
-        );
-    }
-    Ok(())
 }

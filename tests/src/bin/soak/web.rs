@@ -57,7 +57,7 @@ impl Visitor {
             .copied()
             .chain([("content-type", FORM)])
             .collect();
-        self.send("POST", url, &headers, browsing::form(fields))
+        self.send("POST", url, &headers, browsing::form_body(fields))
     }
 
     pub(crate) fn send(
