@@ -49,7 +49,8 @@ RUN groupadd --system --gid 10001 token-service \
  && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-service \
  && install --directory --owner token-service --group token-service --mode 0700 /data
 COPY --from=build /source/target/release/token-service /usr/local/bin/token-service
-USER token-service
+# By number, so that Kubernetes sees that it is not root.
+USER 10001:10001
 VOLUME /data
 EXPOSE 9080 9081
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-service", "health"]
@@ -62,9 +63,12 @@ RUN apt-get update && apt-get install --yes --no-install-recommends ca-certifica
  && groupadd --system --gid 10002 token-guard \
  && useradd --system --uid 10002 --gid 10002 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin token-guard
 COPY --from=build /source/target/release/token-guard /usr/local/bin/token-guard
-USER token-guard
+USER 10002:10002
 EXPOSE 9090 9091
+# Mount the configuration at this path. Set TOKEN_GUARD_TRUSTED_PEERS to the networks of your gateways, otherwise each gets 403,
+# and TOKEN_GUARD_CLUSTERS to the addresses from which the configuration fetches.
 ENV TOKEN_GUARD_CONFIG=/etc/token-guard/token-guard.json TOKEN_GUARD_LISTEN=0.0.0.0:9090 TOKEN_GUARD_INTERNAL_LISTEN=0.0.0.0:9091
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["token-guard", "health"]
 ENTRYPOINT ["token-guard"]
 
 # ---- filter: the plugin alone, in the layout that Istio and Envoy Gateway pull ------------------------

@@ -19,6 +19,7 @@
 
 mod fetch;
 mod handover;
+mod health;
 mod http;
 mod log;
 mod metrics;
@@ -27,6 +28,7 @@ mod shared_data;
 mod signatures;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -46,7 +48,7 @@ use crate::fetch::Fetcher;
 use crate::http::{Health, State};
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::{Command, Origin, Reader, Settings};
 use crate::shared_data::WorkersData;
 use crate::signatures::NativeSignatures;
 use crate::worker::Worker;
@@ -73,11 +75,27 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: Settings) -> anyhow::Result<ExitCode> {
-    let path = settings.config.display().to_string();
-    let text = std::fs::read(&settings.config).with_context(|| format!("cannot read {path}"))?;
+    if let Some(Command::Health { url }) = &settings.command {
+        let own = || Origin::of_listener(settings.own_internal());
+        return health::run(&url.clone().unwrap_or_else(own));
+    }
+    let config = settings.config.as_deref().context("--config is missing")?;
+    let path = config.display().to_string();
+    let text = std::fs::read(config).with_context(|| {
+        format!(
+            "cannot read {path}: put the configuration there, or set --config (TOKEN_GUARD_CONFIG)"
+        )
+    })?;
     let read = Config::parse(&text, &NativeSignatures).and_then(|config| {
-        let origins = settings.origins(&config)?;
-        Ok((origins, config.rules.warnings()))
+        let rules = config.rules.warnings();
+        // The gateway of a filter has the clusters and the peers.
+        if settings.check == Some(Reader::Filter) {
+            return Ok((BTreeMap::new(), rules));
+        }
+        Ok((
+            settings.origins(&config)?,
+            [rules, settings.warnings()].concat(),
+        ))
     });
     let (origins, warnings) = match read {
         Ok(read) => read,
@@ -89,7 +107,7 @@ fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         }
     };
     let fetcher = Fetcher::new(origins, settings.ca_file.as_deref())?;
-    if settings.check {
+    if settings.check.is_some() {
         for warning in warnings {
             eprintln!("{path}: warning: {warning}");
         }

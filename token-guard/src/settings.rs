@@ -1,23 +1,26 @@
 //! The command line. The rules for requests are in the guard's configuration, which is that of the filter.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use guard::config::Config;
 use ipnet::IpNet;
 use url::{Host, Url};
 
 /// A forward-auth server: gateways ask it about each request.
 #[derive(Debug, Clone, Parser)]
-#[command(version)]
+#[command(version, subcommand_negates_reqs = true)]
 pub(crate) struct Settings {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
     /// Configuration of the guard: the JSON that the filter has as plugin configuration
-    #[arg(long, env = "TOKEN_GUARD_CONFIG", value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[arg(long, env = "TOKEN_GUARD_CONFIG", value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
 
     /// Origin of a cluster in the configuration, for example token-service=https://lobby.example.com; one for each cluster
     #[arg(
@@ -73,9 +76,34 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOKEN_GUARD_LOG_FORMAT", default_value = "json")]
     pub(crate) log_format: LogFormat,
 
-    /// Check the configuration, print every problem and warning, and exit
-    #[arg(long)]
-    pub(crate) check: bool,
+    /// Check the configuration, print every problem and warning, and exit. With --check=filter: check the configuration
+    /// of a filter in Envoy, which has the clusters itself
+    #[arg(
+        long,
+        value_name = "READER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "token-guard"
+    )]
+    pub(crate) check: Option<Reader>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub(crate) enum Command {
+    /// Ask a running token-guard whether it can decide about requests; exit with 1 if not
+    Health {
+        /// Internal listener of a token-guard on another machine, such as http://token-guard:9091 [default: the one on
+        /// this machine]
+        #[arg(long, value_name = "URL", value_parser = origin)]
+        url: Option<Origin>,
+    },
+}
+
+/// Reader of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reader {
+    TokenGuard,
+    Filter,
 }
 
 /// Form of the log.
@@ -97,6 +125,11 @@ impl Origin {
         Self(url.as_str().trim_end_matches('/').to_owned())
     }
 
+    /// The origin of a listener with plain http.
+    pub(crate) fn of_listener(address: SocketAddr) -> Self {
+        Self(format!("http://{address}"))
+    }
+
     /// The URL of a path on this origin. The path starts with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.0)
@@ -108,6 +141,10 @@ fn cluster(text: &str) -> Result<(String, Origin), String> {
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or("expected NAME=URL")?;
+    Ok((name.to_owned(), origin(url)?))
+}
+
+fn origin(url: &str) -> Result<Origin, String> {
     let parsed = Url::parse(url).map_err(|error| format!("{url}: {error}"))?;
     let is_origin = matches!(parsed.scheme(), "http" | "https")
         && parsed.host().is_some_and(|host| host != Host::Domain(""))
@@ -118,10 +155,10 @@ fn cluster(text: &str) -> Result<(String, Origin), String> {
         && parsed.fragment().is_none();
     if !is_origin {
         return Err(format!(
-            "{url}: expected http:// or https://, a host and an optional port; the configuration has the path"
+            "{url}: expected http:// or https://, a host and an optional port, and no path"
         ));
     }
-    Ok((name.to_owned(), Origin::of(&parsed)))
+    Ok(Origin::of(&parsed))
 }
 
 impl Settings {
@@ -149,6 +186,33 @@ impl Settings {
         } else {
             Err(problems)
         }
+    }
+
+    /// Settings that are allowed but unwise, each as a text for the operator.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let is_only_here = self
+            .trusted_peers
+            .iter()
+            .all(|net| net.addr().is_loopback());
+        let mut warnings = Vec::new();
+        if is_only_here && !self.listen.ip().is_loopback() {
+            warnings.push(format!(
+                "--listen {} is for gateways on other machines, and --trusted-peers has addresses of this machine alone: every \
+                 such gateway gets 403. Set --trusted-peers (TOKEN_GUARD_TRUSTED_PEERS) to the networks of your gateways",
+                self.listen
+            ));
+        }
+        warnings
+    }
+
+    /// The address under which a program on this machine reaches the internal listener.
+    pub(crate) fn own_internal(&self) -> SocketAddr {
+        let ip = match self.internal_listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        SocketAddr::new(ip, self.internal_listen.port())
     }
 
     /// True if the peer's address belongs to a gateway.
@@ -228,5 +292,32 @@ mod tests {
         let pods = settings(&["--trusted-peers", "10.0.0.0/8"]);
         assert!(pods.trusts("10.1.2.3".parse().unwrap()));
         assert!(!pods.trusts("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_listener_that_refuses_every_gateway_is_named() {
+        let everywhere = ["--listen", "0.0.0.0:9090"];
+        let warnings = settings(&everywhere).warnings();
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("TOKEN_GUARD_TRUSTED_PEERS"));
+        let peers = ["--listen", "0.0.0.0:9090", "--trusted-peers", "10.0.0.0/8"];
+        assert!(settings(&peers).warnings().is_empty());
+        assert!(settings(&[]).warnings().is_empty());
+    }
+
+    #[test]
+    fn health_needs_no_configuration() {
+        let asked = |arguments: &[&str]| {
+            let program = ["token-guard"].iter().chain(arguments);
+            Settings::try_parse_from(program)
+        };
+        let own = asked(&["health"]).unwrap();
+        assert_eq!(own.command, Some(Command::Health { url: None }));
+        assert_eq!(own.own_internal(), "127.0.0.1:9091".parse().unwrap());
+        let everywhere = asked(&["--internal-listen", "[::]:1", "health"]).unwrap();
+        assert_eq!(everywhere.own_internal(), "[::1]:1".parse().unwrap());
+        assert!(asked(&["health", "--url", "http://guard:9091"]).is_ok());
+        assert!(asked(&["health", "--url", "http://guard:9091/readyz"]).is_err());
+        assert!(asked(&[]).is_err());
     }
 }

@@ -50,7 +50,7 @@ enum Command {
     /// Check configuration and registrations; print every problem with its line, and exit with 1 if there is one.
     Check(ConfigFile),
     /// Check whether the running service is ready; exit with 1 if not.
-    Health(ConfigFile),
+    Health(health::Arguments),
     /// Sign a user assertion for the JWT bearer grant, as an integrator would (protocol.md §2.3).
     Assertion(assertion::Arguments),
     #[command(flatten)]
