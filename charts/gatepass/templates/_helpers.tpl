@@ -17,6 +17,43 @@
 {{- include "gatepass.fullname" . }}-guard
 {{- end -}}
 
+{{/* Names of a release's short-lived pods: the check of the configuration, and `helm test`. */}}
+{{- define "gatepass.checkName" -}}
+{{- include "gatepass.fullname" . }}-check
+{{- end -}}
+
+{{- define "gatepass.testName" -}}
+{{- include "gatepass.fullname" . }}-test
+{{- end -}}
+
+{{/*
+"true" where Helm renders without the cluster, as `helm template` and GitOps controllers do. Helm then has a list of APIs of its
+own, with some that no cluster serves since Kubernetes 1.16.
+*/}}
+{{- define "gatepass.isOffline" -}}
+{{- if .Capabilities.APIVersions.Has "apps/v1beta1" -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" if the release has a guard, in the gateway or asked by it. */}}
+{{- define "gatepass.isEnforced" -}}
+{{- with .Values.gateway -}}
+{{- if or (ne .kind "none") (eq .enforcement "tokenGuard") -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Secret with the configuration of token-guard. */}}
+{{- define "gatepass.guardSecret" -}}
+{{- .Values.guard.existingSecret | default (include "gatepass.guardName" .) -}}
+{{- end -}}
+
+{{/* ServiceAccount of a component. Arguments: the name that the chart gives, the values. */}}
+{{- define "gatepass.serviceAccount" -}}
+{{- $own := index . 0 -}}
+{{- with index . 1 -}}
+{{- .name | default (.create | ternary $own "default") -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gatepass.keysSecret" -}}
 {{- .Values.tokenService.keys.existingSecret | default (printf "%s-keys" (include "gatepass.fullname" .)) -}}
 {{- end -}}
@@ -66,15 +103,24 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version }}
 {{- end -}}
 
+{{/* Labels of a pod that ends: a sidecar would keep it running. Arguments: the root, the component. */}}
+{{- define "gatepass.endingLabels" -}}
+{{ include "gatepass.labels" . }}
+sidecar.istio.io/inject: "false"
+{{- end -}}
+
 {{/* What the restricted Pod Security Standard asks of a pod, and a file system that nobody writes. */}}
 {{- define "gatepass.podSecurity" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
+  {{- /* OpenShift chooses a user id for each namespace, and refuses others. */}}
+  {{- if and .Values.runAsUser (not (.Capabilities.APIVersions.Has "security.openshift.io/v1")) }}
+  runAsUser: {{ int64 .Values.runAsUser }}
+  runAsGroup: {{ int64 .Values.runAsUser }}
+  fsGroup: {{ int64 .Values.runAsUser }}
+  {{- end }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
@@ -136,20 +182,31 @@ topologySpreadConstraints:
 {{- end -}}
 {{- end -}}
 
-{{/*
-The configuration of the guard as JSON. Arguments: the root, and the two names under which it fetches the token service's
-keys and revocations.
+{{/* Names under which the guard fetches the token service's keys and revocations, as a JSON list. */}}
+{{- define "gatepass.ownClusters" -}}
+{{- $internal := include "gatepass.internalName" . -}}
+{{- with .Values.gateway -}}
+{{- if eq .enforcement "tokenGuard" -}}
+{{- list "token-service-keys" "token-service-internal" | toJson -}}
+{{- else if eq .kind "istio" -}}
+{{- $host := include "gatepass.host" (list $ $internal) -}}
+{{- list (printf "outbound|9080||%s" $host) (printf "outbound|9081||%s" $host) | toJson -}}
+{{- else -}}
+{{- list (printf "%s-keys" (include "gatepass.fullname" $)) $internal | toJson -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 
-JSON because YAML would write large numbers as floats.
-*/}}
+{{/* The configuration of the guard as JSON, because YAML would write large numbers as floats. */}}
 {{- define "gatepass.guardConfiguration" -}}
-{{- $root := index . 0 -}}
+{{- $root := . -}}
 {{- $values := $root.Values -}}
+{{- $clusters := include "gatepass.ownClusters" . | fromJsonArray -}}
 {{- $issuers := $values.guard.issuers -}}
 {{- if $values.tokenService.enabled -}}
 {{- $authority := include "gatepass.host" (list $root (include "gatepass.internalName" $root)) -}}
-{{- $jwks := dict "cluster" (index . 1) "authority" $authority "path" "/auth/jwks" -}}
-{{- $revocations := dict "cluster" (index . 2) "authority" $authority "path" "/revocations" -}}
+{{- $jwks := dict "cluster" (index $clusters 0) "authority" $authority "path" "/auth/jwks" -}}
+{{- $revocations := dict "cluster" (index $clusters 1) "authority" $authority "path" "/revocations" -}}
 {{- $own := dict
       "issuer" $values.tokenService.issuer
       "audiences" (list $values.tokenService.apiAudience)
@@ -158,6 +215,93 @@ JSON because YAML would write large numbers as floats.
 {{- $issuers = prepend $issuers (merge $own $values.guard.issuer) -}}
 {{- end -}}
 {{- toPrettyJson (merge (dict "issuers" $issuers) $values.guard.configuration) -}}
+{{- end -}}
+
+{{/* What token-guard is started with: environment, mounts and volumes, for its Deployment and for the check. */}}
+{{- define "gatepass.guardEnvironment" -}}
+{{- $host := include "gatepass.host" (list . (include "gatepass.internalName" .)) -}}
+{{- with .Values.gateway.tokenGuard -}}
+{{- $clusters := .clusters -}}
+{{- if $.Values.tokenService.enabled -}}
+{{- $own := dict
+      "token-service-keys" (printf "http://%s:9080" $host)
+      "token-service-internal" (printf "http://%s:9081" $host) -}}
+{{- $clusters = merge $own $clusters -}}
+{{- end -}}
+{{- $origins := list -}}
+{{- range $cluster := keys $clusters | sortAlpha -}}
+{{- $origins = append $origins (printf "%s=%s" $cluster (get $clusters $cluster)) -}}
+{{- end -}}
+{{- $peers := list -}}
+{{- range .trustedPeers | default $.Values.tokenService.trustedProxies -}}
+{{- $peers = append $peers (contains "/" . | ternary . (printf "%s/%s" . (contains ":" . | ternary "128" "32"))) -}}
+{{- end -}}
+- { name: TOKEN_GUARD_CONFIG, value: /etc/token-guard/guard.json }
+- { name: TOKEN_GUARD_LISTEN, value: "{{ $.Values.listenAddress }}:9090" }
+- { name: TOKEN_GUARD_INTERNAL_LISTEN, value: "{{ $.Values.listenAddress }}:9091" }
+{{- with $peers }}
+- { name: TOKEN_GUARD_TRUSTED_PEERS, value: {{ join "," . | quote }} }
+{{- end }}
+- { name: TOKEN_GUARD_WORKERS, value: {{ .workers | quote }} }
+- { name: TOKEN_GUARD_DRAIN_FOR, value: 5s }
+{{- if $origins }}
+- name: TOKEN_GUARD_CLUSTERS
+  value: {{ join "," $origins }}
+{{- end }}
+{{- if .caSecret.name }}
+- { name: TOKEN_GUARD_CA_FILE, value: /run/secrets/ca/{{ .caSecret.key }} }
+{{- end }}
+{{- with .extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gatepass.guardMounts" -}}
+- { name: config, mountPath: /etc/token-guard, readOnly: true }
+{{- with .Values.gateway.tokenGuard }}
+{{- if .caSecret.name }}
+- { name: ca, mountPath: /run/secrets/ca, readOnly: true }
+{{- end }}
+{{- with .extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Arguments: the root, the Secret with the configuration. */}}
+{{- define "gatepass.guardVolumes" -}}
+- name: config
+  secret: { secretName: {{ index . 1 }}, defaultMode: 0440 }
+{{- with (index . 0).Values.gateway.tokenGuard }}
+{{- with .caSecret.name }}
+- name: ca
+  secret: { secretName: {{ . }}, defaultMode: 0440 }
+{{- end }}
+{{- with .extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Rules of a NetworkPolicy: the cluster's resolver, and pods of `helm test` to the internal listener. */}}
+{{- define "gatepass.dnsEgress" -}}
+{{- with .Values.networkPolicy.dns -}}
+- to: {{- toYaml .peers | nindent 4 }}
+  ports:
+    {{- range .ports }}
+    - { port: {{ . }}, protocol: UDP }
+    - { port: {{ . }}, protocol: TCP }
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gatepass.testIngress" -}}
+- from:
+    - podSelector:
+        matchLabels: {{- include "gatepass.selector" (list . "test") | nindent 10 }}
+  ports:
+    - { port: internal }
 {{- end -}}
 
 {{/* What a policy of the gateway applies to. */}}
@@ -181,7 +325,32 @@ selector:
 {{- $headers | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* Expressions for the names of these headers and for their other spellings, as a JSON list. */}}
+{{/* What an EnvoyFilter applies to. */}}
+{{- define "gatepass.filterTargets" -}}
+{{- with .Values.gateway -}}
+{{- if .targetRefs -}}
+targetRefs: {{- toYaml .targetRefs | nindent 2 }}
+{{- else -}}
+workloadSelector:
+  labels: {{- toYaml .selector | nindent 4 }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gatepass.httpFilters" -}}
+context: GATEWAY
+listener:
+  filterChain:
+    filter:
+      name: envoy.filters.network.http_connection_manager
+{{- end -}}
+
+{{/* Headers from which some frameworks take another method or path, about which the guard did not decide, as a JSON list. */}}
+{{- define "gatepass.overrideHeaders" -}}
+{{- list "x-http-method" "x-http-method-override" "x-method-override" "x-original-url" "x-rewrite-url" | toJson -}}
+{{- end -}}
+
+{{/* Expressions for the names of the guard's headers and for their other spellings, as a JSON list. */}}
 {{- define "gatepass.guardHeaderPatterns" -}}
 {{- $patterns := list -}}
 {{- range include "gatepass.guardHeaders" . | fromJsonArray -}}

@@ -10,6 +10,7 @@ mod key_path;
 mod lines;
 mod place;
 mod problem;
+mod schema;
 mod section;
 #[cfg(feature = "toml")]
 mod sent;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use crate::place::Place;
+use crate::schema::Schema;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -37,7 +38,10 @@ impl fmt::Display for Problem {
 }
 
 #[derive(Default)]
-pub struct Problems(Cell<Vec<Problem>>);
+pub struct Problems {
+    found: Cell<Vec<Problem>>,
+    pub(crate) schema: Option<Schema>,
+}
 
 impl Problems {
     /// Adds [`Problem::new`].
@@ -46,23 +50,40 @@ impl Problems {
     }
 
     pub(crate) fn add(&self, problem: Problem) {
-        let mut problems = self.0.take();
+        let mut problems = self.found.take();
         problems.push(problem);
-        self.0.set(problems);
+        self.found.set(problems);
+    }
+
+    /// Describes the documents that are read, beside their problems.
+    #[must_use]
+    pub fn with_schema() -> Self {
+        Self {
+            schema: Some(Schema::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The JSON Schema of the documents that were read: all keys that readers asked for. Null without
+    /// [`with_schema`](Self::with_schema).
+    #[must_use]
+    pub fn schema(&self) -> serde_json::Value {
+        let schema = self.schema.as_ref();
+        schema.map(Schema::made).unwrap_or_default()
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let problems = self.0.take();
+        let problems = self.found.take();
         let is_empty = problems.is_empty();
-        self.0.set(problems);
+        self.found.set(problems);
         is_empty
     }
 
     /// The problems in the order in which they were found.
     #[must_use]
     pub fn into_found(self) -> Vec<Problem> {
-        self.0.into_inner()
+        self.found.into_inner()
     }
 
     /// The problems in the order of their places.

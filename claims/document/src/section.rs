@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::key_path;
 use crate::place::{Located, Place};
 use crate::problem::{Problem, Problems};
+use crate::schema::{Kind, Spot};
 use crate::table::{Places, Table};
 #[cfg(feature = "toml")]
 use crate::variables::renamed;
@@ -21,6 +22,8 @@ pub struct Section<'p> {
     places: Places,
     known: Vec<&'static str>,
     problems: &'p Problems,
+    /// Only where a schema is made.
+    spot: Option<Spot<'p>>,
 }
 
 impl<'p> Section<'p> {
@@ -35,6 +38,13 @@ impl<'p> Section<'p> {
             places: table.places,
             known: Vec::new(),
             problems,
+            spot: problems.schema.as_ref().map(Spot::root),
+        }
+    }
+
+    fn describe(&self, key: &str, kind: Kind<'_>) {
+        if let Some(spot) = &self.spot {
+            spot.describe(key, &kind);
         }
     }
 
@@ -79,6 +89,7 @@ impl<'p> Section<'p> {
     /// Takes the value at `key`, of any type.
     pub fn take(&mut self, key: &'static str) -> Option<Located<Value>> {
         self.known.push(key);
+        self.describe(key, Kind::Any);
         let value = self.members.remove(key)?;
         let place = self.place_of(key);
         Some(Located { value, place })
@@ -86,6 +97,7 @@ impl<'p> Section<'p> {
 
     /// Takes one of the remaining values with its key, for tables in which the author chooses the keys.
     pub fn take_any(&mut self) -> Option<(String, Value)> {
+        self.spot.iter().for_each(Spot::open);
         let key = self.members.keys().next()?.clone();
         let value = self.members.remove(&key)?;
         Some((key, value))
@@ -94,6 +106,7 @@ impl<'p> Section<'p> {
     /// Takes the text at `key`. An empty text is a problem, because the author has probably forgotten the
     /// value.
     pub fn text(&mut self, key: &'static str) -> Option<Located<String>> {
+        self.describe(key, Kind::Text);
         let Located { value, place } = self.take(key)?;
         match value {
             Value::String(text) if text.is_empty() => {
@@ -108,8 +121,20 @@ impl<'p> Section<'p> {
         }
     }
 
+    /// Takes the text at `key`, which must be one of `names`, and returns its index there.
+    pub fn choice(&mut self, key: &'static str, names: &[&str]) -> Option<usize> {
+        self.describe(key, Kind::Choice(names));
+        let text = self.text(key)?.value;
+        let index = names.iter().position(|name| *name == text);
+        if index.is_none() {
+            self.problem(key, &format!("must be {}", names.join(" or ")));
+        }
+        index
+    }
+
     /// Reports `key` as missing if it is absent.
     pub fn required(&self, key: &str) {
+        self.spot.iter().for_each(|spot| spot.require(key));
         if self.has(key) {
             return;
         }
@@ -150,6 +175,7 @@ impl<'p> Section<'p> {
 
     /// Takes the boolean at `key`. An environment variable contains `true` or `false`.
     pub fn flag(&mut self, key: &'static str) -> Option<Located<bool>> {
+        self.describe(key, Kind::Flag);
         let Located { value, place } = self.take(key)?;
         let flag = match &value {
             Value::Bool(flag) => Some(*flag),
@@ -169,6 +195,7 @@ impl<'p> Section<'p> {
         key: &'static str,
         range: RangeInclusive<u64>,
     ) -> Option<Located<u64>> {
+        self.describe(key, Kind::Number(&range));
         let Located { value, place } = self.take(key)?;
         let number = match &value {
             Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
@@ -209,6 +236,7 @@ impl<'p> Section<'p> {
         key: &'static str,
         element: impl Fn(Located<String>) -> T,
     ) -> Option<Vec<T>> {
+        self.describe(key, Kind::Texts);
         let Located { value, place } = self.take(key)?;
         let mut texts = Vec::new();
         match value {
@@ -259,10 +287,13 @@ impl<'p> Section<'p> {
     #[must_use]
     pub fn within(&self, key: &str, members: Map<String, Value>) -> Self {
         let path = key_path::member(&self.path, key);
-        self.child(members, path, self.depth + 1)
+        let is_chosen = !self.known.contains(&key);
+        let spot = self.spot.as_ref().map(|spot| spot.member(key, is_chosen));
+        self.child(members, path, self.depth + 1, spot)
     }
 
     fn open(&mut self, key: &'static str) -> Option<Self> {
+        self.describe(key, Kind::Section);
         let Located { value, place } = self.take(key)?;
         match value {
             Value::Object(members) => Some(self.within(key, members)),
@@ -275,6 +306,7 @@ impl<'p> Section<'p> {
 
     /// Takes the tables of the list at `key`; none if the list is absent.
     pub fn sections(&mut self, key: &'static str) -> Vec<Self> {
+        self.describe(key, Kind::Sections);
         let value = self.take(key);
         value.map_or_else(Vec::new, |value| self.tables(key, value))
     }
@@ -283,6 +315,7 @@ impl<'p> Section<'p> {
     /// message `empty`.
     pub fn required_sections(&mut self, key: &'static str, empty: &str) -> Vec<Self> {
         self.required(key);
+        self.describe(key, Kind::RequiredSections);
         let Some(value) = self.take(key) else {
             return Vec::new();
         };
@@ -303,7 +336,10 @@ impl<'p> Section<'p> {
         for (index, value) in values.into_iter().enumerate() {
             let path = key_path::element(&list, index);
             match value {
-                Value::Object(members) => sections.push(self.child(members, path, self.depth + 2)),
+                Value::Object(members) => {
+                    let spot = self.spot.as_ref().map(|spot| spot.element(key));
+                    sections.push(self.child(members, path, self.depth + 2, spot));
+                }
                 other => {
                     let place = self.places.of(&path);
                     self.wrong_type(&place, key, nouns(&place).2, &other);
@@ -313,7 +349,13 @@ impl<'p> Section<'p> {
         sections
     }
 
-    fn child(&self, members: Map<String, Value>, path: String, depth: usize) -> Self {
+    fn child(
+        &self,
+        members: Map<String, Value>,
+        path: String,
+        depth: usize,
+        spot: Option<Spot<'p>>,
+    ) -> Self {
         Self {
             members,
             place: self.places.of(&path),
@@ -322,6 +364,7 @@ impl<'p> Section<'p> {
             places: self.places.clone(),
             known: Vec::new(),
             problems: self.problems,
+            spot,
         }
     }
 
@@ -345,6 +388,7 @@ impl<'p> Section<'p> {
 
     /// Reports every unknown key. Call this when all known keys have been read.
     pub fn finish(self) {
+        self.spot.iter().for_each(Spot::finish);
         for key in self.members.keys() {
             let place = self.place_of(key);
             let known = closest(key, &self.known);

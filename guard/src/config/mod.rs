@@ -152,7 +152,17 @@ impl Config {
         let object = claims::json::parse_object(text)
             .map_err(|error| vec![format!("the configuration: {}", slip(text, error))])?;
         let problems = Problems::default();
-        let mut root = Section::root(Table::from_strict_json(object), &problems);
+        let config = Self::read(Table::from_strict_json(object), host, &problems);
+        let problems = problems.into_found();
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(problems.iter().map(ToString::to_string).collect())
+        }
+    }
+
+    fn read(table: Table, host: &dyn HostVerifier, problems: &Problems) -> Self {
+        let mut root = Section::root(table, problems);
         let config = Self {
             issuers: issuers::read(&mut root, host),
             rules: rules(&mut root),
@@ -184,12 +194,7 @@ impl Config {
         };
         check_headers(&root, &config);
         root.finish();
-        let problems = problems.into_found();
-        if problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(problems.iter().map(ToString::to_string).collect())
-        }
+        config
     }
 }
 
@@ -229,19 +234,9 @@ fn one_of<T: Copy, const N: usize>(
     names: [(&str, T); N],
     default: T,
 ) -> T {
-    let index = index_of(object, key, &names.map(|(name, _)| name));
+    let index = object.choice(key, &names.map(|(name, _)| name));
     let named = index.and_then(|index| names.get(index));
     named.map_or(default, |(_, value)| *value)
-}
-
-/// The index of the text at `key` in `names`.
-fn index_of(object: &mut Section<'_>, key: &'static str, names: &[&str]) -> Option<usize> {
-    let text = text(object, key)?;
-    let index = names.iter().position(|name| *name == text);
-    if index.is_none() {
-        object.problem(key, &format!("must be {}", names.join(" or ")));
-    }
-    index
 }
 
 fn flag(object: &mut Section<'_>, key: &'static str, default: bool) -> bool {
@@ -522,5 +517,7 @@ fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(legal)
 }
 
+#[cfg(test)]
+mod schema;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,223 @@
+//! Runs the programs as the containers of the chart would.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tests::{Artifacts, Process, free_port};
+
+use super::{RENDERED, cases, component, list, of_kind, pod};
+use crate::support::agent;
+
+/// What an operator puts into the Secret of `guard.existingSecret`.
+const GUARD_CONFIGURATION: &str = r#"{
+    "issuers": [{
+        "issuer": "https://issuer.example.org", "audiences": ["https://api.example.com"],
+        "discovery": {"cluster": "issuer"}, "algorithms": ["ES384"],
+        "introspection": {"cluster": "issuer", "path": "/introspect", "bearer": "not-for-real-use"}
+    }],
+    "rules": [{"path_prefix": "/"}]
+}"#;
+
+/// Secrets and ConfigMaps that the values name but the chart does not create.
+fn secrets() -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
+    let key = "A".repeat(43);
+    let repository = Artifacts::find().unwrap().repository;
+    let certificate = repository.join("demo/non-interactive-demo.cert.pem");
+    let certificate = fs::read_to_string(certificate).unwrap();
+    BTreeMap::from([
+        (
+            "token-service-keys-of-mine",
+            BTreeMap::from([("encryption-key", key.clone()), ("admin-token", key)]),
+        ),
+        (
+            "registrations",
+            BTreeMap::from([("registrations.toml", String::new())]),
+        ),
+        (
+            "database",
+            BTreeMap::from([(
+                "url",
+                "postgres://service:secret@database.example.com/tokens".to_owned(),
+            )]),
+        ),
+        ("database-ca", BTreeMap::from([("ca.crt", String::new())])),
+        (
+            "guard-configuration",
+            BTreeMap::from([("guard.json", GUARD_CONFIGURATION.to_owned())]),
+        ),
+        ("issuer-ca", BTreeMap::from([("ca.crt", certificate)])),
+        ("further", BTreeMap::new()),
+    ])
+}
+
+/// The files of a Secret or ConfigMap, by name.
+pub(super) fn files(documents: &[Value], kind: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let found = of_kind(documents, kind);
+    let Some(found) = found.iter().find(|one| one["metadata"]["name"] == name) else {
+        let secrets = secrets();
+        let secret = secrets.get(name).unwrap_or_else(|| panic!("{kind} {name}"));
+        let files = secret.iter();
+        return files
+            .map(|(file, text)| ((*file).to_owned(), text.clone().into_bytes()))
+            .collect();
+    };
+    let texts = |member: &str| -> Vec<(String, String)> {
+        let members = found[member].as_object().into_iter().flatten();
+        members
+            .map(|(file, text)| (file.clone(), text.as_str().unwrap().to_owned()))
+            .collect()
+    };
+    let encoded = if kind == "Secret" {
+        texts("data")
+    } else {
+        Vec::new()
+    };
+    let plain = if kind == "Secret" {
+        texts("stringData")
+    } else {
+        texts("data")
+    };
+    let encoded = encoded
+        .into_iter()
+        .map(|(file, text)| (file, STANDARD.decode(text).unwrap()));
+    let plain = plain
+        .into_iter()
+        .map(|(file, text)| (file, text.into_bytes()));
+    encoded.chain(plain).collect()
+}
+
+/// Creates the volumes of a workload below `root`, as the kubelet would. Returns a command with the environment of its
+/// container and with paths below `root`.
+pub(super) fn container(
+    root: &Path,
+    workload: &Value,
+    documents: &[Value],
+    program: &Path,
+) -> Command {
+    let pod = pod(workload);
+    let container = &pod["containers"][0];
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    for mount in list(&container["volumeMounts"]) {
+        let folder = below(mount["mountPath"].as_str().unwrap());
+        fs::create_dir_all(&folder).unwrap();
+        let volume = list(&pod["volumes"])
+            .iter()
+            .find(|volume| volume["name"] == mount["name"]);
+        let Some(volume) = volume else {
+            let claims = list(&workload["spec"]["volumeClaimTemplates"]);
+            assert!(
+                claims
+                    .iter()
+                    .any(|claim| claim["metadata"]["name"] == mount["name"]),
+                "{mount}"
+            );
+            continue;
+        };
+        assert_eq!(mount["readOnly"], true, "{mount}");
+        let (kind, name, mode) = match volume["secret"]["secretName"].as_str() {
+            Some(name) => (
+                "Secret",
+                name,
+                volume["secret"]["defaultMode"].as_u64().unwrap(),
+            ),
+            None => (
+                "ConfigMap",
+                volume["configMap"]["name"].as_str().unwrap(),
+                0o644,
+            ),
+        };
+        for (file, content) in files(documents, kind, name) {
+            let file = folder.join(file);
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode.try_into().unwrap()))
+                .unwrap();
+        }
+    }
+    let mut command = Command::new(program);
+    for variable in list(&container["env"]) {
+        let value = variable["value"].as_str().unwrap();
+        let value = match value.split_once('/') {
+            Some(("" | "redb:", _)) => {
+                let (kind, path) = value.split_at(value.find('/').unwrap());
+                format!("{kind}{}", below(path).display())
+            }
+            _ => value.to_owned(),
+        };
+        command.env(variable["name"].as_str().unwrap(), value);
+    }
+    command
+}
+
+#[test]
+fn the_token_service_accepts_the_configuration_that_the_chart_makes() {
+    let program = Artifacts::find().unwrap().token_service;
+    let mut checked = 0;
+    for (case, documents) in cases() {
+        let Some(workload) = component(documents, "token-service") else {
+            continue;
+        };
+        let root = tempfile::TempDir::new().unwrap();
+        let mut command = container(root.path(), workload, documents, &program);
+        let output = command.arg("check").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{case}: {said}");
+        // The NetworkPolicy already does what this warning recommends.
+        let mut warnings = said.lines().filter(|line| line.starts_with("warning: "));
+        assert!(
+            warnings.all(|warning| warning.starts_with("warning: internal_listen ")),
+            "{case}: {said}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 3, "{checked}");
+}
+
+/// Runs with the keys from the chart. Only the volume of the store is writable.
+#[test]
+fn a_token_service_of_the_chart_serves() {
+    let program = Artifacts::find().unwrap().token_service;
+    let documents = list(&RENDERED["traffic-extension"]["documents"]);
+    let root = tempfile::TempDir::new().unwrap();
+    let workload = component(documents, "token-service").unwrap();
+    let mut command = container(root.path(), workload, documents, &program);
+    let internal = free_port().unwrap();
+    command
+        .arg("serve")
+        .env(
+            "TOKEN_SERVICE__LISTEN",
+            format!("127.0.0.1:{}", free_port().unwrap()),
+        )
+        .env(
+            "TOKEN_SERVICE__INTERNAL_LISTEN",
+            format!("127.0.0.1:{internal}"),
+        );
+    let log = root.path().join("log");
+    let mut service = Process::start("token-service", &command, &log).unwrap();
+    let url = format!("http://127.0.0.1:{internal}/readyz");
+    let ready = || {
+        agent()
+            .get(&url)
+            .call()
+            .is_ok_and(|reply| reply.status() == 200)
+    };
+    service.until("ready", ready).unwrap();
+    // The host that the filter names, in a cluster with a domain of its own.
+    let plugin = &of_kind(documents, "TrafficExtension")[0]["spec"]["wasm"]["pluginConfig"];
+    let feed = &plugin["issuers"][0]["revocations"];
+    let url = format!("http://127.0.0.1:{internal}/revocations");
+    let host = feed["authority"].as_str().unwrap();
+    let reply = agent().get(&url).header("host", host).call().unwrap();
+    assert_eq!(reply.status(), 200, "{host}");
+    let mut stored = fs::read_dir(root.path().join("data")).unwrap();
+    assert_eq!(
+        stored.next().unwrap().unwrap().file_name(),
+        "token-service.redb"
+    );
+    assert!(stored.next().is_none(), "keys come from the Secret");
+}

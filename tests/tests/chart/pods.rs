@@ -1,0 +1,176 @@
+//! What pods may do, and who may reach them.
+
+use serde_json::{Value, json};
+
+use super::{RENDERED, cases, list, of_kind, pod, workloads};
+
+/// Pod Security Standard "restricted", and a read-only file system.
+#[test]
+fn pods_have_no_privileges() {
+    let (mut serving, mut ending) = (0, 0);
+    for (case, documents) in cases() {
+        let jobs = of_kind(documents, "Job");
+        let tests = of_kind(documents, "Pod");
+        let tests = tests.iter().map(|pod| &pod["spec"]);
+        let workloads = workloads(documents).into_iter().chain(jobs).map(pod);
+        for pod in workloads.chain(tests) {
+            assert_eq!(pod["automountServiceAccountToken"], false, "{case}");
+            let security = &pod["securityContext"];
+            assert_eq!(security["runAsNonRoot"], true, "{case}");
+            assert_eq!(
+                security["seccompProfile"]["type"], "RuntimeDefault",
+                "{case}"
+            );
+            if case == "token-guard-secret" {
+                no_user(security);
+            } else {
+                assert!(security["runAsUser"].as_u64().unwrap() > 0, "{case}");
+            }
+            let allowed = ["configMap", "secret"];
+            for volume in list(&pod["volumes"]) {
+                let mut members = volume.as_object().unwrap().keys();
+                assert!(
+                    members.all(|kind| kind == "name" || allowed.contains(&kind.as_str())),
+                    "{volume}"
+                );
+            }
+            for container in list(&pod["containers"]) {
+                let expected = json!({
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                });
+                assert_eq!(container["securityContext"], expected, "{case}");
+                if pod["restartPolicy"] == "Never" {
+                    ending += 1;
+                    continue;
+                }
+                let probe = |name: &str| &container[name]["httpGet"];
+                assert_eq!(
+                    *probe("startupProbe"),
+                    json!({"path": "/healthz", "port": "internal"})
+                );
+                assert_eq!(
+                    *probe("livenessProbe"),
+                    json!({"path": "/healthz", "port": "internal"})
+                );
+                assert_eq!(
+                    *probe("readinessProbe"),
+                    json!({"path": "/readyz", "port": "internal"})
+                );
+                serving += 1;
+            }
+        }
+    }
+    assert_eq!((serving, ending), (10, 19));
+
+    for pod in workloads(list(&RENDERED["openshift"]["documents"])) {
+        no_user(&self::pod(pod)["securityContext"]);
+    }
+}
+
+/// The platform chooses the user.
+#[track_caller]
+fn no_user(security: &Value) {
+    for member in ["runAsUser", "runAsGroup", "fsGroup"] {
+        assert_eq!(security[member], Value::Null, "{security}");
+    }
+    assert_eq!(security["runAsNonRoot"], true);
+}
+
+/// Each program has an account of its own, and none has a token of the cluster's API.
+#[test]
+fn programs_have_accounts_of_their_own() {
+    for (case, documents) in cases() {
+        let accounts = of_kind(documents, "ServiceAccount");
+        let mut created: Vec<&Value> = Vec::new();
+        for account in accounts {
+            assert_eq!(account["automountServiceAccountToken"], false, "{case}");
+            created.push(&account["metadata"]["name"]);
+        }
+        let named = workloads(documents);
+        let mut named: Vec<&Value> = named
+            .iter()
+            .map(|workload| &pod(workload)["serviceAccountName"])
+            .collect();
+        if case == "token-guard-secret" {
+            assert_eq!(named, ["gateway"]);
+            named.clear();
+        }
+        assert_eq!(json!(created), json!(named), "{case}");
+    }
+}
+
+#[test]
+fn token_guard_grows_with_the_load() {
+    let documents = list(&RENDERED["token-guard-secret"]["documents"]);
+    let scaler = &of_kind(documents, "HorizontalPodAutoscaler")[0]["spec"];
+    let workload = workloads(documents)[0];
+    assert_eq!(
+        scaler["scaleTargetRef"]["name"],
+        workload["metadata"]["name"]
+    );
+    assert_eq!(
+        (&scaler["minReplicas"], &scaler["maxReplicas"]),
+        (&json!(2), &json!(6))
+    );
+    // Otherwise each upgrade would undo what the autoscaler did.
+    assert_eq!(workload["spec"]["replicas"], Value::Null);
+    assert_eq!(of_kind(documents, "PodDisruptionBudget").len(), 1);
+}
+
+/// Only gateways and monitoring reach the internal listener, and no route leads there.
+#[test]
+fn the_internal_listener_is_internal() {
+    for (case, documents) in cases() {
+        for workload in workloads(documents) {
+            let labels = workload["spec"]["selector"]["matchLabels"]
+                .as_object()
+                .unwrap();
+            let policies = of_kind(documents, "NetworkPolicy");
+            let policy = policies.iter().find(|policy| {
+                policy["spec"]["podSelector"]["matchLabels"].as_object() == Some(labels)
+            });
+            let policy = policy.unwrap_or_else(|| panic!("{case}: {labels:?} has no policy"));
+            assert_eq!(
+                policy["spec"]["policyTypes"],
+                json!(["Ingress", "Egress"]),
+                "{case}"
+            );
+            for rule in list(&policy["spec"]["ingress"]) {
+                let peers = list(&rule["from"]);
+                assert!(!peers.is_empty(), "{case}: an empty list is everybody");
+                assert!(peers.iter().all(|peer| *peer != json!({})), "{case}");
+                assert!(!list(&rule["ports"]).is_empty(), "{case}: every port");
+            }
+            let resolver = if case == "token-guard-secret" {
+                5353
+            } else {
+                53
+            };
+            let mut resolvers = 0;
+            for rule in list(&policy["spec"]["egress"]) {
+                let ports = list(&rule["ports"]);
+                assert!(!ports.is_empty(), "{case}: every port");
+                if ports.iter().any(|port| port["port"] == resolver) {
+                    assert!(!list(&rule["to"]).is_empty(), "{case}: DNS to everywhere");
+                    resolvers += 1;
+                }
+            }
+            assert_eq!(resolvers, 1, "{case}");
+        }
+        let internal = |service: &Value| {
+            let ports = list(&service["spec"]["ports"]).iter();
+            ports.clone().any(|port| port["targetPort"] == "internal")
+        };
+        let services = of_kind(documents, "Service");
+        for route in of_kind(documents, "HTTPRoute") {
+            for backend in list(&route["spec"]["rules"][0]["backendRefs"]) {
+                let to = services
+                    .iter()
+                    .find(|one| one["metadata"]["name"] == backend["name"]);
+                assert!(!internal(to.unwrap()), "{case}");
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Kubernetes, the gateways and the Prometheus Operator accept the resources, which are those of the guides.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::Artifacts;
+
+use super::{RENDERED, answer, cases, list, of_kind};
+use crate::mounting::documents;
+
+fn is_custom(document: &Value) -> bool {
+    let version = document["apiVersion"].as_str().unwrap();
+    [
+        "istio.io/",
+        "envoyproxy.io/",
+        "gateway.networking.k8s.io/",
+        "monitoring.coreos.com/",
+        "traefik.io/",
+    ]
+    .iter()
+    .any(|group| version.contains(group))
+}
+
+/// Custom resources that are shown as files, too.
+const MANIFESTS: [&str; 4] = [
+    "envoy/istio/wasm-plugin.yaml",
+    "envoy/istio/headers.yaml",
+    "envoy/istio/cors.yaml",
+    "envoy/envoy-gateway/extension-policy.yaml",
+];
+
+#[test]
+fn kubernetes_and_the_gateways_accept_what_helm_renders() {
+    for (name, _) in cases() {
+        let case = &RENDERED[name];
+        assert_eq!(case["problems"], json!([]), "{name}");
+        assert_eq!(case["lint"], json!([]), "{name}");
+    }
+    let unknown_field = &RENDERED["check"]["problems"][0];
+    assert!(unknown_field.as_str().unwrap().contains("dota"));
+
+    let repository = Artifacts::find().unwrap().repository;
+    let mut resources: Vec<Value> = cases()
+        .into_iter()
+        .flat_map(|(_, documents)| documents.clone())
+        .filter(is_custom)
+        .collect();
+    let kinds: BTreeSet<&str> = resources
+        .iter()
+        .filter_map(|one| one["kind"].as_str())
+        .collect();
+    let expected = [
+        "AuthorizationPolicy",
+        "ClientTrafficPolicy",
+        "DestinationRule",
+        "EnvoyExtensionPolicy",
+        "EnvoyFilter",
+        "EnvoyPatchPolicy",
+        "HTTPRoute",
+        "Middleware",
+        "PodMonitor",
+        "PrometheusRule",
+        "ReferenceGrant",
+        "SecurityPolicy",
+        "TrafficExtension",
+        "WasmPlugin",
+    ];
+    assert_eq!(kinds, BTreeSet::from(expected));
+    for file in MANIFESTS {
+        resources.extend(documents(&repository.join(file)));
+    }
+    // These must be found, otherwise the check proves nothing.
+    let extension = of_kind(&resources, "TrafficExtension")[0].clone();
+    for (place, member, value) in [
+        ("/spec/wasm", "failStrategy", "FAIL_SLOWLY"),
+        ("/spec", "phaze", "AUTHN"),
+    ] {
+        let mut broken = extension.clone();
+        broken["metadata"]["name"] = json!("broken");
+        broken.pointer_mut(place).unwrap()[member] = json!(value);
+        resources.push(broken);
+    }
+    let mut node = Command::new(repository.join(".cache/node"));
+    node.arg(repository.join("tests/chart/crds.mjs"));
+    let problems = answer(node, &Value::Array(resources));
+    let (expected, others): (Vec<&Value>, Vec<&Value>) =
+        list(&problems).iter().partition(|problem| {
+            problem
+                .as_str()
+                .unwrap()
+                .starts_with("TrafficExtension broken: ")
+        });
+    assert!(others.is_empty(), "{others:?}");
+    let expected = format!("{expected:?}");
+    assert!(
+        expected.contains("failStrategy") && expected.contains("phaze"),
+        "{expected}"
+    );
+}
+
+/// The release workflow refuses a tag that names another one.
+#[test]
+fn the_chart_has_the_version_of_the_programs() {
+    let repository = Artifacts::find().unwrap().repository;
+    let chart = documents(&repository.join("charts/gatepass/Chart.yaml"));
+    for version in ["version", "appVersion"] {
+        assert_eq!(chart[0][version], env!("CARGO_PKG_VERSION"));
+    }
+}
+
+#[test]
+fn the_chart_and_the_manifests_agree() {
+    let repository = Artifacts::find().unwrap().repository;
+    let mut compared = 0;
+    for file in MANIFESTS {
+        let case = if file.contains("/istio/") {
+            "istio"
+        } else {
+            "envoy-gateway"
+        };
+        let rendered = list(&RENDERED[case]["documents"]);
+        for shown in documents(&repository.join(file)) {
+            // Belongs to the API.
+            if shown["kind"] == "VirtualService" {
+                continue;
+            }
+            let same = rendered.iter().find(|document| {
+                document["kind"] == shown["kind"]
+                    && document["metadata"]["name"] == shown["metadata"]["name"]
+            });
+            let mut same = same.unwrap_or_else(|| panic!("{file}: {shown}")).clone();
+            same["metadata"].as_object_mut().unwrap().remove("labels");
+            assert_eq!(same, shown, "{file}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 7);
+}
+
+/// A release publishes the images that the values name, under these names.
+#[test]
+fn the_chart_names_the_images_of_a_release() {
+    let repository = Artifacts::find().unwrap().repository;
+    let text = |file: &str| fs::read_to_string(repository.join(file)).unwrap();
+    let values: Value = serde_saphyr::from_str(&text("charts/gatepass/values.yaml")).unwrap();
+    let release: Value = serde_saphyr::from_str(&text(".github/workflows/release.yml")).unwrap();
+    let published = &release["jobs"]["publish-images"]["strategy"]["matrix"]["target"];
+    let dockerfile = text("Dockerfile");
+    for image in [
+        "/tokenService/image",
+        "/gateway/filter/image",
+        "/gateway/tokenGuard/image",
+    ] {
+        let repository = &values.pointer(image).unwrap()["repository"];
+        let name = repository.as_str().unwrap().rsplit('/').next().unwrap();
+        assert!(list(published).contains(&json!(name)), "{image}: {name}");
+        assert!(dockerfile.contains(&format!(" AS {name}\n")), "{name}");
+    }
+}
