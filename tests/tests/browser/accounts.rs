@@ -59,6 +59,59 @@ fn the_keyboard_alone_is_enough() {
     window.expect_heading("Back in the app");
 }
 
+/// The filter needs no script. The accounts that were used last in this browser come first.
+#[test]
+fn a_long_list_has_a_filter_and_begins_with_the_last_used() {
+    const ACCOUNTS: &str = "//fieldset[legend]//button";
+    let (app, window) = (App::start(), Chromium::open());
+    window.disable_scripts();
+    window.visit(&app.authorize_with(&[("state", "kept")]));
+    sign_in(&window, "emmy@example.com", "demo-password-of-emmy");
+    window.expect_heading("Choose an account");
+    assert_eq!(window.count(ACCOUNTS), 9);
+    let filter = |text: &str, shown: &str| {
+        window.fill("Find an account", text);
+        window.type_at_focus(ENTER);
+        window.expect_text(shown);
+    };
+    filter("nothing", "0 of 9 accounts match.");
+    assert_eq!(window.count(ACCOUNTS), 0);
+    filter("1879048522", "1 of 9 accounts match.");
+    // The label of the site stands for the site.
+    filter("BRIDGE enoether", "1 of 9 accounts match.");
+    let account = window.expect(ACCOUNTS).text();
+    let words: Vec<&str> = account.split_whitespace().collect();
+    assert_eq!(words.join(" "), "enoether-9 Bridge at Ulm");
+    assert_eq!(window.field("Find an account").value(), "BRIDGE enoether");
+    window.press("enoether-9");
+    window.expect_heading("Back in the app");
+    assert!(window.address().as_str().contains("state=kept"));
+    let first_two = || -> Vec<String> {
+        window.visit(&app.authorize());
+        window.expect_heading("Choose an account");
+        let name = |position: u8| {
+            window
+                .expect(&format!("({ACCOUNTS})[{position}]/span"))
+                .text()
+        };
+        vec![name(1), name(2)]
+    };
+    assert_eq!(first_two(), ["enoether-9", "enoether-1"]);
+    window.press("enoether-4");
+    window.expect_heading("Back in the app");
+    assert_eq!(first_two(), ["enoether-4", "enoether-9"]);
+}
+
+#[test]
+fn pages_after_the_sign_in_link_to_the_home_page() {
+    let (app, window) = (App::start(), Chromium::open());
+    window.visit(&app.authorize());
+    sign_in(&window, "grace@example.com", "demo-password-of-grace");
+    window.expect_heading("Choose an account");
+    window.follow("Your sign-in and authenticator app");
+    window.expect_heading("You are signed in");
+}
+
 /// Starting again shows the selector, and another user may sign in.
 #[test]
 fn accounts_are_switched_by_starting_again() {

@@ -19,7 +19,8 @@ use crate::support::OwnPair;
 /// tests.
 fn pair() -> &'static OwnPair {
     static PAIR: LazyLock<OwnPair> = LazyLock::new(|| {
-        let pair = OwnPair::start(&[]);
+        let labels = "[site_labels]\n\"https://ap1.example.com\" = \"Bridge at Ulm\"\n";
+        let pair = OwnPair::with_configuration(labels);
         let repository = &pair.pair.artifacts().repository;
         let registrations = repository.join("tests/tests/browser/registrations.toml");
         pair.operate(&["apply", registrations.to_str().unwrap()], "")

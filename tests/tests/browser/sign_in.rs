@@ -64,12 +64,9 @@ fn password_managers_know_the_fields() {
 fn the_focus_is_where_typing_goes_on() {
     let (app, window) = (App::start(), Chromium::open());
     window.visit(&app.authorize());
-    window.expect_heading("Sign in");
-    let focused = || window.inspect("return document.activeElement.name");
-    assert_eq!(focused(), "username");
+    window.expect_focus("Username");
     window.visit(&app.authorize_with(&[("login_hint", "katherine@example.com")]));
-    window.expect_heading("Sign in");
-    assert_eq!(focused(), "password");
+    window.expect_focus("Password");
     assert_eq!(window.field("Username").value(), "katherine@example.com");
 }
 
@@ -179,20 +176,20 @@ fn a_person_sets_up_an_authenticator_app() {
         window.fill("Your password", password);
         window.press("Turn on");
     };
-    fill("00000", password);
-    window.expect_text("This code is not right.");
-    assert_eq!(
-        window
-            .field("Code that the app shows")
-            .attribute("aria-invalid"),
-        Some("true".into())
-    );
     fill(&lasting_code(&secret), "not-the-password");
     window.expect_text("The password is wrong.");
+    let is_invalid = |label: &str| window.field(label).attribute("aria-invalid").is_some();
+    assert!(is_invalid("Your password") && !is_invalid("Code that the app shows"));
+    fill("00000", password);
+    window.expect_text("This code is not right.");
+    assert!(is_invalid("Code that the app shows"));
+    // The password was right, so the page does not ask for it again.
+    assert!(!window.has("//input[@type='password']"));
     let same = window.expect("//*[@class='secret']").text();
     assert_eq!(same.split_whitespace().collect::<String>(), secret);
     let enrolled_at = now();
-    fill(&code_at(&secret, enrolled_at), password);
+    window.fill("Code that the app shows", &code_at(&secret, enrolled_at));
+    window.press("Turn on");
     window.expect_heading("Your recovery codes");
     let codes = window.expect("//ul").text();
     let codes: Vec<&str> = codes.lines().collect();
@@ -249,6 +246,33 @@ fn a_person_sets_up_an_authenticator_app() {
     other.expect_heading("Back in the app");
 }
 
+/// Without an application: from the form to the page that the form is for.
+#[test]
+fn a_person_signs_in_at_the_home_page() {
+    let window = Chromium::open();
+    window.disable_scripts();
+    let home = format!("{}/auth/", lobby());
+    let sign_in = |password: &str| sign_in(&window, "hedy@example.com", password);
+    window.visit(&home);
+    window.expect_heading("You are not signed in");
+    sign_in("not-the-password");
+    window.expect_text("Username or password is wrong");
+    window.expect_heading("You are not signed in");
+    sign_in("demo-password-of-hedy");
+    window.expect_heading("Enter your code");
+    window.follow("Sign in as somebody else");
+    window.expect_heading("You are not signed in");
+    window.visit(&home);
+    window.expect_heading("Enter your code");
+    window.fill(CODE, "00000");
+    window.press("Continue");
+    window.expect("//*[@role='alert']");
+    window.fill(CODE, &lasting_code("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"));
+    window.press("Continue");
+    window.expect_heading("You are signed in");
+    window.expect_text("hedy@example.com");
+}
+
 /// A person without app and recovery codes asks an administrator.
 #[test]
 fn an_administrator_removes_a_second_factor() {
@@ -266,7 +290,7 @@ fn an_administrator_removes_a_second_factor() {
 }
 
 /// Opens the second form of the page, and sends a recovery code with it.
-fn use_recovery_code(window: &Chromium, code: &str) {
+pub(super) fn use_recovery_code(window: &Chromium, code: &str) {
     window.expect("//summary").click();
     window.fill("Recovery code", code);
     window.expect("//details//button").click();
@@ -331,7 +355,7 @@ fn signing_in_renews_the_session() {
         thief.set_cookie(name, value);
     }
     thief.visit(&format!("{}/auth/", lobby()));
-    thief.expect_heading("You are not signed in");
+    thief.expect_heading("Enter your code");
     // A new session for each person.
     window.visit(&app.authorize());
     window.follow("Sign in as somebody else");

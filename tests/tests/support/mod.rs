@@ -39,6 +39,20 @@ impl OwnPair {
         Self::start_with(changes, false)
     }
 
+    /// A pair with the demo's configuration and this text behind it.
+    pub(crate) fn with_configuration(end: &str) -> Self {
+        Self::start_setup(&[], |setup, state| {
+            let demo = setup.directory.join("demo");
+            let text = std::fs::read_to_string(demo.join("config.toml")).unwrap();
+            let config = state.join("config.toml");
+            std::fs::write(&config, text + end).unwrap();
+            setup.config = Some(config);
+            let registrations = demo.join("registrations.toml").display().to_string();
+            let key = "TOKEN_SERVICE__REGISTRATIONS".to_owned();
+            setup.environment.push((key, registrations));
+        })
+    }
+
     /// A pair and an early-access token service.
     pub(crate) fn with_early_access() -> Self {
         Self::start_with(&[], true)

@@ -10,7 +10,7 @@ use protocol::settings::Settings;
 use super::duration::{MINUTE, duration};
 use super::{
     Config, audit, internal_hosts, issuer, legacy_instances, lifetimes, limits, listen, log_format,
-    name, otlp_endpoint, service_documentation, signing, store, trusted_proxies,
+    name, otlp_endpoint, service_documentation, signing, site_labels, store, trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -115,6 +115,7 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
             .unwrap_or(defaults.encryption_key_file),
         store: store::read(root.section("store")).unwrap_or(defaults.store),
         legacy_instances: legacy_instances::read(&mut root),
+        site_labels: site_labels::read(root.section("site_labels")),
         limits: limits::read(root.section("limits"), defaults.limits),
         audit: audit::read(root.section("audit"), defaults.audit),
         drain_for: duration(

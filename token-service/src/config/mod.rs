@@ -15,11 +15,13 @@ mod name;
 mod otlp_endpoint;
 mod service_documentation;
 mod signing;
+mod site_labels;
 mod store;
 #[cfg(test)]
 mod tests;
 mod trusted_proxies;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -66,6 +68,8 @@ pub struct Config {
     pub store: StoreUrl,
     /// Instances of the legacy flow that the service registers at each start.
     pub legacy_instances: Vec<LegacyInstance>,
+    /// Names of the sites of linked accounts, which pages show in place of the sites.
+    pub site_labels: BTreeMap<String, String>,
     /// Rate limits for each client.
     pub limits: Limits,
     /// Retention and output of the audit log.
@@ -133,6 +137,7 @@ impl Default for Config {
             encryption_key_file: PathBuf::from("data/encryption-key"),
             store: StoreUrl::Redb(PathBuf::from("data/token-service.redb")),
             legacy_instances: Vec::new(),
+            site_labels: BTreeMap::new(),
             limits: Limits::DEFAULT,
             audit: Audit {
                 keep_for: 90 * DAY,

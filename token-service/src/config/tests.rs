@@ -172,6 +172,10 @@ fn every_key_of_the_example_is_also_a_variable() {
             "TOKEN_SERVICE__IDENTITY_AUDIENCE",
             "https://identity.example.com",
         ),
+        (
+            "TOKEN_SERVICE__SITE_LABELS__HTTPS://US1.EXAMPLE.COM",
+            "Austin",
+        ),
         ("TOKEN_SERVICE__LISTEN", "[::]:1"),
         ("TOKEN_SERVICE__INTERNAL_LISTEN", "0.0.0.0:2"),
         ("TOKEN_SERVICE__INTERNAL_HOSTS", "a.example, *.B.example"),
@@ -244,6 +248,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         admin_token_file: "a".into(),
         encryption_key_file: "e".into(),
         store: StoreUrl::Redb("s".into()),
+        site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         limits: Limits {
             revocations_per_second: NonZeroU32::new(2).unwrap(),
             revocations_burst: NonZeroU32::new(3).unwrap(),

@@ -2,7 +2,8 @@
 //! code.
 //!
 //! The service does not store the offer: the page contains the secret, sealed for this session, and the form sends it
-//! back.
+//! back. After a right password with a wrong code, the sealed part also contains the time of that password, so that the
+//! person types only the next code.
 
 use std::time::Duration;
 
@@ -18,11 +19,16 @@ use super::{
     AMR_PASSWORD, AMR_TOTP, DeviceCookie, Place, SignInError, check_password, recovery, totp,
 };
 use crate::Context;
+use crate::sealing::SealingError;
+use domain::clock::Timestamp;
 use domain::{SecondFactor, Session, SessionStage, Username, random};
 use store::StoreError;
 
 /// 160 bits (RFC 4226 §4).
 const SECRET_BYTES: usize = 20;
+
+/// Time for which a right password counts for further codes of the same offer.
+const PASSWORD_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// A new secret for the authenticator app.
 pub struct Offer {
@@ -32,6 +38,8 @@ pub struct Offer {
     pub secret: Zeroizing<String>,
     /// The sealed secret in base64url, for the form. Valid only in the same session.
     pub sealed: String,
+    /// True if the form need not ask for the password: the person typed it a moment ago, with a wrong code.
+    pub is_password_proven: bool,
 }
 
 /// The outcome of an acceptance.
@@ -47,23 +55,36 @@ pub enum SetUpOutcome {
         /// Cookie that makes the device known, with the new second factor.
         device: Option<DeviceCookie>,
     },
-    /// The password is wrong.
-    PasswordRefused(Username),
-    /// The code is wrong.
+    /// The second factor is unchanged, and the person may try again.
+    Refused {
+        username: Username,
+        reason: SetUpRefusal,
+        /// The same secret.
+        offer: Offer,
+    },
+    /// No user is signed in, or the offer belongs to another session.
+    NotOffered,
+}
+
+/// Reason why the app is not set up yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetUpRefusal {
+    /// The form has no password, and the time of an earlier one is over.
+    PasswordMissing,
+    PasswordWrong,
+    /// There were too many wrong passwords. The person must wait this long.
+    Wait(Duration),
     CodeWrong,
     /// The code was right, but a code of the same or a later time step was used before.
     CodeUsed,
-    /// There were too many wrong passwords. The person must wait this long.
-    Wait(Username, Duration),
-    /// No user is signed in, or the offer belongs to another session.
-    NotOffered,
 }
 
 /// The form that the person sent.
 pub struct Acceptance<'a> {
     /// The offer's sealed secret.
     pub sealed: &'a str,
-    /// The password again, because somebody else may be using an unattended browser.
+    /// The password again, because somebody else may be using an unattended browser. Not read if the password of this
+    /// offer was right a moment ago.
     pub password: Zeroizing<String>,
     /// The first code of the app.
     pub code: &'a str,
@@ -79,9 +100,56 @@ async fn signed_in(context: &Context<'_>, id: &SessionId) -> Result<Option<Sessi
     Ok(user.await?.map(|_| session))
 }
 
-fn sealing_context(id: &SessionId, username: &Username) -> String {
-    let session = URL_SAFE_NO_PAD.encode(id.digest().as_bytes());
-    format!("offered totp:{session}:{username}")
+/// The sealed part of a page.
+struct Offered {
+    secret: Zeroizing<Vec<u8>>,
+    /// When the person typed the right password for this offer.
+    password_right_at: Option<Timestamp>,
+}
+
+impl Offered {
+    /// Names the layout too: raise the number when the layout changes.
+    fn sealing_context(id: &SessionId, username: &Username) -> String {
+        let session = URL_SAFE_NO_PAD.encode(id.digest().as_bytes());
+        format!("offered totp 2:{session}:{username}")
+    }
+
+    /// The time in seconds (8 bytes, 0 without a right password), then the secret.
+    fn seal(
+        &self,
+        context: &Context<'_>,
+        id: &SessionId,
+        username: &Username,
+    ) -> Result<String, SealingError> {
+        let at = self.password_right_at.map_or(0, Timestamp::seconds);
+        let content = Zeroizing::new([at.to_be_bytes().as_slice(), &self.secret].concat());
+        let purpose = Self::sealing_context(id, username);
+        let sealed = context.encryption_key.seal(&purpose, &content)?;
+        Ok(URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// `None` if the offer belongs to another session.
+    fn open(
+        context: &Context<'_>,
+        id: &SessionId,
+        username: &Username,
+        sealed: &str,
+    ) -> Option<Self> {
+        let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let purpose = Self::sealing_context(id, username);
+        let content = context.encryption_key.open(&purpose, &sealed).ok()?;
+        let (at, secret) = content.split_first_chunk()?;
+        let at = u64::from_be_bytes(*at);
+        Some(Self {
+            secret: Zeroizing::new(secret.to_vec()),
+            password_right_at: (at > 0).then(|| Timestamp::from_seconds(at)),
+        })
+    }
+
+    fn is_password_proven(&self, now: Timestamp) -> bool {
+        self.password_right_at
+            .is_some_and(|at| now.since(at) < PASSWORD_TIME)
+    }
 }
 
 /// Offers a new secret to the user of the session `id`. `None` if the session is not live.
@@ -93,57 +161,70 @@ pub async fn offer(context: &Context<'_>, id: &SessionId) -> Result<Option<Offer
         return Ok(None);
     };
     let secret = Zeroizing::new(random::bytes::<SECRET_BYTES>(context.random)?);
-    present(context, id, &username, &*secret).map(Some)
-}
-
-/// The offer from a submitted form, for showing the page again. `None` if the offer belongs to another session.
-///
-/// # Errors
-/// A [`SignInError`].
-pub async fn offered(
-    context: &Context<'_>,
-    id: &SessionId,
-    sealed: &str,
-) -> Result<Option<Offer>, SignInError> {
-    let Some(Session { username, .. }) = signed_in(context, id).await? else {
-        return Ok(None);
+    let offered = Offered {
+        secret: Zeroizing::new(secret.to_vec()),
+        password_right_at: None,
     };
-    match unseal(context, id, &username, sealed) {
-        Some(secret) => present(context, id, &username, &secret).map(Some),
-        None => Ok(None),
-    }
+    present(context, id, &username, &offered).map(Some)
 }
 
 fn present(
     context: &Context<'_>,
     id: &SessionId,
     username: &Username,
-    secret: &[u8],
+    offered: &Offered,
 ) -> Result<Offer, SignInError> {
     let unusable = || SignInError::SetUp(username.clone());
+    let secret = offered.secret.as_slice();
     let url = totp::url(secret, username, &context.settings.name).ok_or_else(unusable)?;
-    let sealed = context
-        .encryption_key
-        .seal(&sealing_context(id, username), secret)
+    let sealed = offered
+        .seal(context, id, username)
         .map_err(|_| unusable())?;
     Ok(Offer {
         url: Zeroizing::new(url),
         secret: Zeroizing::new(BASE32_NOPAD.encode(secret)),
-        sealed: URL_SAFE_NO_PAD.encode(sealed),
+        sealed,
+        is_password_proven: offered.is_password_proven(context.now),
     })
 }
 
-fn unseal(
+/// Checks the password of an acceptance, unless the password for the same offer was right a moment ago.
+async fn check(
     context: &Context<'_>,
-    id: &SessionId,
-    username: &Username,
-    sealed: &str,
-) -> Option<Zeroizing<Vec<u8>>> {
-    let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-    context
-        .encryption_key
-        .open(&sealing_context(id, username), &sealed)
-        .ok()
+    session: &Session,
+    offered: &mut Offered,
+    password: Zeroizing<String>,
+    place: Place<'_>,
+) -> Result<Result<(), SetUpRefusal>, SignInError> {
+    let now = context.now;
+    if offered.is_password_proven(now) {
+        return Ok(Ok(()));
+    }
+    if password.is_empty() {
+        return Ok(Err(SetUpRefusal::PasswordMissing));
+    }
+    let username = &session.username;
+    let device = place.known_device(context, username, session.credentials_version);
+    let credentials = context.store.credentials(username.clone()).await?;
+    let stored = credentials
+        .filter(|credentials| credentials.version == session.credentials_version)
+        .and_then(|credentials| credentials.password_hash);
+    let checked = check_password(
+        context,
+        username.as_str(),
+        stored,
+        password,
+        place.address,
+        device.as_ref(),
+    );
+    Ok(match checked.await? {
+        Ok(Checked { right: true, .. }) => {
+            offered.password_right_at = Some(now);
+            Ok(())
+        }
+        Ok(_) => Err(SetUpRefusal::PasswordWrong),
+        Err(wait) => Err(SetUpRefusal::Wait(wait)),
+    })
 }
 
 /// Accepts an offer: the app becomes the second factor of the user of the session `id`. All other sessions end, and all
@@ -161,32 +242,25 @@ pub async fn accept(
     let Some(session) = signed_in(context, id).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };
-    let username = session.username;
-    let Some(secret) = unseal(context, id, &username, acceptance.sealed) else {
+    let username = session.username.clone();
+    let Some(mut offered) = Offered::open(context, id, &username, acceptance.sealed) else {
         return Ok(SetUpOutcome::NotOffered);
     };
-    let device = place.known_device(context, &username, session.credentials_version);
-    let credentials = context.store.credentials(username.clone()).await?;
-    let stored = credentials
-        .filter(|credentials| credentials.version == session.credentials_version)
-        .and_then(|credentials| credentials.password_hash);
-    let checked = check_password(
-        context,
-        username.as_str(),
-        stored,
-        acceptance.password,
-        place.address,
-        device.as_ref(),
-    );
-    match checked.await? {
-        Ok(Checked { right: true, .. }) => {}
-        Ok(_) => return Ok(SetUpOutcome::PasswordRefused(username)),
-        Err(wait) => return Ok(SetUpOutcome::Wait(username, wait)),
-    }
-    match check_totp(context, &username, &secret, acceptance.code).await? {
-        Verdict::Right => {}
-        Verdict::Wrong => return Ok(SetUpOutcome::CodeWrong),
-        Verdict::Used => return Ok(SetUpOutcome::CodeUsed),
+    let code = acceptance.code;
+    let checked = match check(context, &session, &mut offered, acceptance.password, place).await? {
+        Ok(()) => match check_totp(context, &username, &offered.secret, code).await? {
+            Verdict::Right => Ok(()),
+            Verdict::Wrong => Err(SetUpRefusal::CodeWrong),
+            Verdict::Used => Err(SetUpRefusal::CodeUsed),
+        },
+        Err(reason) => Err(reason),
+    };
+    if let Err(reason) = checked {
+        return Ok(SetUpOutcome::Refused {
+            offer: present(context, id, &username, &offered)?,
+            username,
+            reason,
+        });
     }
     let recovery_codes = (0..recovery::COUNT)
         .map(|_| recovery::generate(context.random))
@@ -197,7 +271,7 @@ pub async fn accept(
     let second_factor = SecondFactor {
         totp_secret_sealed: context
             .encryption_key
-            .seal(&totp::sealing_context(&username), &secret)
+            .seal(&totp::sealing_context(&username), &offered.secret)
             .map_err(|_| SignInError::SetUp(username.clone()))?,
         recovery_codes: digests.collect(),
     };

@@ -6,7 +6,7 @@ use fast_qr::convert::svg::SvgBuilder;
 use fast_qr::qr::QRBuilder;
 
 use super::browser::Browser;
-use super::browser_token::BrowserToken;
+use super::browser_token::page_with_token;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
@@ -16,7 +16,7 @@ use crate::audit_log::Entry;
 use crate::http::paths;
 use domain::AuditAction;
 use protocol::sign_in::Place;
-use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome};
+use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
 /// `GET /auth/authenticator`.
 pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure> {
@@ -31,8 +31,8 @@ pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure>
 }
 
 /// `POST /auth/authenticator`.
-pub(super) async fn accept(form: Form) -> Result<HttpResponse, PageFailure> {
-    let browser = &form.browser;
+pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
+    let browser = &form.of;
     let Some(id) = browser.session_id() else {
         return Ok(not_signed_in());
     };
@@ -48,7 +48,7 @@ pub(super) async fn accept(form: Form) -> Result<HttpResponse, PageFailure> {
         address: browser.address(),
         devices: &devices,
     };
-    let problem = match authenticator::accept(&context, &id, acceptance, place).await? {
+    match authenticator::accept(&context, &id, acceptance, place).await? {
         SetUpOutcome::Done {
             id,
             username,
@@ -65,29 +65,36 @@ pub(super) async fn accept(form: Form) -> Result<HttpResponse, PageFailure> {
             };
             let response = response::page(StatusCode::OK, &page, None);
             let response = with_cookie(response, &browser.cookies.set_session(&id));
-            return Ok(match &device {
+            Ok(match &device {
                 Some(device) => with_cookie(response, &browser.cookies.set_devices(device)),
                 None => response,
-            });
+            })
         }
-        SetUpOutcome::PasswordRefused(username) => {
-            let entry = Entry::new(AuditAction::SignInRefused).by_user(username.as_str());
-            browser.record(entry.detail("setting up a second factor"));
-            Problem::PasswordWrong
+        SetUpOutcome::Refused {
+            username,
+            reason,
+            offer,
+        } => {
+            let record = |action| {
+                let entry = Entry::new(action).by_user(username.as_str());
+                browser.record(entry.detail("setting up a second factor"));
+            };
+            let problem = match reason {
+                SetUpRefusal::PasswordMissing => Problem::PasswordMissing,
+                SetUpRefusal::PasswordWrong => {
+                    record(AuditAction::SignInRefused);
+                    Problem::PasswordWrong
+                }
+                SetUpRefusal::Wait(wait) => {
+                    record(AuditAction::SignInThrottled);
+                    Problem::Wait(wait)
+                }
+                SetUpRefusal::CodeWrong => Problem::CodeWrong,
+                SetUpRefusal::CodeUsed => Problem::CodeUsed,
+            };
+            show(browser, &offer, Some(problem))
         }
-        SetUpOutcome::CodeWrong => Problem::CodeWrong,
-        SetUpOutcome::CodeUsed => Problem::CodeUsed,
-        SetUpOutcome::Wait(username, wait) => {
-            let entry = Entry::new(AuditAction::SignInThrottled).by_user(username.as_str());
-            let entry = entry.detail("setting up a second factor");
-            browser.record(entry);
-            Problem::Wait(wait)
-        }
-        SetUpOutcome::NotOffered => return Ok(not_signed_in()),
-    };
-    match authenticator::offered(&context, &id, sealed).await? {
-        Some(offer) => show(browser, &offer, Some(problem)),
-        None => Ok(not_signed_in()),
+        SetUpOutcome::NotOffered => Ok(not_signed_in()),
     }
 }
 
@@ -96,30 +103,29 @@ fn show(
     offer: &Offer,
     problem: Option<Problem>,
 ) -> Result<HttpResponse, PageFailure> {
-    let csrf = BrowserToken::of(browser)?;
     let picture = QRBuilder::new(offer.url.as_str())
         .build()
         .map_err(|error| PageFailure::Internal(format!("no QR code: {error:?}")))?;
-    let page = AuthenticatorPage {
+    let status = problem.map_or(StatusCode::OK, Problem::status);
+    let mut response = page_with_token(browser, status, None, |token| AuthenticatorPage {
         texts: browser.texts(),
         service: browser.service_name(),
         picture: SvgBuilder::default().to_str(&picture),
         url: &offer.url,
         secret: &offer.secret,
         offer: &offer.sealed,
-        csrf: csrf.text(),
+        is_password_proven: offer.is_password_proven,
+        csrf: token.text(),
         problem,
-    };
-    let status = problem.map_or(StatusCode::OK, Problem::status);
-    let mut response = response::page(status, &page, None);
+    })?;
     if let Some(wait) = problem.and_then(Problem::wait) {
         let seconds = header::HeaderValue::from(wait.as_secs());
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
-    Ok(csrf.keep(response))
+    Ok(response)
 }
 
-/// Redirects to the home page, which tells the user what to do.
+/// Redirects to the home page, which asks for username and password.
 fn not_signed_in() -> HttpResponse {
     response::redirect(StatusCode::SEE_OTHER, paths::HOME)
 }

@@ -2,16 +2,14 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use askama::Template;
 
-use super::browser_token::BrowserToken;
 use super::confirm;
 use super::failure::PageFailure;
 use super::journey::Journey;
 use super::response;
-use super::templates::{
-    ConfirmPage, JourneyView, NoAccountPage, SecondFactorPage, SelectAccountPage, SignInPage,
-};
+use super::select_account;
+use super::show::show;
+use super::templates::{ConfirmPage, NoAccountPage, SecondFactorPage, SignInPage};
 use protocol::oauth::authorize::{RedirectError, Step};
 
 /// Shows the next step, or redirects to the client's redirect URI.
@@ -29,17 +27,12 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
             recovery_code: false,
             problem: None,
         }),
-        Step::SelectAccount(signed_in) => {
-            show(&journey, StatusCode::OK, |flow| SelectAccountPage {
-                flow,
-                username: signed_in.user().username.as_str(),
-                accounts: &signed_in.user().accounts,
-            })
-        }
+        Step::SelectAccount(signed_in) => select_account::show_choice(&journey, &signed_in, ""),
         Step::Confirm(signed_in, account) => show(&journey, StatusCode::OK, |flow| ConfirmPage {
             flow,
             username: signed_in.user().username.as_str(),
             account: &account,
+            site: journey.browser.site_label(&account.site),
         }),
         Step::NoAccount(signed_in) => show(&journey, StatusCode::OK, |flow| NoAccountPage {
             flow,
@@ -54,16 +47,4 @@ pub(super) async fn begin(journey: Journey) -> Result<HttpResponse, PageFailure>
 /// A redirect that ends a GET.
 fn found(location: &str) -> HttpResponse {
     response::redirect(StatusCode::FOUND, location)
-}
-
-/// A page of `journey`, with the browser's CSRF token.
-pub(super) fn show<'a, Page: Template>(
-    journey: &'a Journey,
-    status: StatusCode,
-    page: impl FnOnce(JourneyView<'a>) -> Page,
-) -> Result<HttpResponse, PageFailure> {
-    let csrf = BrowserToken::of(&journey.browser)?;
-    let view = JourneyView::new(journey, csrf.text());
-    let response = response::page(status, &page(view), Some(journey.redirect_uri()));
-    Ok(csrf.keep(response))
 }

@@ -59,6 +59,12 @@ impl Browser {
         &self.service.config.protocol.name
     }
 
+    /// The label of the site of a linked account; the site itself if it has no label.
+    pub(super) fn site_label<'a>(&'a self, site: &'a str) -> &'a str {
+        let labels = &self.service.config.site_labels;
+        labels.get(site).map_or(site, String::as_str)
+    }
+
     pub(super) fn issuer(&self) -> &str {
         &self.service.config.protocol.issuer
     }

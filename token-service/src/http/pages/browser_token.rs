@@ -1,11 +1,16 @@
 //! The CSRF token of a browser.
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use askama::Template;
+use domain::RedirectUri;
 use domain::random::RandomError;
 
 use super::browser::Browser;
 use super::cookies::{Cookies, with_cookie};
 use super::csrf::CsrfToken;
+use super::failure::PageFailure;
+use super::response;
 
 /// The token of one browser. The first page creates the token, and the token stays, so that forms in other tabs
 /// continue to work.
@@ -17,7 +22,7 @@ pub(super) struct BrowserToken {
 
 impl BrowserToken {
     /// The browser's token, or a new token.
-    pub(super) fn of(browser: &Browser) -> Result<Self, RandomError> {
+    fn of(browser: &Browser) -> Result<Self, RandomError> {
         let cookies = browser.cookies;
         let (token, is_new) = match cookies.csrf(&browser.http) {
             Some(token) => (token, false),
@@ -36,11 +41,23 @@ impl BrowserToken {
     }
 
     /// Sets a new token as a cookie in this response.
-    pub(super) fn keep(&self, response: HttpResponse) -> HttpResponse {
+    fn keep(&self, response: HttpResponse) -> HttpResponse {
         if self.is_new {
             with_cookie(response, &self.cookies.set_csrf(&self.token))
         } else {
             response
         }
     }
+}
+
+/// A page with the browser's CSRF token. `redirect_uri` is the final target of the page's forms.
+pub(super) fn page_with_token<Page: Template>(
+    browser: &Browser,
+    status: StatusCode,
+    redirect_uri: Option<&RedirectUri>,
+    page: impl FnOnce(&BrowserToken) -> Page,
+) -> Result<HttpResponse, PageFailure> {
+    let token = BrowserToken::of(browser)?;
+    let response = response::page(status, &page(&token), redirect_uri);
+    Ok(token.keep(response))
 }

@@ -8,9 +8,10 @@ use actix_web::http::StatusCode;
 
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::form::StepForm;
+use super::form::Form;
 use super::journey::Journey;
 use super::response;
+use super::tags;
 use domain::digest::Digest;
 use protocol::oauth::authorize::Confirmation;
 use protocol::sign_in::SessionId;
@@ -28,12 +29,8 @@ pub(super) fn confirmation(journey: &Journey, id: Option<&SessionId>) -> Confirm
     };
     let expected = tag(id, journey);
     let browser = &journey.browser;
-    let confirmed = browser.cookies.confirmed(&browser.http);
-    let is_confirmed = confirmed
-        .split('.')
-        .filter_map(Digest::from_base64url)
-        .any(|tag| tag == expected);
-    if is_confirmed {
+    let mut confirmed = tags::read(browser.cookies.confirmed(&browser.http));
+    if confirmed.any(|tag| tag == expected) {
         Confirmation::Given
     } else {
         Confirmation::Needed
@@ -56,23 +53,14 @@ pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId
         return response;
     }
     let browser = &journey.browser;
-    let newest = tag(id, journey).to_base64url();
     let earlier = browser.cookies.confirmed(&browser.http);
-    let earlier = earlier.split('.').filter(|tag| {
-        // Malformed tags are dropped.
-        *tag != newest && Digest::from_base64url(tag).is_some()
-    });
-    let confirmed: Vec<&str> = std::iter::once(newest.as_str())
-        .chain(earlier)
-        .take(MAX_CONFIRMED)
-        .collect();
-    let cookie = browser.cookies.set_confirmed(confirmed.join("."));
-    with_cookie(response, &cookie)
+    let confirmed = tags::with_newest(tag(id, journey), earlier, MAX_CONFIRMED);
+    with_cookie(response, &browser.cookies.set_confirmed(confirmed))
 }
 
 /// `POST /auth/continue`: the person confirms the client, which gets a code.
-pub(super) async fn go_on(step: StepForm) -> Result<HttpResponse, PageFailure> {
-    let journey = &step.journey;
+pub(super) async fn go_on(form: Form<Journey>) -> Result<HttpResponse, PageFailure> {
+    let journey = &form.of;
     let Some((id, signed_in)) = journey.signed_in().await? else {
         return Ok(journey.go_on());
     };

@@ -1,6 +1,6 @@
-//! The cookies: the session, the CSRF token, the confirmed clients and the known device.
+//! The cookies: the session, the CSRF token, the confirmed clients, the known device and the last chosen accounts.
 //!
-//! Except for the known device, the browser deletes the cookies when it closes; the session also ends on the server. On
+//! Except for the known device and the accounts, the browser deletes the cookies when it closes; the session also ends on the server. On
 //! https the cookies have the `__Host-` prefix, so that no other host and no plain http can set them (RFC 6265bis
 //! §4.1.3.2). Browsers send the cookies of one port to all ports of the host. So if the issuer has a port, the cookie
 //! names include the port, and two issuers on one host do not share sessions.
@@ -45,10 +45,16 @@ impl Cookies {
     }
 
     pub(super) fn set_devices(self, value: &DeviceCookie) -> Cookie<'static> {
-        let mut cookie = self.cookie(DEVICE, value.as_str().to_owned());
-        let seconds = i64::try_from(device::KNOWN_FOR.as_secs()).unwrap_or(i64::MAX);
-        cookie.set_max_age(time::Duration::seconds(seconds));
-        cookie
+        self.lasting_cookie(DEVICE, value.as_str().to_owned())
+    }
+
+    /// The tags of the accounts that were chosen last in this browser, joined by dots.
+    pub(super) fn accounts(self, http: &HttpRequest) -> &str {
+        value(http, &self.name(ACCOUNTS)).unwrap_or_default()
+    }
+
+    pub(super) fn set_accounts(self, tags: String) -> Cookie<'static> {
+        self.lasting_cookie(ACCOUNTS, tags)
     }
 
     /// The session id that the browser sent.
@@ -84,6 +90,14 @@ impl Cookies {
         self.cookie(CONFIRMED, tags)
     }
 
+    /// A cookie that the browser keeps as long as a known device.
+    fn lasting_cookie(self, name: &str, value: String) -> Cookie<'static> {
+        let mut cookie = self.cookie(name, value);
+        let seconds = i64::try_from(device::KNOWN_FOR.as_secs()).unwrap_or(i64::MAX);
+        cookie.set_max_age(time::Duration::seconds(seconds));
+        cookie
+    }
+
     fn cookie(self, name: &str, value: String) -> Cookie<'static> {
         Cookie::build(self.name(name), value)
             .path("/")
@@ -98,6 +112,7 @@ const SESSION: &str = "session";
 const CSRF: &str = "csrf";
 const CONFIRMED: &str = "confirmed";
 const DEVICE: &str = "device";
+const ACCOUNTS: &str = "accounts";
 
 /// Adds `cookie` to the response.
 pub(super) fn with_cookie(mut response: HttpResponse, cookie: &Cookie<'_>) -> HttpResponse {

@@ -7,6 +7,7 @@ use protocol::oauth::parameters::Parameters;
 
 use super::browser::Browser;
 use super::failure::PageFailure;
+use super::form::Carried as _;
 use super::journey::Journey;
 use super::templates::ErrorPage;
 use super::{carried, response};

@@ -8,7 +8,6 @@ use futures_util::future::LocalBoxFuture;
 use super::browser::Browser;
 use super::carried;
 use super::failure::PageFailure;
-use super::journey::Journey;
 use crate::http::body;
 use crate::service::Service;
 use protocol::oauth::parameters::Parameters;
@@ -17,20 +16,31 @@ use protocol::oauth::parameters::Parameters;
 const CSRF: &str = "csrf";
 const REQUEST: &str = "request";
 
+/// What a form belongs to: the browser, or a step that the field `request` names.
+pub(super) trait Carried: Sized {
+    async fn carried(browser: Browser, request: &str) -> Result<Self, PageFailure>;
+}
+
+impl Carried for Browser {
+    async fn carried(browser: Browser, _request: &str) -> Result<Self, PageFailure> {
+        Ok(browser)
+    }
+}
+
 /// A form with a valid CSRF token, so it comes from a page of this service in this browser.
-pub(super) struct Form {
-    pub(super) browser: Browser,
+pub(super) struct Form<Of> {
+    pub(super) of: Of,
     fields: Parameters<'static>,
 }
 
-impl Form {
+impl<Of> Form<Of> {
     /// The value of a field; empty if the form does not have the field.
     pub(super) fn field(&self, name: &str) -> &str {
         self.fields.get(name).unwrap_or_default()
     }
 }
 
-impl FromRequest for Form {
+impl<Of: Carried + 'static> FromRequest for Form<Of> {
     type Error = PageFailure;
     type Future = LocalBoxFuture<'static, Result<Self, PageFailure>>;
 
@@ -48,18 +58,17 @@ impl FromRequest for Form {
             }
             let body = body::read(payload.await.map_err(unusable)?).await?;
             let fields = Parameters::parse(&body)?.into_owned();
-            if let Some(request) = fields.get(REQUEST) {
+            let request = fields.get(REQUEST).unwrap_or_default();
+            if !request.is_empty() {
                 carried::keep(&http, request);
             }
-            let form = Self {
-                browser: Browser::of(&http, &service),
-                fields,
-            };
-            let token = form.browser.cookies.csrf(&http);
-            match token.ok_or(PageFailure::Forgery)? {
-                token if token.is_carried_as(form.field(CSRF)) => Ok(form),
-                _ => Err(PageFailure::Forgery),
+            let browser = Browser::of(&http, &service);
+            let token = browser.cookies.csrf(&http).ok_or(PageFailure::Forgery)?;
+            if !token.is_carried_as(fields.get(CSRF).unwrap_or_default()) {
+                return Err(PageFailure::Forgery);
             }
+            let of = Of::carried(browser, request).await?;
+            Ok(Self { of, fields })
         })
     }
 }
@@ -67,32 +76,4 @@ impl FromRequest for Form {
 /// The application was assembled incorrectly.
 fn unusable(error: actix_web::Error) -> PageFailure {
     PageFailure::Internal(error.to_string())
-}
-
-/// A form that is a step of a journey.
-pub(super) struct StepForm {
-    pub(super) journey: Journey,
-    fields: Parameters<'static>,
-}
-
-impl StepForm {
-    /// The value of a field; empty if the form does not have the field.
-    pub(super) fn field(&self, name: &str) -> &str {
-        self.fields.get(name).unwrap_or_default()
-    }
-}
-
-impl FromRequest for StepForm {
-    type Error = PageFailure;
-    type Future = LocalBoxFuture<'static, Result<Self, PageFailure>>;
-
-    fn from_request(http: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
-        let form = Form::from_request(http, payload);
-        Box::pin(async move {
-            let Form { browser, fields } = form.await?;
-            let carried = fields.get(REQUEST).unwrap_or_default();
-            let journey = Journey::carried(browser, carried).await?;
-            Ok(Self { journey, fields })
-        })
-    }
 }

@@ -9,6 +9,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::browser::Browser;
 use super::failure::PageFailure;
+use super::form::Carried;
 use super::response;
 use crate::audit_log::Entry;
 use crate::http::host;
@@ -45,13 +46,15 @@ impl FromRequest for Journey {
     }
 }
 
-impl Journey {
-    /// Reads path and query from a form field.
-    pub(super) async fn carried(browser: Browser, text: &str) -> Result<Self, PageFailure> {
-        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+/// Reads path and query from a form field.
+impl Carried for Journey {
+    async fn carried(browser: Browser, request: &str) -> Result<Self, PageFailure> {
+        let (path, query) = request.split_once('?').unwrap_or((request, ""));
         Self::begin(browser, path, query, StatusCode::SEE_OTHER).await
     }
+}
 
+impl Journey {
     /// `status` is the status of a redirect with an error.
     async fn begin(
         browser: Browser,

@@ -17,10 +17,13 @@ mod failure;
 mod form;
 mod home;
 mod journey;
+mod purpose;
 mod response;
 mod select_account;
+mod show;
 mod sign_in;
 mod stylesheet;
+mod tags;
 mod templates;
 mod texts;
 

@@ -5,28 +5,28 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
 use askama::Template;
 
-use super::authorize::show;
 use super::browser::Browser;
 use super::confirm;
 use super::cookies::with_cookie;
 use super::failure::PageFailure;
-use super::form::StepForm;
-use super::journey::Journey;
-use super::templates::{JourneyView, Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage};
+use super::form::Form;
+use super::purpose::Purpose;
+use super::show::show;
+use super::templates::{Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage, StepView};
 use crate::audit_log::Entry;
 use domain::{AuditAction, SessionStage, Username};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 
 /// `POST /auth/sign-in`.
-pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure> {
-    let (journey, browser) = (&step.journey, &step.journey.browser);
+pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let (purpose, browser) = (&form.of, form.of.browser());
     // If the request names a user, no other user can sign in, whatever the form contains.
-    let username = match journey.expected_user() {
+    let username = match purpose.expected_user() {
         Some(expected) => expected.username.as_str(),
-        None => step.field("username"),
+        None => form.field("username"),
     };
-    let password = step.field("password").to_owned().into();
+    let password = form.field("password").to_owned().into();
     let replaces = browser.session_id();
     let devices = browser.cookies.devices(&browser.http);
     let place = Place {
@@ -39,12 +39,12 @@ pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure
     record(browser, username, &outcome).await?;
     let problem = match outcome {
         PasswordOutcome::Begun { id, device, .. } => {
-            return Ok(signed_in(journey.go_on(), journey, &id, device.as_ref()));
+            return Ok(signed_in(purpose.go_on(), purpose, &id, device.as_ref()));
         }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
     };
-    again(journey, problem, |flow, problem| SignInPage {
+    again(purpose, problem, |flow, problem| SignInPage {
         flow,
         username,
         problem,
@@ -52,15 +52,15 @@ pub(super) async fn password(step: StepForm) -> Result<HttpResponse, PageFailure
 }
 
 /// `POST /auth/second-factor`.
-pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFailure> {
-    let (journey, browser) = (&step.journey, &step.journey.browser);
+pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let (purpose, browser) = (&form.of, form.of.browser());
     let devices = browser.cookies.devices(&browser.http);
     let place = Place {
         address: browser.address(),
         devices: &devices,
     };
-    let recovery_code = !step.field("recovery_code").is_empty();
-    let code = step.field(if recovery_code {
+    let recovery_code = !form.field("recovery_code").is_empty();
+    let code = form.field(if recovery_code {
         "recovery_code"
     } else {
         "code"
@@ -84,17 +84,17 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
                 "password, one-time code"
             };
             browser.record(entry.detail(how));
-            let response = match recovery_codes_left {
-                Some(left) => show(journey, StatusCode::OK, |flow| RecoveryCodeUsedPage {
-                    flow,
-                    left,
+            // The home page always says how many codes are left.
+            let response = match (recovery_codes_left, purpose.journey()) {
+                (Some(left), Some(journey)) => show(journey, StatusCode::OK, |flow| {
+                    RecoveryCodeUsedPage { flow, left }
                 })?,
-                None => journey.go_on(),
+                _ => purpose.go_on(),
             };
-            return Ok(signed_in(response, journey, &id, device.as_ref()));
+            return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
         // The user is already signed in, or the time limit is over. The start of the request decides the next step.
-        SecondFactorOutcome::NotOwed => return Ok(journey.go_on()),
+        SecondFactorOutcome::NotOwed => return Ok(purpose.go_on()),
         SecondFactorOutcome::Wrong(username) => {
             let entry = Entry::new(AuditAction::SecondFactorRefused).by_user(username.as_str());
             browser.record(entry);
@@ -115,7 +115,7 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
             Problem::Wait(wait)
         }
     };
-    again(journey, problem, |flow, problem| SecondFactorPage {
+    again(purpose, problem, |flow, problem| SecondFactorPage {
         flow,
         recovery_code,
         problem,
@@ -124,11 +124,11 @@ pub(super) async fn second_factor(step: StepForm) -> Result<HttpResponse, PageFa
 
 /// Shows the same form again with the problem.
 fn again<'a, Page: Template>(
-    journey: &'a Journey,
+    purpose: &'a Purpose,
     problem: Problem,
-    page: impl FnOnce(JourneyView<'a>, Option<Problem>) -> Page,
+    page: impl FnOnce(StepView<'a>, Option<Problem>) -> Page,
 ) -> Result<HttpResponse, PageFailure> {
-    let mut response = show(journey, problem.status(), |flow| page(flow, Some(problem)))?;
+    let mut response = purpose.show(problem.status(), |flow| page(flow, Some(problem)))?;
     if let Some(wait) = problem.wait() {
         let seconds = HeaderValue::from(wait.as_secs());
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
@@ -172,14 +172,17 @@ async fn record(
 /// Adds the cookies of a sign-in to the response. Signing in for a client confirms the client.
 fn signed_in(
     response: HttpResponse,
-    journey: &Journey,
+    purpose: &Purpose,
     id: &SessionId,
     device: Option<&DeviceCookie>,
 ) -> HttpResponse {
-    let cookies = journey.browser.cookies;
+    let cookies = purpose.browser().cookies;
     let mut response = with_cookie(response, &cookies.set_session(id));
     if let Some(device) = device {
         response = with_cookie(response, &cookies.set_devices(device));
     }
-    confirm::remember(response, journey, id)
+    match purpose.journey() {
+        Some(journey) => confirm::remember(response, journey, id),
+        None => response,
+    }
 }

@@ -9,51 +9,76 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use url::Url;
 
 use super::super::paths;
+use super::browser::Browser;
+use super::browser_token::BrowserToken;
 use super::journey::Journey;
 use super::stylesheet;
 use super::texts::{self, Texts};
 use domain::{LinkedAccount, RedirectUri};
 
-/// The common data of all pages of one request.
-pub(super) struct JourneyView<'a> {
+/// The query of the home page that asks for another user while the second factor is missing.
+pub(super) const OTHER_USER: &str = "prompt=login";
+
+/// The common data of all pages of a sign-in and of the steps after it.
+pub(super) struct StepView<'a> {
     pub texts: &'static Texts,
     pub service: &'a str,
+    /// The application, or this service if the person signs in on the home page.
     pub client: &'a str,
-    /// The target of the redirect, in words.
-    pub destination: String,
+    /// The target of the redirect, in words; `None` on the home page.
+    pub destination: Option<String>,
     /// The request's path and query, for the hidden field.
     pub request: String,
     /// The CSRF token, for the hidden field.
     pub csrf: String,
     /// The redirect URI with the error for a cancelled sign-in.
-    pub cancel: String,
+    pub cancel: Option<String>,
     /// URL of the sign-in for another user.
     pub other_user: Option<String>,
     /// The e-mail address by which the request names the user.
     pub expected_user: Option<&'a str>,
 }
 
-impl<'a> JourneyView<'a> {
-    pub(super) fn new(journey: &'a Journey, csrf: String) -> Self {
+impl<'a> StepView<'a> {
+    pub(super) fn of_journey(journey: &'a Journey, token: &BrowserToken) -> Self {
         let texts = journey.browser.texts();
         Self {
             texts,
             service: journey.browser.service_name(),
             client: &journey.client().name,
-            destination: in_words(journey.redirect_uri(), texts),
+            destination: Some(in_words(journey.redirect_uri(), texts)),
             request: journey.continuation(),
-            csrf,
-            cancel: journey.cancel(),
+            csrf: token.text(),
+            cancel: Some(journey.cancel()),
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
         }
+    }
+
+    pub(super) fn of_home(browser: &'a Browser, token: &BrowserToken) -> Self {
+        Self {
+            texts: browser.texts(),
+            service: browser.service_name(),
+            client: browser.service_name(),
+            destination: None,
+            request: paths::HOME.to_owned(),
+            csrf: token.text(),
+            cancel: None,
+            other_user: Some(format!("{}?{OTHER_USER}", paths::HOME)),
+            expected_user: None,
+        }
+    }
+
+    /// The destination, for texts.
+    fn destination(&self) -> &str {
+        self.destination.as_deref().unwrap_or_default()
     }
 
     /// A text with the values of this request, as HTML.
     fn html(&self, text: &str) -> String {
         texts::html(
             text,
-            &[("client", self.client), ("destination", &self.destination)],
+            &[("client", self.client), ("destination", self.destination())],
         )
     }
 
@@ -85,6 +110,8 @@ pub(super) enum Problem {
     PasswordRefused,
     /// The password is wrong; the user is already known.
     PasswordWrong,
+    /// The form has no password.
+    PasswordMissing,
     /// The one-time code is wrong.
     CodeWrong,
     /// The one-time code was right, but used before.
@@ -100,6 +127,7 @@ impl Problem {
         match self {
             Self::PasswordRefused
             | Self::PasswordWrong
+            | Self::PasswordMissing
             | Self::CodeWrong
             | Self::CodeUsed
             | Self::RecoveryCodeWrong => StatusCode::FORBIDDEN,
@@ -113,21 +141,28 @@ impl Problem {
             Self::Wait(wait) => Some(wait),
             Self::PasswordRefused
             | Self::PasswordWrong
+            | Self::PasswordMissing
             | Self::CodeWrong
             | Self::CodeUsed
             | Self::RecoveryCodeWrong => None,
         }
     }
 
-    /// True if the person must enter the password again.
+    /// True if the problem stands beside the password in a form with password and code.
     pub(super) const fn concerns_password(self) -> bool {
-        matches!(self, Self::PasswordRefused | Self::PasswordWrong)
+        match self {
+            Self::PasswordRefused | Self::PasswordWrong | Self::PasswordMissing | Self::Wait(_) => {
+                true
+            }
+            Self::CodeWrong | Self::CodeUsed | Self::RecoveryCodeWrong => false,
+        }
     }
 
     pub(super) fn say(self, texts: &Texts) -> String {
         match self {
             Self::PasswordRefused => texts.password_refused.to_owned(),
             Self::PasswordWrong => texts.password_wrong.to_owned(),
+            Self::PasswordMissing => texts.password_missing.to_owned(),
             Self::CodeWrong => texts.code_wrong.to_owned(),
             Self::CodeUsed => texts.code_used.to_owned(),
             Self::RecoveryCodeWrong => texts.recovery_code_wrong.to_owned(),
@@ -140,7 +175,7 @@ impl Problem {
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignInPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     pub username: &'a str,
     pub problem: Option<Problem>,
 }
@@ -149,7 +184,7 @@ pub(super) struct SignInPage<'a> {
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 pub(super) struct SecondFactorPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     /// True if the person sent the form for recovery codes, which then stays open.
     pub recovery_code: bool,
     pub problem: Option<Problem>,
@@ -159,7 +194,7 @@ pub(super) struct SecondFactorPage<'a> {
 #[derive(Template)]
 #[template(path = "recovery_code_used.html")]
 pub(super) struct RecoveryCodeUsedPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     pub left: usize,
 }
 
@@ -167,9 +202,11 @@ pub(super) struct RecoveryCodeUsedPage<'a> {
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     pub username: &'a str,
     pub account: &'a LinkedAccount,
+    /// The site of the account in words.
+    pub site: &'a str,
 }
 
 impl ConfirmPage<'_> {
@@ -182,8 +219,8 @@ impl ConfirmPage<'_> {
         let values = [
             ("client", self.flow.client),
             ("account", &self.account.username),
-            ("site", &self.account.site),
-            ("destination", &self.flow.destination),
+            ("site", self.site),
+            ("destination", self.flow.destination()),
         ];
         texts::html(self.flow.texts.confirm_why, &values)
     }
@@ -193,7 +230,7 @@ impl ConfirmPage<'_> {
 #[derive(Template)]
 #[template(path = "no_account.html")]
 pub(super) struct NoAccountPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     pub username: &'a str,
     /// The redirect URI with the error.
     pub return_to: String,
@@ -210,17 +247,44 @@ impl NoAccountPage<'_> {
 #[derive(Template)]
 #[template(path = "select_account.html")]
 pub(super) struct SelectAccountPage<'a> {
-    pub flow: JourneyView<'a>,
+    pub flow: StepView<'a>,
     pub username: &'a str,
-    pub accounts: &'a [LinkedAccount],
+    /// The accounts that fit the filter.
+    pub accounts: Vec<OfferedAccount<'a>>,
+    /// Number of all linked accounts.
+    pub linked: usize,
+    /// The filter as the person typed it; empty for none.
+    pub filter: &'a str,
 }
 
+/// An account to choose.
+pub(super) struct OfferedAccount<'a> {
+    pub account: &'a LinkedAccount,
+    /// The site in words.
+    pub label: &'a str,
+}
+
+/// Number of accounts from which the page has a filter: more than a phone shows at once.
+const FILTER_FROM: usize = 8;
+
 impl SelectAccountPage<'_> {
+    const fn has_filter(&self) -> bool {
+        self.linked >= FILTER_FROM
+    }
+
+    /// How many accounts the filter leaves; `None` without a filter.
+    fn shown(&self) -> Option<String> {
+        let (shown, linked) = (self.accounts.len().to_string(), self.linked.to_string());
+        let values = [("shown", shown.as_str()), ("linked", linked.as_str())];
+        let text = self.flow.texts.accounts_shown;
+        (!self.filter.is_empty()).then(|| texts::plain(text, &values))
+    }
+
     fn why(&self) -> String {
         let values = [
             ("username", self.username),
             ("client", self.flow.client),
-            ("destination", &self.flow.destination),
+            ("destination", self.flow.destination()),
         ];
         texts::html(self.flow.texts.choose_account_why, &values)
     }
@@ -232,11 +296,7 @@ impl SelectAccountPage<'_> {
 pub(super) struct HomePage<'a> {
     pub texts: &'static Texts,
     pub service: &'a str,
-    pub person: Option<Person<'a>>,
     pub csrf: String,
-}
-
-pub(super) struct Person<'a> {
     pub username: &'a str,
     /// True if the user has a second factor.
     pub second_factor: bool,
@@ -244,9 +304,10 @@ pub(super) struct Person<'a> {
     pub recovery_codes_left: Option<usize>,
 }
 
-impl Person<'_> {
-    fn codes_left(&self, texts: &Texts) -> Option<String> {
-        self.recovery_codes_left.map(|left| texts.codes_left(left))
+impl HomePage<'_> {
+    fn codes_left(&self) -> Option<String> {
+        let left = self.recovery_codes_left?;
+        Some(self.texts.codes_left(left))
     }
 }
 
@@ -264,11 +325,23 @@ pub(super) struct AuthenticatorPage<'a> {
     pub secret: &'a str,
     /// For the hidden field.
     pub offer: &'a str,
+    /// True if the form does not ask for the password.
+    pub is_password_proven: bool,
     pub csrf: String,
     pub problem: Option<Problem>,
 }
 
 impl AuthenticatorPage<'_> {
+    /// The problem beside the code.
+    fn code_problem(&self) -> Option<Problem> {
+        self.problem.filter(|problem| !problem.concerns_password())
+    }
+
+    /// The problem beside the password.
+    fn password_problem(&self) -> Option<Problem> {
+        self.problem.filter(|problem| problem.concerns_password())
+    }
+
     /// The secret in groups of eight characters, for easier copying. Its 32 letters make four groups, which fit in one
     /// or two lines.
     fn groups(&self) -> Vec<&str> {

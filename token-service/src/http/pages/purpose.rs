@@ -1,0 +1,77 @@
+//! What a person signs in for: an application's request for a code, or the home page.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use askama::Template;
+
+use super::browser::Browser;
+use super::browser_token::page_with_token;
+use super::failure::PageFailure;
+use super::form::Carried;
+use super::journey::Journey;
+use super::response;
+use super::show::show;
+use super::templates::StepView;
+use crate::http::paths;
+use protocol::oauth::authorize::ExpectedUser;
+
+/// The purpose of a sign-in.
+pub(super) enum Purpose {
+    /// A code for an application.
+    Code(Journey),
+    /// The page with the signed-in user.
+    Home(Browser),
+}
+
+impl Carried for Purpose {
+    async fn carried(browser: Browser, request: &str) -> Result<Self, PageFailure> {
+        if request == paths::HOME {
+            Ok(Self::Home(browser))
+        } else {
+            Journey::carried(browser, request).await.map(Self::Code)
+        }
+    }
+}
+
+impl Purpose {
+    pub(super) const fn browser(&self) -> &Browser {
+        match self {
+            Self::Code(journey) => &journey.browser,
+            Self::Home(browser) => browser,
+        }
+    }
+
+    pub(super) const fn journey(&self) -> Option<&Journey> {
+        match self {
+            Self::Code(journey) => Some(journey),
+            Self::Home(_) => None,
+        }
+    }
+
+    /// The only user who may sign in, if the request names a user.
+    pub(super) fn expected_user(&self) -> Option<&ExpectedUser> {
+        self.journey().and_then(Journey::expected_user)
+    }
+
+    /// Redirects the browser after a step.
+    pub(super) fn go_on(&self) -> HttpResponse {
+        match self {
+            Self::Code(journey) => journey.go_on(),
+            Self::Home(_) => response::redirect(StatusCode::SEE_OTHER, paths::HOME),
+        }
+    }
+
+    /// A page of the sign-in.
+    pub(super) fn show<'a, Page: Template>(
+        &'a self,
+        status: StatusCode,
+        page: impl FnOnce(StepView<'a>) -> Page,
+    ) -> Result<HttpResponse, PageFailure> {
+        match self {
+            Self::Code(journey) => show(journey, status, page),
+            Self::Home(browser) => page_with_token(browser, status, None, |token| {
+                page(StepView::of_home(browser, token))
+            }),
+        }
+    }
+}
