@@ -204,3 +204,45 @@ fn pages_speak_the_persons_language() {
     let english = get(&address, &[("accept-language", "fr")]).body;
     assert!(english.contains("lang=\"en\"") && english.contains("<h1>Sign in</h1>"));
 }
+
+/// OpenID Connect Core §3.1.2.1: `ui_locales` goes before the browser's language, at every step.
+#[test]
+fn the_application_may_choose_the_language_of_all_steps() {
+    let browser = Browser::new(&lobby());
+    let start = |locales: &'static str| browser.authorize(&request(&[("ui_locales", locales)]));
+    assert!(start("fr it").body.contains("lang=\"en\""));
+    let page = start("fr de-CH en");
+    let is_german = |reply: &Reply| {
+        assert!(reply.body.contains("lang=\"de\""), "{}", reply.body);
+    };
+    is_german(&page);
+    let destination = "Danach geht es weiter zu: <strong>app.example.com</strong>.";
+    assert!(page.body.contains(destination), "{}", page.body);
+    let form = Form::of(&page);
+    let name = ("username", "grace@example.com");
+    is_german(&browser.submit(&form, &[name, ("password", "wrong")]));
+    let choice = browser.follow(&browser.submit(&form, &[name, ("password", RIGHT)]));
+    is_german(&choice);
+    assert!(choice.body.contains("Konto auswählen"), "{}", choice.body);
+    let failed = browser.submit(&Form::of(&choice), &[("account", "none")]);
+    assert_eq!(failed.status, 400);
+    is_german(&failed);
+}
+
+/// Without a script or a redirect: the first page asks for a stylesheet that depends on the first cookie.
+#[test]
+fn a_browser_without_cookies_is_told_so_first() {
+    let browser = Browser::new(&lobby());
+    let stylesheet = "/auth/static/cookies.css";
+    let without = browser.open(stylesheet);
+    assert_eq!(without.body, ".no-cookies{display:block}");
+    assert_eq!(without.header("cache-control"), Some("no-store"));
+    let first = browser.authorize(&request(&[]));
+    assert!(first.body.contains(stylesheet), "{}", first.body);
+    assert_eq!(browser.open(stylesheet).body, "");
+    let second = browser.authorize(&request(&[]));
+    assert!(!second.body.contains(stylesheet), "{}", second.body);
+    let refused = Browser::new(&lobby()).submit(&Form::of(&first), &[]);
+    assert_eq!(refused.status, 403);
+    assert!(refused.body.contains("sent no cookies"), "{}", refused.body);
+}

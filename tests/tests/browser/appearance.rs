@@ -210,3 +210,49 @@ fn pages_are_dark_for_who_prefers_dark_pages() {
         }
     }
 }
+
+/// A browser that accepts no cookies shows a notice above the form, whatever else happens; any other browser does not.
+#[test]
+fn the_first_page_says_that_cookies_are_off() {
+    const NOTICE: &str = "//p[contains(text(), 'Your browser accepts no cookies')]";
+    let app = App::start();
+    for (window, is_shown) in [
+        (Chromium::open(), false),
+        (Chromium::without_cookies(), true),
+    ] {
+        for address in [app.authorize(), format!("{}/auth/", lobby())] {
+            window.visit(&address);
+            window.field("Username");
+            if window.has(NOTICE) {
+                assert_eq!(
+                    window.expect(NOTICE).text().is_empty(),
+                    !is_shown,
+                    "{address}"
+                );
+            } else {
+                assert!(!is_shown, "{address}");
+            }
+        }
+        if is_shown {
+            let none: [String; 0] = [];
+            assert_eq!(violations(&window), none);
+            keep_picture(&window, "cookies-off");
+            sign_in(&window, "ada@example.com", "demo-password-of-ada");
+            window.expect_text("Your browser sent no cookies with the form.");
+        }
+    }
+}
+
+/// The icon of the browser's tab is a picture that the page's content security policy allows.
+#[test]
+fn the_pages_have_an_icon() {
+    let window = Chromium::open();
+    window.visit(&format!("{}/auth/", lobby()));
+    let width = window.inspect_later(
+        "const done = arguments[arguments.length - 1], icon = new Image();
+         icon.onload = () => done(icon.width);
+         icon.onerror = () => done('no picture');
+         icon.src = document.querySelector('link[rel=icon]').href",
+    );
+    assert!(width.as_u64().is_some_and(|width| width > 0), "{width}");
+}

@@ -29,6 +29,16 @@ pub(super) struct Chromium {
 impl Chromium {
     /// Opens a window of a person who reads English and prefers light pages.
     pub(super) fn open() -> Self {
+        Self::with(&json!({}))
+    }
+
+    /// Likewise, of a person who allows no cookies.
+    pub(super) fn without_cookies() -> Self {
+        const BLOCK: u8 = 2;
+        Self::with(&json!({"profile.default_content_setting_values.cookies": BLOCK}))
+    }
+
+    fn with(preferences: &Value) -> Self {
         static DRIVER: LazyLock<Chromedriver> =
             LazyLock::new(|| Chromedriver::start(pair().pair.log_directory()).unwrap());
 
@@ -40,7 +50,7 @@ impl Chromium {
         let client = runtime
             .block_on(
                 ClientBuilder::new(HttpConnector::new())
-                    .capabilities(capabilities())
+                    .capabilities(capabilities(preferences))
                     .connect(&DRIVER.url()),
             )
             .unwrap();
@@ -342,7 +352,7 @@ impl Element<'_> {
     }
 }
 
-fn capabilities() -> Capabilities {
+fn capabilities(preferences: &Value) -> Capabilities {
     let mut arguments = vec![
         "--headless=new".to_owned(),
         // Containers have a small `/dev/shm`.
@@ -356,7 +366,7 @@ fn capabilities() -> Capabilities {
     }
     let capabilities = json!({
         "browserName": "chrome",
-        "goog:chromeOptions": {"args": arguments},
+        "goog:chromeOptions": {"args": arguments, "prefs": preferences},
         "goog:loggingPrefs": {"performance": "ALL"},
     });
     let Value::Object(capabilities) = capabilities else {

@@ -16,6 +16,8 @@ pub const CONTINUE: &str = "/auth/continue";
 pub const SIGN_OUT: &str = "/auth/sign-out";
 /// `GET`: shows the signed-in user of this browser.
 pub const HOME: &str = "/auth/";
+/// `GET`: the stylesheet that shows a notice in a browser without cookies.
+pub const COOKIE_NOTICE: &str = "/auth/static/cookies.css";
 /// `POST`: the token endpoint (protocol.md §4.2).
 pub const TOKEN: &str = "/auth/token";
 /// `POST`: revokes a token or a grant (RFC 7009).

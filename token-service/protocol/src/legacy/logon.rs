@@ -150,7 +150,7 @@ impl LogonRequest {
                 _ => return redirect(LogonError::NoUniqueUser),
             },
         };
-        let carried = ["Action", "client_id", "redirect_uri", "email"];
+        let carried = ["Action", "client_id", "redirect_uri", "email", "ui_locales"];
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(
                 carried

@@ -9,6 +9,7 @@ use actix_web::{Error, FromRequest, HttpRequest};
 
 use super::cookies::Cookies;
 use super::failure::PageFailure;
+use super::language;
 use super::texts::Texts;
 use crate::audit_log::Entry;
 use crate::http::origin;
@@ -50,9 +51,9 @@ impl Browser {
         self.service.context(&self.moment)
     }
 
-    /// The texts in the browser's language.
+    /// The texts in the person's language.
     pub(super) fn texts(&self) -> &'static Texts {
-        Texts::of(&self.http)
+        language::of(&self.http)
     }
 
     pub(super) fn service_name(&self) -> &str {

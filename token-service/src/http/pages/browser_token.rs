@@ -40,6 +40,11 @@ impl BrowserToken {
         self.token.as_str().to_owned()
     }
 
+    /// True if the browser did not send a token.
+    pub(super) const fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Sets a new token as a cookie in this response.
     fn keep(&self, response: HttpResponse) -> HttpResponse {
         if self.is_new {

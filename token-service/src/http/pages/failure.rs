@@ -28,7 +28,9 @@ pub(super) enum PageFailure {
     SignInEnded(String),
     /// This host does not serve the flow; the text names the right host.
     WrongHost(String),
-    /// The CSRF token is missing or wrong.
+    /// The browser sent no CSRF token in a cookie.
+    NoCookies,
+    /// The CSRF token is wrong.
     Forgery,
     /// The form has another content type.
     ContentType,
@@ -59,7 +61,7 @@ impl PageFailure {
             Self::ErrorAtClient(status, _) => *status,
             Self::SignInEnded(_) => StatusCode::SEE_OTHER,
             Self::WrongHost(_) => StatusCode::NOT_FOUND,
-            Self::Forgery => StatusCode::FORBIDDEN,
+            Self::NoCookies | Self::Forgery => StatusCode::FORBIDDEN,
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -76,6 +78,7 @@ impl PageFailure {
             Self::ErrorAtClient(..) => texts.sent_back,
             Self::SignInEnded(_) => texts.sign_in_ended,
             Self::WrongHost(_) => texts.nothing_here,
+            Self::NoCookies => texts.no_cookies,
             Self::Forgery => texts.form_foreign,
             Self::ContentType | Self::Interrupted | Self::Form(_) => texts.form_unreadable,
             Self::TooLarge => texts.form_too_large,
@@ -90,7 +93,7 @@ impl PageFailure {
     /// The text about what the person can do.
     pub(super) const fn advice(&self, texts: &'static Texts) -> &'static str {
         match self {
-            Self::Forgery => texts.allow_cookies,
+            Self::NoCookies | Self::Forgery => texts.allow_cookies,
             Self::Unavailable(_) => texts.wait_and_retry,
             Self::Request(_) => texts.tell_the_developers,
             _ => texts.start_again,

@@ -63,7 +63,7 @@ impl<Of: Carried + 'static> FromRequest for Form<Of> {
                 carried::keep(&http, request);
             }
             let browser = Browser::of(&http, &service);
-            let token = browser.cookies.csrf(&http).ok_or(PageFailure::Forgery)?;
+            let token = browser.cookies.csrf(&http).ok_or(PageFailure::NoCookies)?;
             if !token.is_carried_as(fields.get(CSRF).unwrap_or_default()) {
                 return Err(PageFailure::Forgery);
             }

@@ -4,12 +4,14 @@
 //! path and query, which each step validates again in full, and a CSRF token. After a step the service redirects the
 //! browser to the request (303), which decides the next step again.
 
+mod assets;
 mod authenticator;
 mod authorize;
 mod browser;
 mod browser_token;
 mod carried;
 mod confirm;
+mod cookie_notice;
 mod cookies;
 mod csrf;
 mod error_page;
@@ -17,12 +19,12 @@ mod failure;
 mod form;
 mod home;
 mod journey;
+mod language;
 mod purpose;
 mod response;
 mod select_account;
 mod show;
 mod sign_in;
-mod stylesheet;
 mod tags;
 mod templates;
 mod texts;
@@ -35,10 +37,11 @@ use actix_web::{Error, Resource, Route};
 
 use super::paths;
 use crate::service::Service;
+use assets::{ICON, STYLESHEET};
 use browser::Browser;
 use failure::PageFailure;
+pub(super) use language::LANGUAGES;
 use protocol::flows::FLOWS;
-pub(super) use texts::LANGUAGES;
 
 pub(super) fn routes(routes: &mut ServiceConfig) {
     for flow in FLOWS {
@@ -58,7 +61,11 @@ pub(super) fn routes(routes: &mut ServiceConfig) {
                 .default_service(other_methods("GET, HEAD, POST")),
         )
         .service(only_get(paths::HOME).route(web::get().to(home::home)))
-        .service(only_get(&stylesheet::PATH).route(web::get().to(stylesheet::stylesheet)));
+        .service(only_get(paths::COOKIE_NOTICE).route(web::get().to(cookie_notice::stylesheet)));
+    for asset in [&STYLESHEET, &ICON] {
+        let answer = web::get().to(move || async move { asset.answer() });
+        routes.service(only_get(&asset.path).route(answer));
+    }
 }
 
 fn only_get(path: &str) -> Resource {

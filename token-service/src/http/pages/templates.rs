@@ -9,10 +9,10 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use url::Url;
 
 use super::super::paths;
+use super::assets::{ICON, STYLESHEET};
 use super::browser::Browser;
 use super::browser_token::BrowserToken;
 use super::journey::Journey;
-use super::stylesheet;
 use super::texts::{self, Texts};
 use domain::{LinkedAccount, RedirectUri};
 
@@ -31,6 +31,8 @@ pub(super) struct StepView<'a> {
     pub request: String,
     /// The CSRF token, for the hidden field.
     pub csrf: String,
+    /// True if the browser has sent no cookie yet, so that it may accept none.
+    pub is_first: bool,
     /// The redirect URI with the error for a cancelled sign-in.
     pub cancel: Option<String>,
     /// URL of the sign-in for another user.
@@ -49,6 +51,7 @@ impl<'a> StepView<'a> {
             destination: Some(in_words(journey.redirect_uri(), texts)),
             request: journey.continuation(),
             csrf: token.text(),
+            is_first: token.is_new(),
             cancel: Some(journey.cancel()),
             other_user: journey.other_user(),
             expected_user: journey.expected_user().map(|user| user.email.as_str()),
@@ -63,6 +66,7 @@ impl<'a> StepView<'a> {
             destination: None,
             request: paths::HOME.to_owned(),
             csrf: token.text(),
+            is_first: token.is_new(),
             cancel: None,
             other_user: Some(format!("{}?{OTHER_USER}", paths::HOME)),
             expected_user: None,

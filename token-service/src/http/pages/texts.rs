@@ -4,9 +4,6 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
-use actix_web::http::header;
-
 use protocol::oauth::authorize::UnsafeRequest;
 
 /// The texts of one language.
@@ -92,6 +89,8 @@ pub(super) struct Texts {
     pub sign_in_ended: &'static str,
     pub request_wrong: &'static str,
     pub nothing_here: &'static str,
+    pub cookies_off: &'static str,
+    pub no_cookies: &'static str,
     pub form_foreign: &'static str,
     pub form_unreadable: &'static str,
     pub form_too_large: &'static str,
@@ -115,7 +114,7 @@ pub(super) struct Texts {
     pub destination_unknown: &'static str,
 }
 
-static ENGLISH: Texts = Texts {
+pub(super) static ENGLISH: Texts = Texts {
     tag: "en",
     sign_in: "Sign in",
     sign_in_to: "Sign in to {client}",
@@ -195,6 +194,8 @@ static ENGLISH: Texts = Texts {
     sign_in_ended: "Your sign-in has ended: sign in again.",
     request_wrong: "The application sent a wrong request to sign in.",
     nothing_here: "There is nothing at this address.",
+    cookies_off: "Your browser accepts no cookies from this site, and you cannot sign in without them. Allow cookies for this site, then reload this page.",
+    no_cookies: "Your browser sent no cookies with the form.",
     form_foreign: "This form does not come from your browser, or your browser has lost its cookies.",
     form_unreadable: "The form cannot be read.",
     form_too_large: "The form is too large.",
@@ -218,69 +219,69 @@ static ENGLISH: Texts = Texts {
     destination_unknown: "The application has not registered the address to which the request would send you.",
 };
 
-static GERMAN: Texts = Texts {
+pub(super) static GERMAN: Texts = Texts {
     tag: "de",
     sign_in: "Anmelden",
     sign_in_to: "Anmelden bei {client}",
     not_signed_in: "Nicht angemeldet",
-    continue_to: "um mit {client} fortzufahren. Danach werden Sie weitergeleitet: {destination}.",
+    continue_to: "Melden Sie sich an, um mit {client} zu arbeiten. Danach geht es weiter zu: {destination}.",
     username: "Benutzername",
     password: "Passwort",
     cancel: "Abbrechen und zurück zu {client}",
-    other_user: "Als jemand anderes anmelden",
+    other_user: "Als andere Person anmelden",
     enter_code: "Code eingeben",
     open_authenticator: "Öffnen Sie Ihre Authenticator-App, um mit {client} fortzufahren.",
     code: "Sechsstelliger Code",
     go_on: "Weiter",
     choose_account: "Konto auswählen",
     choose_account_for: "Konto für {client} auswählen",
-    choose_account_why: "Sie sind als {username} angemeldet. {client} arbeitet mit dem Konto, das Sie auswählen. Danach werden Sie weitergeleitet: {destination}.",
+    choose_account_why: "Sie sind als {username} angemeldet. {client} arbeitet mit dem Konto, das Sie auswählen. Danach geht es weiter zu: {destination}.",
     linked_accounts: "Verknüpfte Konten",
     find_account: "Konto suchen",
     filter: "Passende Konten anzeigen",
-    accounts_shown: "{shown} von {linked} Konten passen.",
+    accounts_shown: "{shown} von {linked} Konten gefunden.",
     signed_in: "Sie sind angemeldet",
     signed_in_as: "als {username} in diesem Browser.",
     sign_out: "Abmelden",
     nobody_signed_in: "Sie sind nicht angemeldet",
-    sign_in_here: "Melden Sie sich hier an, um eine Authenticator-App einzurichten. Um eine Anwendung zu benutzen, starten Sie in der Anwendung.",
-    manage_sign_in: "Ihre Anmeldung und Authenticator-App",
+    sign_in_here: "Melden Sie sich hier an, um eine Authenticator-App einzurichten. Wenn Sie eine Anwendung benutzen möchten, beginnen Sie in der Anwendung.",
+    manage_sign_in: "Anmeldung und Authenticator-App verwalten",
     second_factor: "Authenticator-App",
     second_factor_absent: "Nicht eingerichtet. Sie melden sich nur mit Ihrem Passwort an.",
     second_factor_present: "Eingerichtet. Sie melden sich mit Ihrem Passwort und einem Code aus Ihrer App an.",
-    recovery_codes_left: "Übrige Wiederherstellungscodes: {count}.",
+    recovery_codes_left: "Verbleibende Wiederherstellungscodes: {count}.",
     set_up_app: "Authenticator-App einrichten",
-    set_up_another_app: "Eine andere App einrichten",
-    scan_picture: "Scannen Sie dieses Bild mit der App. Anwendungen müssen neu um Zugriff bitten, andere Browser werden abgemeldet.",
-    picture: "QR-Code mit dem Geheimnis für die App",
-    or_type_secret: "Oder geben Sie dieses Geheimnis in die App ein:",
+    set_up_another_app: "Andere App einrichten",
+    scan_picture: "Scannen Sie diesen QR-Code mit der App. Sobald die App eingerichtet ist, müssen Anwendungen neu um Zugriff bitten, und in anderen Browsern werden Sie abgemeldet.",
+    picture: "QR-Code mit dem Schlüssel für die App",
+    or_type_secret: "Oder geben Sie diesen Schlüssel in die App ein:",
     open_app: "App auf diesem Gerät öffnen",
-    first_code: "Code, den die App zeigt",
+    first_code: "Code aus der App",
     your_password: "Ihr Passwort",
-    turn_on: "Einschalten",
+    turn_on: "Aktivieren",
     go_back: "Abbrechen",
     not_set_up: "Nicht eingerichtet",
     recovery_codes: "Ihre Wiederherstellungscodes",
-    keep_recovery_codes: "Die App ist eingerichtet. Jeder dieser Codes meldet Sie einmal ohne sie an. Bewahren Sie sie so auf, dass nur Sie sie finden: Sie werden nicht noch einmal gezeigt.",
-    codes_are_kept: "Ich habe sie aufbewahrt",
-    password_refused: "Benutzername oder Passwort ist falsch. Prüfen Sie beide und versuchen Sie es erneut.",
+    keep_recovery_codes: "Die App ist eingerichtet. Mit jedem dieser Codes können Sie sich einmal ohne die App anmelden. Bewahren Sie die Codes so auf, dass nur Sie sie finden: Sie werden nicht noch einmal angezeigt.",
+    codes_are_kept: "Ich habe die Codes aufbewahrt",
+    password_refused: "Benutzername oder Passwort ist falsch. Prüfen Sie beides und versuchen Sie es noch einmal.",
     password_wrong: "Das Passwort ist falsch.",
     password_missing: "Geben Sie Ihr Passwort noch einmal ein.",
-    code_wrong: "Dieser Code stimmt nicht. Geben Sie den ein, den Ihre App jetzt zeigt.",
-    recovery_code_wrong: "Dieser Wiederherstellungscode stimmt nicht oder ist verbraucht. Jeder gilt einmal: Geben Sie einen anderen von Ihrer Liste ein.",
+    code_wrong: "Dieser Code stimmt nicht. Geben Sie den Code ein, den Ihre App gerade anzeigt.",
+    recovery_code_wrong: "Dieser Wiederherstellungscode stimmt nicht oder wurde schon verwendet. Jeder Code gilt nur einmal: Geben Sie einen anderen von Ihrer Liste ein.",
     recovery_code_used: "Sie haben einen Wiederherstellungscode verwendet",
-    code_used: "Dieser Code wurde schon benutzt. Warten Sie, bis Ihre App den nächsten zeigt.",
-    wait: "Es gab zu viele falsche Versuche. Warten Sie {time} und versuchen Sie es dann erneut.",
-    app_on_this_device: "eine App auf diesem Gerät",
-    app_that_opens: "die App auf diesem Gerät, die {scheme}:-Links öffnet",
+    code_used: "Dieser Code wurde schon verwendet. Warten Sie, bis Ihre App den nächsten anzeigt.",
+    wait: "Es gab zu viele falsche Versuche. Warten Sie {time} und versuchen Sie es dann noch einmal.",
+    app_on_this_device: "einer App auf diesem Gerät",
+    app_that_opens: "der App auf diesem Gerät, die {scheme}:-Links öffnet",
     confirm: "Als {username} mit {client} fortfahren?",
-    confirm_why: "{client} arbeitet dann mit Ihrem Konto {account} auf {site}. Danach werden Sie weitergeleitet: {destination}. Fahren Sie nur fort, wenn Sie das selbst begonnen haben.",
+    confirm_why: "{client} arbeitet dann mit Ihrem Konto {account} ({site}). Danach geht es weiter zu: {destination}. Fahren Sie nur fort, wenn Sie das selbst begonnen haben.",
     no_account: "Kein verknüpftes Konto",
-    no_account_why: "Sie sind als {username} angemeldet. Damit ist kein Projektkonto verknüpft, und {client} kann nicht damit arbeiten. Fragen Sie die Personen, die Ihr Konto verwalten, oder melden Sie sich als jemand anderes an.",
+    no_account_why: "Sie sind als {username} angemeldet. Mit dieser Anmeldung ist kein Projektkonto verknüpft, deshalb kann {client} nicht damit arbeiten. Wenden Sie sich an die Personen, die Ihr Konto verwalten, oder melden Sie sich als andere Person an.",
     return_to: "Zurück zu {client}",
     recovery_code: "Wiederherstellungscode",
-    use_recovery_code: "Stattdessen einen Wiederherstellungscode verwenden",
-    recovery_codes_of: "Wiederherstellungscodes von {username} für {service}. Jeder gilt einmal.",
+    use_recovery_code: "Stattdessen Wiederherstellungscode verwenden",
+    recovery_codes_of: "Wiederherstellungscodes von {username} für {service}. Jeder Code gilt einmal.",
     save_codes: "Als Textdatei speichern",
     email: "E-Mail-Adresse",
     second: "1 Sekunde",
@@ -289,40 +290,39 @@ static GERMAN: Texts = Texts {
     minutes: "{count} Minuten",
     stopped: "Anmeldung abgebrochen",
     for_developers: "Für die Entwickler der Anwendung",
-    to_quote: "Wenn Sie um Hilfe bitten, nennen Sie dies",
+    to_quote: "Wenn Sie um Hilfe bitten, geben Sie dies an",
     request: "Anfrage",
-    time: "Zeit",
+    time: "Zeitpunkt",
     application: "Anwendung",
     to_home: "Zur Startseite von {service}",
     sent_back: "Sie werden zur Anwendung zurückgeleitet.",
-    sign_in_ended: "Ihre Anmeldung ist beendet: Melden Sie sich neu an.",
-    request_wrong: "Die Anwendung hat eine falsche Anfrage zur Anmeldung geschickt.",
+    sign_in_ended: "Ihre Anmeldung gilt nicht mehr: Melden Sie sich neu an.",
+    request_wrong: "Die Anwendung hat eine fehlerhafte Anfrage zur Anmeldung geschickt.",
     nothing_here: "Unter dieser Adresse gibt es nichts.",
+    cookies_off: "Ihr Browser nimmt von dieser Website keine Cookies an. Ohne Cookies können Sie sich nicht anmelden. Erlauben Sie Cookies für diese Website und laden Sie die Seite neu.",
+    no_cookies: "Ihr Browser hat mit dem Formular keine Cookies geschickt.",
     form_foreign: "Dieses Formular kommt nicht aus Ihrem Browser, oder Ihr Browser hat seine Cookies verloren.",
-    form_unreadable: "Das Formular ist nicht lesbar.",
+    form_unreadable: "Das Formular kann nicht gelesen werden.",
     form_too_large: "Das Formular ist zu groß.",
     form_too_slow: "Das Formular ist nicht rechtzeitig angekommen.",
     account_not_linked: "Das gewählte Konto ist nicht mit Ihrer Anmeldung verknüpft.",
     wrong_method: "Diese Adresse lässt sich so nicht öffnen.",
     unavailable: "Die Anmeldung ist im Moment nicht möglich.",
-    internal: "Der Dienst hat versagt. Das liegt nicht an Ihnen.",
-    allow_cookies: "Erlauben Sie Cookies für diese Seite. Gehen Sie dann zurück zur Anwendung und beginnen Sie von vorn.",
-    wait_and_retry: "Warten Sie einige Sekunden und versuchen Sie es erneut.",
+    internal: "Im Dienst ist ein Fehler aufgetreten. Das liegt nicht an Ihnen.",
+    allow_cookies: "Erlauben Sie Cookies für diese Website. Gehen Sie dann zurück zur Anwendung und beginnen Sie von vorn.",
+    wait_and_retry: "Warten Sie einige Sekunden und versuchen Sie es noch einmal.",
     tell_the_developers: "Wenden Sie sich an die Betreiber der Anwendung und zeigen Sie ihnen diese Seite.",
     start_again: "Gehen Sie zurück zur Anwendung und beginnen Sie von vorn.",
-    request_unreadable: "Die Adresse dieser Anfrage ist nicht lesbar.",
+    request_unreadable: "Die Adresse dieser Anfrage kann nicht gelesen werden.",
     request_too_large: "Die Anwendung hat eine zu große Anfrage geschickt.",
-    application_missing: "Die Anfrage sagt nicht, von welcher Anwendung sie kommt.",
-    application_repeated: "Die Anfrage nennt mehr als eine Anwendung.",
+    application_missing: "Die Anfrage gibt nicht an, von welcher Anwendung sie kommt.",
+    application_repeated: "Die Anfrage gibt mehr als eine Anwendung an.",
     application_unknown: "Die Anwendung, die Sie hierher geschickt hat, ist nicht bekannt.",
     application_without_people: "Bei der Anwendung, die Sie hierher geschickt hat, melden sich keine Personen an.",
-    destination_missing: "Die Anfrage sagt nicht, wohin Sie danach geleitet werden.",
-    destination_repeated: "Die Anfrage nennt mehr als ein Ziel, zu dem Sie danach geleitet werden.",
-    destination_unknown: "Die Anwendung hat die Adresse nicht registriert, zu der die Anfrage Sie leiten würde.",
+    destination_missing: "Die Anfrage gibt nicht an, wohin es danach weitergeht.",
+    destination_repeated: "Die Anfrage gibt mehr als ein Ziel an, zu dem es danach weitergeht.",
+    destination_unknown: "Die Anwendung hat die Adresse, zu der es danach weitergehen soll, nicht registriert.",
 };
-
-/// The tags of the languages.
-pub(in crate::http) const LANGUAGES: [&str; 2] = ["en", "de"];
 
 impl Texts {
     pub(super) const fn english() -> &'static Self {
@@ -364,39 +364,6 @@ impl Texts {
             UnsafeRequest::OfAnotherFlow(_) => self.request_wrong,
         }
     }
-
-    /// The available language that the browser prefers; English if none matches.
-    pub(super) fn of(http: &HttpRequest) -> &'static Self {
-        let accepted = http
-            .headers()
-            .get(header::ACCEPT_LANGUAGE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
-        preferred(accepted)
-    }
-}
-
-/// Reads `Accept-Language` (RFC 9110 §12.5.4). Of languages with equal weight, the first wins.
-fn preferred(accepted: &str) -> &'static Texts {
-    let mut best: (f32, &'static Texts) = (0.0, &ENGLISH);
-    for range in accepted.split(',') {
-        let (tag, weight) = range.split_once(';').unwrap_or((range, "q=1"));
-        let weight = weight
-            .trim()
-            .strip_prefix("q=")
-            .and_then(|weight| weight.parse::<f32>().ok())
-            .unwrap_or(0.0);
-        let language = tag.trim().split('-').next().unwrap_or_default();
-        let texts = [&ENGLISH, &GERMAN]
-            .into_iter()
-            .find(|texts| language.eq_ignore_ascii_case(texts.tag));
-        if let Some(texts) = texts
-            && weight > best.0
-        {
-            best = (weight, texts);
-        }
-    }
-    best.1
 }
 
 /// `text` with `values` inserted at their placeholders, unescaped.
@@ -441,23 +408,6 @@ fn fill(text: &str, values: &[(&str, &str)], put: impl Fn(&str, &mut String)) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_browser_chooses_the_language() {
-        for (accepted, tag) in [
-            ("", "en"),
-            ("de", "de"),
-            ("DE-at", "de"),
-            ("fr, de;q=0.5, en;q=0.4", "de"),
-            ("en, de", "en"),
-            ("de;q=0, fr", "en"),
-            ("den, *", "en"),
-            ("de;q=nonsense", "en"),
-            ("en;q=0.1, de;q=0.2", "de"),
-        ] {
-            assert_eq!(preferred(accepted).tag, tag, "{accepted}");
-        }
-    }
 
     #[test]
     fn waits_are_said_in_whole_units() {

@@ -211,6 +211,7 @@ fn canonical_query(parameters: &Parameters<'_>) -> String {
         "code_challenge_method",
         "max_age",
         "login_hint",
+        "ui_locales",
     ];
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(
