@@ -1,6 +1,8 @@
 //! The responses to refused requests (RFC 6750 §3): status, challenge, and a body as in protocol.md §2.4. They
 //! contain no value from the request.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 
 use crate::authorization::MalformedCredentials;
@@ -97,8 +99,8 @@ impl Denial {
         }
     }
 
-    const fn description(&self) -> &'static str {
-        match self {
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Path => "The path can be read in more than one way",
             Self::NoRule => "No rule allows this method at this path",
             Self::NoToken => "An access token is needed: send Authorization: Bearer",
@@ -110,7 +112,10 @@ impl Denial {
             }
             Self::TwoTokens => "Send the access token in the Authorization header alone",
             Self::Token(refusal) => refusal.description(),
-            Self::Scope(_) => "The access token lacks a scope that is needed here",
+            Self::Scope(scopes) => {
+                let scopes = scopes.join(" ");
+                return format!("The access token lacks a scope; needed here: {scopes}").into();
+            }
             Self::KeysUnavailable => {
                 "The gateway has not read the keys of the issuer yet; try again"
             }
@@ -119,7 +124,7 @@ impl Denial {
             }
             Self::Busy => "The gateway has too many waiting requests; try again",
             Self::Host => "The gateway could not prepare the request; try again",
-        }
+        })
     }
 
     /// The value of `WWW-Authenticate`. RFC 6750 §3.1: for a request without credentials, the challenge has no

@@ -442,7 +442,7 @@ fn rfc6750_s3_challenges() {
     assert_eq!((status, challenge.as_deref()), (401, Some(expected)));
     let (status, challenge) = answer(Denial::Scope(vec!["a".into(), "b".into()]));
     assert_eq!(status, 403);
-    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a scope that is needed here\", scope=\"a b\""));
+    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a scope; needed here: a b\", scope=\"a b\""));
     assert_eq!(answer(Denial::NoRule), (403, None));
     assert_eq!(answer(Denial::Path), (400, None));
     assert_eq!(answer(Denial::KeysUnavailable), (503, None));

@@ -52,7 +52,7 @@ pub struct PresentedCode {
 }
 
 /// Why a code is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeMismatch {
     /// The code was issued to another client (RFC 6749 §4.1.3).
     Client,
@@ -67,8 +67,8 @@ pub enum CodeMismatch {
     VerifierWrong,
     /// The client proved its identity neither by a secret nor by a verifier (D-25).
     ClientUnproven,
-    /// The client requests more scopes than the user authorized (D-9).
-    ScopeExceeded,
+    /// The client requests this scope beyond what the user authorized (D-9).
+    ScopeExceeded(Scope),
     /// The user's credentials have changed since the sign-in, the user was removed or disabled, or the account is no
     /// longer linked (D-35).
     Outdated,
@@ -88,7 +88,7 @@ impl CodeMismatch {
             Self::VerifierUnexpected => "verifier_unexpected",
             Self::VerifierWrong => "verifier_wrong",
             Self::ClientUnproven => "client_unproven",
-            Self::ScopeExceeded => "scope_exceeded",
+            Self::ScopeExceeded(_) => "scope_exceeded",
             Self::Outdated => "sign_in_ended",
             Self::ClientChanged => "client_changed",
         }
@@ -116,7 +116,8 @@ impl CodeRecord {
         let (client, user) = self.rests_on(client, user).map_err(Redemption::Mismatch)?;
         self.scope = self.scope.intersection(&client.scopes);
         if !first.scope.is_subset_of(&self.scope) {
-            return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded));
+            let excess = first.scope.without(&self.scope);
+            return Err(Redemption::Mismatch(CodeMismatch::ScopeExceeded(excess)));
         }
         if let Some(wait) = wait_for_tokens(client, user, now) {
             return Err(Redemption::TooEarly(wait));

@@ -55,12 +55,12 @@ pub enum Rotation {
 }
 
 /// Why a refresh token is refused without other consequences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationRefusal {
     Unknown,
     OtherClient,
-    /// The requested scope exceeds the granted scope.
-    ScopeExceeded,
+    /// The requested scope exceeds the granted scope by this scope.
+    ScopeExceeded(Scope),
     /// A repeated use requests another scope than the first use (D-42).
     ScopeDiffers,
     /// The token expired before its first use.
@@ -77,7 +77,7 @@ impl RotationRefusal {
         match self {
             Self::Unknown => "unknown_refresh_token",
             Self::OtherClient => "refresh_token_of_another_client",
-            Self::ScopeExceeded => "scope_exceeded",
+            Self::ScopeExceeded(_) => "scope_exceeded",
             Self::ScopeDiffers => "scope_differs",
             Self::Expired => "refresh_token_expired",
             Self::Revoked => "grant_revoked",
@@ -147,7 +147,10 @@ impl Grant {
         let (scope, asked) = match &rotation.scope {
             None => (left.clone(), self.scope.clone()),
             Some(scope) if scope.is_subset_of(&left) => (scope.clone(), scope.clone()),
-            Some(_) => return RotationDecision::Refuse(RotationRefusal::ScopeExceeded),
+            Some(scope) => {
+                let excess = scope.without(&left);
+                return RotationDecision::Refuse(RotationRefusal::ScopeExceeded(excess));
+            }
         };
         self.scope = left;
         let next = RefreshStep {
@@ -369,7 +372,7 @@ mod tests {
         wide.scope = Scope::parse("a b c");
         assert_eq!(
             rotate(&mut grant, &wide),
-            RotationDecision::Refuse(RotationRefusal::ScopeExceeded)
+            RotationDecision::Refuse(RotationRefusal::ScopeExceeded(Scope::parse("c").unwrap()))
         );
         wide.scope = None;
         assert_eq!(rotate(&mut grant, &wide), rotates("a b"));
@@ -387,7 +390,8 @@ mod tests {
         let mut rotate = |rotation| grant.rotate(&rotation, Some(&without_b), Some(&user()));
         let mut both = use_of(1, 2, at(0));
         both.scope = Scope::parse("a b");
-        let exceeded = RotationDecision::Refuse(RotationRefusal::ScopeExceeded);
+        let excess = Scope::parse("b").unwrap();
+        let exceeded = RotationDecision::Refuse(RotationRefusal::ScopeExceeded(excess));
         assert_eq!(rotate(both), exceeded);
         assert_eq!(rotate(use_of(1, 2, at(0))), rotates("a b"));
         let only_a = Scope::parse("a").unwrap();

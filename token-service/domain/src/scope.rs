@@ -53,6 +53,14 @@ impl Scope {
         Self(common.join(" "))
     }
 
+    /// The tokens that `other` lacks.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut excess: Vec<&str> = self.tokens().collect();
+        excess.retain(|token| other.tokens().all(|other| other != *token));
+        Self(excess.join(" "))
+    }
+
     /// The tokens, in alphabetical order.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         // Between spaces there are tokens only, except in the empty text.
@@ -141,6 +149,9 @@ mod tests {
             let expected = Scope::try_from(expected.to_owned()).unwrap();
             assert_eq!(granted.intersection(&scope(other)), expected, "{other}");
         }
+        let excess = scope("a documents z").without(&granted);
+        assert_eq!(excess, scope("a z"));
+        assert!(granted.without(&granted).is_empty());
     }
 
     /// Rows, registrations and tokens contain scopes.

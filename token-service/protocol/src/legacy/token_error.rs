@@ -64,6 +64,10 @@ const fn description(error: &TokenError) -> Option<&'static str> {
         TokenError::Code(CodeMismatch::RedirectUri) => {
             "redirect_uri differs from the one of the logon"
         }
+        // The store forgets a code some time after its end.
+        TokenError::UnknownCode | TokenError::Code(CodeMismatch::Client) => {
+            "The code is unknown: it has expired, or this server did not issue it to this client"
+        }
         TokenError::Refresh(RotationRefusal::Revoked) => "The access has been revoked",
         TokenError::RefreshReused(_) => {
             "The refresh token was used before; the access is now revoked"

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::account_selection::AccountError;
 use super::assertion::AssertionError;
 pub use super::error_code::ErrorCode;
-use super::message::repeated;
+use super::message::{printable, repeated, unregistered_scope};
 use super::parameter::Parameter;
 use super::parameters::{ParameterError, Parameters};
 use crate::token::KeyError;
 use domain::random::RandomError;
-use domain::{AuditAction, ClientId, CodeMismatch, GrantId, RotationRefusal};
+use domain::{AuditAction, ClientId, CodeMismatch, GrantId, RotationRefusal, Scope};
 use store::StoreError;
 
 /// `Retry-After` in seconds when the service is busy.
@@ -56,8 +56,8 @@ pub enum TokenError {
     UnknownGrantType,
     /// The client's integration type does not use this grant.
     GrantNotPermitted,
-    /// The client is not registered for a requested scope (D-9).
-    ScopeNotPermitted,
+    /// The client is not registered for this part of the requested scope (D-9).
+    ScopeNotPermitted(Scope),
     /// The store does not know the code.
     UnknownCode,
     /// The code exists but the request does not match it.
@@ -105,9 +105,9 @@ impl TokenError {
             | Self::MalformedScope
             | Self::SeveralAuthentications
             | Self::ClientIdDiffers
-            | Self::ScopeNotPermitted
-            | Self::Code(CodeMismatch::ScopeExceeded)
-            | Self::Refresh(RotationRefusal::ScopeExceeded | RotationRefusal::ScopeDiffers) => {
+            | Self::ScopeNotPermitted(_)
+            | Self::Code(CodeMismatch::ScopeExceeded(_))
+            | Self::Refresh(RotationRefusal::ScopeExceeded(_) | RotationRefusal::ScopeDiffers) => {
                 ErrorCode::InvalidRequest
             }
             Self::NoClient
@@ -173,7 +173,7 @@ impl TokenError {
             Self::SecretRequired => "secret_required",
             Self::UnknownGrantType => "unknown_grant_type",
             Self::GrantNotPermitted => "grant_not_permitted",
-            Self::ScopeNotPermitted => "scope_not_permitted",
+            Self::ScopeNotPermitted(_) => "scope_not_permitted",
             Self::UnknownCode => "unknown_code",
             Self::Code(mismatch) => mismatch.reason(),
             Self::CodeReplayed(_) => "code_replayed",
@@ -220,6 +220,21 @@ impl TokenError {
             Self::Parameters(ParameterError::Repeated(name)) => return repeated(name).into(),
             Self::Missing(parameter) => return format!("{} is missing", parameter.name()).into(),
             Self::Assertion(error) => return error.description(),
+            Self::ScopeNotPermitted(excess) => return unregistered_scope(excess).into(),
+            Self::Code(CodeMismatch::ScopeExceeded(excess)) => {
+                let excess = printable(excess.as_str());
+                let description = format!(
+                    "scope exceeds what was authorized: {excess}; without scope, the client gets all of that"
+                );
+                return description.into();
+            }
+            Self::Refresh(RotationRefusal::ScopeExceeded(excess)) => {
+                let excess = printable(excess.as_str());
+                let description = format!(
+                    "scope exceeds what was granted: {excess}; a refresh may only ask for less"
+                );
+                return description.into();
+            }
             Self::ContentType => {
                 "The content type must be application/x-www-form-urlencoded, in UTF-8"
             }
@@ -257,10 +272,15 @@ impl TokenError {
             Self::SecretRequired => {
                 "This client must authenticate with its Client Secret in the Authorization header (Basic)"
             }
-            Self::UnknownGrantType => "grant_type is not supported",
+            Self::UnknownGrantType => {
+                "grant_type must be authorization_code, refresh_token, client_credentials or \
+                 urn:ietf:params:oauth:grant-type:jwt-bearer"
+            }
             Self::GrantNotPermitted => "This client's integration type may not use this grant_type",
-            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
-            Self::UnknownCode | Self::Code(CodeMismatch::Client) => "The code is invalid",
+            // One text, so that a client learns nothing about codes of other clients.
+            Self::UnknownCode | Self::Code(CodeMismatch::Client) => {
+                "The code is unknown: this server did not issue it to this client"
+            }
             Self::CodeReplayed(_) => "The code was used before; its tokens are revoked",
             Self::Code(CodeMismatch::Expired) => "The code has expired",
             Self::Code(CodeMismatch::RedirectUri) => {
@@ -273,9 +293,6 @@ impl TokenError {
             Self::Code(CodeMismatch::VerifierWrong) => {
                 "code_verifier does not match the code_challenge"
             }
-            Self::Code(CodeMismatch::ScopeExceeded) => {
-                "scope exceeds what was authorized; leave it out to get all of that"
-            }
             Self::Code(CodeMismatch::ClientUnproven) => {
                 "This code was requested without PKCE: authenticate with the Client Secret"
             }
@@ -285,15 +302,16 @@ impl TokenError {
             Self::Code(CodeMismatch::Outdated) => {
                 "The sign-in behind the code has ended: its password, second factor or account has changed"
             }
-            Self::RefreshToken
-            | Self::Refresh(RotationRefusal::Unknown | RotationRefusal::OtherClient) => {
-                "The refresh token is invalid"
+            // One text, so that a client learns nothing about refresh tokens of other clients.
+            Self::RefreshToken | Self::Refresh(RotationRefusal::OtherClient) => {
+                "The refresh token is unknown: this server did not issue it to this client"
+            }
+            // Of this server, but the store has forgotten the grant.
+            Self::Refresh(RotationRefusal::Unknown) => {
+                "The refresh token has expired, or its authorization was revoked"
             }
             Self::Refresh(RotationRefusal::Expired) => "The refresh token has expired",
             Self::Refresh(RotationRefusal::Revoked) => "The authorization has been revoked",
-            Self::Refresh(RotationRefusal::ScopeExceeded) => {
-                "scope exceeds what was granted; a refresh may only ask for less"
-            }
             Self::Refresh(RotationRefusal::ScopeDiffers) => {
                 "scope differs from the first use of this refresh token"
             }
@@ -359,5 +377,55 @@ impl From<RandomError> for TokenError {
 impl From<KeyError> for TokenError {
     fn from(_: KeyError) -> Self {
         Self::Signing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oauth::grants::GrantType;
+
+    #[test]
+    fn an_unknown_grant_type_is_answered_with_all_known_ones() {
+        let description = TokenError::UnknownGrantType.description();
+        for grant_type in GrantType::ALL {
+            assert!(description.contains(grant_type.name()), "{description}");
+        }
+    }
+
+    #[test]
+    fn a_scope_that_goes_too_far_is_named() {
+        let excess = || Scope::parse("a.write b").unwrap();
+        for error in [
+            TokenError::ScopeNotPermitted(excess()),
+            TokenError::Code(CodeMismatch::ScopeExceeded(excess())),
+            TokenError::Refresh(RotationRefusal::ScopeExceeded(excess())),
+        ] {
+            let description = error.description();
+            assert!(description.contains(": a.write b"), "{description}");
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        }
+        let long = Scope::parse(&"x".repeat(1000)).unwrap();
+        let description = TokenError::ScopeNotPermitted(long).description().len();
+        assert!(description < 300, "{description}");
+    }
+
+    /// A client learns neither that a code or token is genuine nor whose it is, unless it is the client's own.
+    #[test]
+    fn codes_and_tokens_of_others_are_as_unknown_as_invented_ones() {
+        let other = TokenError::Code(CodeMismatch::Client);
+        assert_eq!(other.description(), TokenError::UnknownCode.description());
+        let other = TokenError::Refresh(RotationRefusal::OtherClient);
+        assert_eq!(other.description(), TokenError::RefreshToken.description());
+        for (error, word) in [
+            (TokenError::UnknownCode, "unknown"),
+            (TokenError::Code(CodeMismatch::Expired), "expired"),
+            (TokenError::RefreshToken, "unknown"),
+            (TokenError::Refresh(RotationRefusal::Expired), "expired"),
+            (TokenError::Refresh(RotationRefusal::Unknown), "expired"),
+        ] {
+            let description = error.description();
+            assert!(description.contains(word), "{description}");
+        }
     }
 }

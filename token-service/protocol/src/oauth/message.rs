@@ -1,5 +1,7 @@
 //! Text from requests for error messages.
 
+use domain::Scope;
+
 /// Maximum length of text from a request in a description, in characters.
 const MAX_REPEATED_CHARACTERS: usize = 200;
 
@@ -23,4 +25,11 @@ pub fn printable(text: &str) -> String {
 #[must_use]
 pub fn repeated(name: &str) -> String {
     format!("The parameter {} is repeated", printable(name))
+}
+
+/// The description of a requested scope that exceeds the registration of the client by `excess` (D-9).
+#[must_use]
+pub fn unregistered_scope(excess: &Scope) -> String {
+    let excess = printable(excess.as_str());
+    format!("scope exceeds what the client is registered for: {excess}")
 }

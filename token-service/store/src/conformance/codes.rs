@@ -138,7 +138,7 @@ pub(crate) async fn a_mismatch_leaves_the_code_to_its_client(subject: &mut impl 
     let exceeding = store.redeem_code(code.clone(), fitting(), exceeding_step(), at(1));
     assert_eq!(
         exceeding.await.unwrap(),
-        Redemption::Mismatch(CodeMismatch::ScopeExceeded)
+        Redemption::Mismatch(CodeMismatch::ScopeExceeded(Scope::parse("admin").unwrap()))
     );
     assert_eq!(
         redeem(&*store, &code, fitting(), at(60)).await,

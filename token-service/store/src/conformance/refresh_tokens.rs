@@ -43,7 +43,9 @@ pub(crate) async fn refresh_rotates(subject: &mut impl Subject) {
     };
     assert_eq!(
         subject.store().rotate_refresh(more).await.unwrap(),
-        Rotation::Refused(RotationRefusal::ScopeExceeded)
+        Rotation::Refused(RotationRefusal::ScopeExceeded(
+            Scope::parse("admin").unwrap()
+        ))
     );
 }
 

@@ -95,9 +95,13 @@ pub(super) fn scope(parameters: &Parameters<'_>, client: &Client) -> Result<Scop
     let Some(sent) = parameters.get("scope") else {
         return Ok(client.scopes.clone());
     };
-    Scope::parse(sent)
-        .filter(|scope| scope.is_subset_of(&client.scopes))
-        .ok_or(RedirectError::ScopeNotPermitted)
+    let scope = Scope::parse(sent).ok_or(RedirectError::ScopeMalformed)?;
+    let excess = scope.without(&client.scopes);
+    if excess.is_empty() {
+        Ok(scope)
+    } else {
+        Err(RedirectError::ScopeNotPermitted(excess))
+    }
 }
 
 /// `prompt` is a list of known values; `none` stands alone (OpenID Connect Core §3.1.2.1).

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::oauth::message::repeated;
+use crate::oauth::message::{repeated, unregistered_scope};
+use domain::Scope;
 
 /// Reason for an error at the client's redirect URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +24,10 @@ pub enum RedirectError {
     ChallengeMethodUnsupported,
     /// `code_challenge_method` without `code_challenge`.
     ChallengeMissingForMethod,
-    /// `scope` is malformed or exceeds the registration (D-9).
-    ScopeNotPermitted,
+    /// `scope` is not a list of scope tokens (RFC 6749 §3.3).
+    ScopeMalformed,
+    /// `scope` exceeds the registration by this scope (D-9).
+    ScopeNotPermitted(Scope),
     /// `prompt` has an unknown value, or `none` together with other values.
     PromptUnsupported,
     /// `max_age` is not a number of seconds.
@@ -56,7 +59,7 @@ impl RedirectError {
             | Self::PromptUnsupported
             | Self::MaxAgeMalformed => "invalid_request",
             Self::ResponseTypeUnsupported => "unsupported_response_type",
-            Self::ScopeNotPermitted => "invalid_scope",
+            Self::ScopeMalformed | Self::ScopeNotPermitted(_) => "invalid_scope",
             Self::LoginRequired => "login_required",
             Self::AccountSelectionRequired => "account_selection_required",
             Self::InteractionRequired => "interaction_required",
@@ -65,11 +68,12 @@ impl RedirectError {
     }
 
     /// Tells the integrator what to change: ASCII without quotes and backslashes (RFC 6749 §4.1.2.1). Repeats only
-    /// names of parameters from the request.
+    /// names of parameters and scopes from the request.
     #[must_use]
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::ParameterRepeated(name) => return repeated(name).into(),
+            Self::ScopeNotPermitted(excess) => return unregistered_scope(excess).into(),
             Self::ResponseTypeMissing => "response_type is missing; it must be code",
             Self::ResponseTypeUnsupported => "response_type must be code",
             Self::ChallengeRequired => {
@@ -84,7 +88,9 @@ impl RedirectError {
             Self::ChallengeMissingForMethod => {
                 "code_challenge_method was sent without code_challenge"
             }
-            Self::ScopeNotPermitted => "scope exceeds what the client is registered for",
+            Self::ScopeMalformed => {
+                "scope is not a list of scope tokens separated by single spaces"
+            }
             Self::PromptUnsupported => {
                 "prompt must be none, or a list of login, consent and select_account"
             }

@@ -71,7 +71,7 @@ fn registered_scope(client: &Client, form: &Parameters<'_>) -> Result<Scope, Tok
     match requested_scope(form)? {
         None => Ok(client.scopes.clone()),
         Some(scope) if scope.is_subset_of(&client.scopes) => Ok(scope),
-        Some(_) => Err(TokenError::ScopeNotPermitted),
+        Some(scope) => Err(TokenError::ScopeNotPermitted(scope.without(&client.scopes))),
     }
 }
 

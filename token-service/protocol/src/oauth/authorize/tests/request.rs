@@ -140,12 +140,12 @@ fn with_a_safe_destination_the_client_is_told() {
         ),
         (
             format!("{WEB}&response_type=code&scope=projects+root"),
-            RedirectError::ScopeNotPermitted,
+            RedirectError::ScopeNotPermitted(Scope::parse("root").unwrap()),
             "invalid_scope",
         ),
         (
             format!("{WEB}&response_type=code&scope=%22"),
-            RedirectError::ScopeNotPermitted,
+            RedirectError::ScopeMalformed,
             "invalid_scope",
         ),
         (
@@ -202,7 +202,8 @@ fn descriptions_keep_to_the_allowed_characters() {
         RedirectError::ChallengeMethodMissing,
         RedirectError::ChallengeMethodUnsupported,
         RedirectError::ChallengeMissingForMethod,
-        RedirectError::ScopeNotPermitted,
+        RedirectError::ScopeMalformed,
+        RedirectError::ScopeNotPermitted(Scope::parse("!#$").unwrap()),
         RedirectError::PromptUnsupported,
         RedirectError::LoginRequired,
         RedirectError::AccountSelectionRequired,
