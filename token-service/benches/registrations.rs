@@ -2,10 +2,14 @@
 //! the same clients again and again, for another client each time, and for unknown clients. On PostgreSQL also the time until
 //! a second service follows a change.
 //!
+//! Also the starts with a registrations file of 300,000 users and 30,000 clients: the first start, starts with the
+//! unchanged file, and starts with a file in which every thousandth user has changed.
+//!
 //! Run: `make bench-service`; this one alone: `cargo bench --bench registrations`. CPU time is the CPU time of the
 //! server process. Blocks of all variants alternate. PostgreSQL is measured if it is installed.
 //!
 //! - `SIZES=1000,10000000`: other numbers of clients and users. The least one is the base of the ratios.
+//! - `FILE=300000`: another number of users in the file, or `FILE=0`: no file. PostgreSQL gets a tenth.
 //! - `STORES=redb` or `STORES=postgres`: only this store.
 //! - `SEEDED=folder`: keeps the redb files there, and uses those of an earlier run.
 //! - `SHORT=1`: for a moment each, to see that it works.
@@ -23,11 +27,14 @@ use std::time::{Duration, Instant};
 
 use support::client::{Connection, Load, Script, Scripts, block, get, request};
 use support::scripts::{Bound as BoundClients, Unknown, bound_client};
-use support::seed::register;
+use support::seed::{file, register};
 use support::server::{Demo, Postgres, Server};
-use support::{Bound, cpu, percentile, resident, row, short};
+use support::{Bound, cpu, peak, percentile, resident, row, short};
 use tokio::sync::oneshot;
 use tokio::time::interval;
+
+/// Users in the registrations file.
+const USERS_IN_FILE: usize = 300_000;
 
 /// Blocks per variant.
 const ROUNDS: usize = 7;
@@ -57,14 +64,75 @@ async fn main() {
         "{:<100} {:>10} {:<8} {:>9} .. {:<9}",
         "what", "median", "", "least", "most"
     );
+    let users = std::env::var("FILE")
+        .ok()
+        .and_then(|users| users.parse().ok());
+    let users = users.unwrap_or_else(|| short::count(USERS_IN_FILE));
     if stores.contains("redb") {
+        apply_file("redb", Demo::on_redb(), users);
         compare("redb", &sizes, None).await;
     }
     if stores.contains("postgres") {
         match Postgres::start() {
-            Some(postgres) => compare("PostgreSQL", &sizes, Some(&postgres)).await,
+            Some(postgres) => {
+                let demo = Demo::on_postgres(postgres.database("from_file").await);
+                apply_file("PostgreSQL", demo, users / 10);
+                compare("PostgreSQL", &sizes, Some(&postgres)).await;
+            }
             None => println!("PostgreSQL is not installed, and not measured"),
         }
+    }
+}
+
+/// Measures starts with a registrations file of this number of users, and a tenth of clients.
+fn apply_file(store: &str, mut demo: Demo, users: usize) {
+    if users == 0 {
+        return;
+    }
+    let clients = users / 10;
+    let name = format!("{store}, a file of {users} users and {clients} clients");
+    let later = short::count(ROUNDS);
+    let organizations = ["majestic".to_owned()].into_iter();
+    let changed = (0..later).map(|round| format!("minor-{round}"));
+    let (mut first, mut unchanged, mut differing) = (vec![], vec![], vec![]);
+    let (mut peaks, mut left) = (vec![], vec![]);
+    for (round, organization) in organizations.chain(changed).enumerate() {
+        demo.write_registrations(&file(users, clients, &organization));
+        for start in 0..2 {
+            let server = demo.serve();
+            let times = match (round, start) {
+                (_, 1) => &mut unchanged,
+                (0, _) => &mut first,
+                _ => &mut differing,
+            };
+            times.push(server.started_in.as_secs_f64() * 1000.0);
+            peaks.push(peak(server.pid()));
+            if start == 0 {
+                left.push(server.settled());
+            }
+            server.stop();
+        }
+    }
+    let largest = [peaks.iter().copied().fold(0.0, f64::max)];
+    for (what, values, unit, bound) in [
+        ("first start", &first[..], "ms", None),
+        (
+            "start with the unchanged file",
+            &unchanged,
+            "ms",
+            Some(1000.0),
+        ),
+        ("start with a changed file", &differing, "ms", Some(5000.0)),
+        (
+            "largest resident memory of a start",
+            &largest,
+            "MiB",
+            Some(250.0),
+        ),
+        ("resident memory afterwards", &left, "MiB", Some(100.0)),
+    ] {
+        let bound = bound.map(Bound::AtMost);
+        row(&format!("{name}: {what}"), values, unit, bound);
     }
 }
 

@@ -280,8 +280,13 @@ impl Metrics {
 
     /// Counts an audit event.
     pub fn event(&self, action: AuditAction) {
+        self.events(action, 1);
+    }
+
+    /// Counts `count` audit events.
+    pub fn events(&self, action: AuditAction, count: u64) {
         let action = ActionLabel(action);
-        self.events.get_or_create(&Event { action }).inc();
+        self.events.get_or_create(&Event { action }).inc_by(count);
     }
 
     /// The metrics as OpenMetrics text, with gauges from `context`.

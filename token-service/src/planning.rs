@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use document::Place;
 use domain::client::IntegrationKind;
 use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, LegacyInstance, ObjectName, RegistrySummary, User};
+use domain::{
+    Client, ClientId, Excerpt, FileChange, LegacyInstance, ObjectName, RegistrySummary, User,
+};
 use protocol::flow::LongestUserId;
 use protocol::flows;
 use registration::apply::{Listed, Plan, located};
@@ -131,12 +133,16 @@ pub async fn prune(plan: &mut Plan, listed: &Listed, store: &dyn Store) -> Resul
     let page = |after| store.remembered_objects(false, after, PAGE);
     let name = |object: &ObjectName| Some(object.clone());
     visit(None, page, name, |object| {
-        if object.kind != ObjectKind::LegacyInstance {
-            plan.forget_unlisted(object, listed);
+        if object.kind != ObjectKind::LegacyInstance && !listed.contains(&object) {
+            plan.change.forget.push(object);
         }
         ControlFlow::Continue(())
     })
     .await?;
+    if !plan.change.forget.is_empty() {
+        // A start adds forgotten objects again, so it must read all of its file.
+        plan.change.applied_file = FileChange::Forget;
+    }
     plan.sort();
     Ok(())
 }
@@ -150,15 +156,15 @@ pub enum OwnFiles {
     ConfigurationAndRegistrations,
 }
 
-/// Forgets objects that left the service's own files, so that they can return to them as new objects. `listed` contains
-/// the objects in `files`.
+/// Forgets objects that left the service's own files, so that they can return to them as new objects. `is_listed` is
+/// true for the objects in `files`.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
 pub async fn forget_left(
     plan: &mut Plan,
     files: OwnFiles,
-    listed: &Listed,
+    is_listed: impl Fn(&ObjectName) -> bool,
     store: &dyn Store,
 ) -> Result<(), StoreError> {
     let only_instances = files == OwnFiles::Configuration;
@@ -170,7 +176,9 @@ pub async fn forget_left(
         if only_instances && object.kind != ObjectKind::LegacyInstance {
             return ControlFlow::Break(());
         }
-        plan.forget_unlisted(object, listed);
+        if !is_listed(&object) {
+            plan.change.forget.push(object);
+        }
         ControlFlow::Continue(())
     })
     .await

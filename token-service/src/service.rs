@@ -16,7 +16,7 @@ use crate::limits::RevocationLimit;
 use crate::metrics::Metrics;
 use domain::clock::{Clock, Timestamp};
 use domain::random::Random;
-use domain::{AuditEvent, RegistrySummary};
+use domain::{AuditAction, AuditEvent, RegistrySummary};
 use protocol::Context;
 use protocol::sealing::EncryptionKey;
 use protocol::secret_uses::SecretUses;
@@ -168,6 +168,14 @@ impl Service {
             self.metrics.event(event.action);
             self.audit.tell(event.clone());
         }
+    }
+
+    /// Counts `count` entries that the store has appended to the audit log, and prints their number only.
+    pub fn recorded_unlisted(&self, action: AuditAction, count: u64) {
+        self.metrics.events(action, count);
+        let detail = format!("{count} more at this start; token-service audit lists them");
+        let entry = Entry::new(action).detail(detail);
+        self.audit.tell(self.event(&Origin::default(), entry));
     }
 
     /// Locks the registry for reading and changing it, so that changes within this process do not overwrite each other.

@@ -8,6 +8,8 @@
 mod key_path;
 #[cfg(feature = "toml")]
 mod lines;
+#[cfg(feature = "toml")]
+mod pieces;
 mod place;
 mod problem;
 mod schema;
@@ -22,6 +24,8 @@ mod toml;
 #[cfg(feature = "toml")]
 mod variables;
 
+#[cfg(feature = "toml")]
+pub use pieces::Pieces;
 pub use place::{Located, Place};
 pub use problem::{InvalidDocument, Problem, Problems};
 pub use section::{Section, unknown};

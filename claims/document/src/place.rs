@@ -41,6 +41,15 @@ impl Place {
         }
     }
 
+    /// The line in a file.
+    #[must_use]
+    pub const fn line(&self) -> Option<usize> {
+        match self {
+            Self::File { line, .. } => *line,
+            Self::Variable(_) | Self::Json(_) | Self::Default => None,
+        }
+    }
+
     /// Resolves a path that was written at this place. Relative paths start at the file's folder, or at the
     /// working folder if they come from an environment variable.
     #[must_use]

@@ -72,6 +72,13 @@ impl Problems {
         schema.map(Schema::made).unwrap_or_default()
     }
 
+    /// Adds the problems of a part of the document.
+    pub fn extend(&self, part: InvalidDocument) {
+        part.problems
+            .into_iter()
+            .for_each(|problem| self.add(problem));
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let problems = self.found.take();

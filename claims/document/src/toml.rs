@@ -23,27 +23,15 @@ impl Table {
     /// Reads a TOML document. A syntax error is a problem with its line; the parser stops at the first one.
     #[must_use]
     pub fn parse(path: &Path, text: &str, problems: &Problems) -> Self {
-        let mut file = File::new(path, text, problems);
-        let members = match toml_span::parse(text).map(|mut document| document.take()) {
-            Ok(ValueInner::Table(table)) => file.members(table, ""),
-            Ok(_) => Map::new(),
-            Err(error) => {
-                problems.report(&file.place(error.span.start), error.to_string());
-                Map::new()
-            }
-        };
-        Self::with_lines(members, file.lines)
+        Source::new(path.into(), text, 0, problems).read(text)
     }
 
     /// Reads the TOML file at `path`. A file that cannot be read is a problem.
     #[must_use]
     pub fn read(path: &Path, problems: &Problems) -> Self {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text, problems),
-            Err(error) => {
-                problems.report(&Place::file(path), format!("cannot be read: {error}"));
-                Self::empty(Place::file(path))
-            }
+        match read_text(path, problems) {
+            Some(text) => Self::parse(path, &text, problems),
+            None => Self::empty(Place::file(path)),
         }
     }
 
@@ -56,30 +44,62 @@ impl Table {
     }
 }
 
-/// Converts the values of a file to JSON, and records their lines.
-struct File<'a> {
+/// The text of the file at `path`. A file that cannot be read is a problem.
+pub(crate) fn read_text(path: &Path, problems: &Problems) -> Option<String> {
+    let read = std::fs::read_to_string(path);
+    let report = |error| problems.report(&Place::file(path), format!("cannot be read: {error}"));
+    read.map_err(report).ok()
+}
+
+/// Converts the values of a document, which is a file or a part of a file, to JSON, and records their lines.
+pub(crate) struct Source<'a> {
     path: Arc<Path>,
+    /// Number of lines of the file before the document.
+    lines_before: usize,
     /// Byte offsets of all lines except the first.
     line_starts: Vec<usize>,
     lines: Lines,
     problems: &'a Problems,
 }
 
-impl<'a> File<'a> {
-    fn new(path: &Path, text: &str, problems: &'a Problems) -> Self {
+impl<'a> Source<'a> {
+    pub(crate) fn new(
+        path: Arc<Path>,
+        text: &str,
+        lines_before: usize,
+        problems: &'a Problems,
+    ) -> Self {
+        let whole = Place::File {
+            path: Arc::clone(&path),
+            line: None,
+        };
         Self {
-            path: path.into(),
+            path,
+            lines_before,
             line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
-            lines: Lines::of(Place::file(path)),
+            lines: Lines::of(whole),
             problems,
         }
     }
 
+    pub(crate) fn read(mut self, text: &str) -> Table {
+        let members = match toml_span::parse(text).map(|mut document| document.take()) {
+            Ok(ValueInner::Table(table)) => self.members(table, ""),
+            Ok(_) => Map::new(),
+            Err(error) => {
+                let place = self.place(error.span.start);
+                self.problems.report(&place, error.to_string());
+                Map::new()
+            }
+        };
+        Table::with_lines(members, self.lines)
+    }
+
     fn place(&self, offset: usize) -> Place {
-        let line = 1 + self.line_starts.partition_point(|start| *start <= offset);
+        let line = self.line_starts.partition_point(|start| *start <= offset);
         Place::File {
             path: Arc::clone(&self.path),
-            line: Some(line),
+            line: Some(1 + self.lines_before + line),
         }
     }
 

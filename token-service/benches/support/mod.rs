@@ -25,10 +25,19 @@ pub(crate) fn cpu(pid: u32) -> u64 {
 
 /// Resident memory of the process, in MiB.
 pub(crate) fn resident(pid: u32) -> f64 {
+    memory(pid, "VmRSS:")
+}
+
+/// Largest resident memory of the process since its start, in MiB.
+pub(crate) fn peak(pid: u32) -> f64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, key: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kilobytes = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
+        .find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB"))
         .and_then(|number| number.parse::<f64>().ok());
     kilobytes.unwrap_or_default() / 1024.0
 }

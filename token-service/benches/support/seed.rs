@@ -156,6 +156,37 @@ fn web_demo() -> Client {
     }
 }
 
+/// A registrations file with `users` users and `clients` user-bound clients. Every thousandth user has the
+/// organization `organization`.
+pub(crate) fn file(users: usize, clients: usize, organization: &str) -> String {
+    let mut text = String::new();
+    for number in 0..users {
+        let is_thousandth = number % 1000 == 0;
+        let organization = if is_thousandth {
+            organization
+        } else {
+            "majestic"
+        };
+        let (username, account) = (username(number), account(number));
+        text.push_str(&format!(
+            "[[users]]\nusername = \"{username}\"\nemail = \"user-{number}@example.com\"\n\
+             organization = \"{organization}\"\n[[users.accounts]]\nuser_id = \"{}\"\n\
+             username = \"{}\"\nsite = \"{}\"\n\n",
+            account.user_id, account.username, account.site,
+        ));
+    }
+    for number in 0..clients {
+        text.push_str(&format!(
+            "[[clients]]\nclient_id = \"{}\"\ntype = \"user_bound\"\nclient_secret = \"{}\"\n\
+             bound_user = \"{}\"\nscopes = [\"projects\", \"documents\"]\n\n",
+            bound_client(number),
+            bound_secret(number),
+            username(number % users),
+        ));
+    }
+    text
+}
+
 fn client(number: usize) -> Client {
     let client_id = ClientId::parse(&format!("client-{number}")).unwrap();
     Client {

@@ -68,6 +68,23 @@ impl Server {
         assert!(self.process.wait().unwrap().success());
     }
 
+    /// Resident memory of the idle server, in MiB, when it no longer falls.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing tells when an allocator returns memory"
+    )]
+    pub(crate) fn settled(&self) -> f64 {
+        let mut last = super::resident(self.pid());
+        loop {
+            std::thread::sleep(Duration::from_secs(4));
+            let now = super::resident(self.pid());
+            if now >= last - 1.0 {
+                return now;
+            }
+            last = now;
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -96,6 +113,8 @@ pub(crate) struct Demo {
     store: String,
     /// Deletes the folder at the end.
     temporary: Option<TempDir>,
+    /// A file in place of the demo's registrations.
+    registrations: Option<PathBuf>,
     binary: OsString,
 }
 
@@ -115,6 +134,7 @@ impl Demo {
             store: format!("redb:{}", folder.join("store.redb").display()),
             folder,
             temporary: None,
+            registrations: None,
             binary: measured_build(),
         }
     }
@@ -130,6 +150,13 @@ impl Demo {
     /// Uses another build of the service.
     pub(crate) fn served_by(self, binary: OsString) -> Self {
         Self { binary, ..self }
+    }
+
+    /// Serves `text` as the registrations file, from the next start on.
+    pub(crate) fn write_registrations(&mut self, text: &str) {
+        let path = self.folder.join("registrations.toml");
+        std::fs::write(&path, text).unwrap();
+        self.registrations = Some(path);
     }
 
     fn seeded(&self) -> PathBuf {
@@ -156,21 +183,26 @@ impl Demo {
         format!("{REPOSITORY}/demo/config.toml")
     }
 
-    fn environment(&self, ports: [u16; 2]) -> [(String, String); 5] {
+    fn environment(&self, ports: [u16; 2]) -> Vec<(String, String)> {
         let at = |name: &str| self.folder.join(name).display().to_string();
-        [
+        let own = [
             ("STORE__URL", self.store.clone()),
             ("ENCRYPTION_KEY_FILE", at("encryption-key")),
             ("ADMIN_TOKEN_FILE", at("admin-token")),
             ("LISTEN", format!("127.0.0.1:{}", ports[0])),
             ("INTERNAL_LISTEN", format!("127.0.0.1:{}", ports[1])),
-        ]
-        .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
+        ];
+        let registrations = self.registrations.iter();
+        let registrations = registrations.map(|path| ("REGISTRATIONS", path.display().to_string()));
+        own.into_iter()
+            .chain(registrations)
+            .map(|(name, value)| (format!("TOKEN_SERVICE__{name}"), value))
+            .collect()
     }
 
     /// The configuration of the service.
     pub(crate) fn config(&self) -> Config {
-        let environment = self.environment([1, 2]);
+        let environment = self.environment([1, 2]).into_iter();
         let environment =
             environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         Config::load(Some(Path::new(&Self::file())), environment).unwrap()

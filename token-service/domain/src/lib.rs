@@ -1,6 +1,7 @@
 //! The domain of the token service: clients, users and their accounts, grants, codes and sessions, with their rules.
 //! Types and plain functions without I/O, HTTP or database. Callers pass in time and randomness.
 
+pub mod applied_file;
 pub mod attempt;
 pub mod audit_event;
 pub mod authorization_code;
@@ -33,6 +34,7 @@ pub mod signing_key;
 pub mod token_id;
 pub mod user;
 
+pub use applied_file::{AppliedFile, FileChange};
 pub use attempt::{Admission, Counted, Failures, Pace, PacedKey};
 pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
 pub use authorization_code::wait_for_tokens;

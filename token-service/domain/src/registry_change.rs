@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::remembered::ObjectKind;
 use crate::{
-    AuditEvent, Client, ClientId, IntegrationType, LegacyInstance, ObjectName, Remembered, User,
-    Username,
+    AuditEvent, Client, ClientId, FileChange, IntegrationType, LegacyInstance, ObjectName,
+    Remembered, User, Username,
 };
 
 /// Changes of the registry that are applied together or not at all.
@@ -31,6 +31,8 @@ pub struct RegistryChange {
     /// The position in the sequence of changes at which the change was planned. The change is applied only if nothing
     /// that it [rests on](Premises) has changed since. `None`: always applied.
     pub planned_on: Option<u64>,
+    /// What happens to the memory of the file that a start applied last.
+    pub applied_file: FileChange,
     /// Entries that the same transaction appends to the audit log.
     pub audit: Arc<[AuditEvent]>,
 }

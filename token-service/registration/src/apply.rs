@@ -55,7 +55,12 @@ impl Listed {
         listed
     }
 
-    pub fn add<'a, T: Registered>(&mut self, objects: impl IntoIterator<Item = &'a T>) {
+    #[must_use]
+    pub fn contains(&self, object: &ObjectName) -> bool {
+        self.0.contains(object)
+    }
+
+    fn add<'a, T: Registered>(&mut self, objects: impl IntoIterator<Item = &'a T>) {
         let objects = objects.into_iter();
         self.0.extend(objects.map(Registered::object_name));
     }
@@ -125,16 +130,15 @@ impl Plan {
 
     /// Removes an object that is not in `listed`.
     pub fn remove_unlisted<T: Registered>(&mut self, object: &T, listed: &Listed) {
-        if !listed.0.contains(&object.object_name()) {
+        if !listed.contains(&object.object_name()) {
             self.remove(object);
         }
     }
 
-    /// Forgets what was remembered of an object that is not in `listed`.
-    pub fn forget_unlisted(&mut self, object: ObjectName, listed: &Listed) {
-        if !listed.0.contains(&object) {
-            self.change.forget.push(object);
-        }
+    /// Objects that were not compared with the file, because something else must change first.
+    pub fn postponed(&self) -> impl Iterator<Item = &ObjectName> {
+        let postponed = self.kept.iter().filter(|kept| kept.is_postponed());
+        postponed.map(|kept| &kept.object)
     }
 
     /// Sorts the differences by object.

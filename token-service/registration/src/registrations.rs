@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::describe::reading::Reading;
 use crate::describe::{Completeness, Registered, Registration};
+use crate::file::RegistrationsFile;
 use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
 use domain::Excerpt;
 use domain::client::{Client, ClientId};
@@ -27,14 +28,31 @@ pub struct Registrations {
     pub users: Vec<Registration<User>>,
     /// Values that are allowed but not advisable.
     pub warnings: Vec<Problem>,
+    /// Objects about which the document alone does not say everything: their certificates are in other files, or the
+    /// time decides about a warning.
+    pub unsettled: BTreeSet<ObjectName>,
 }
 
 impl Registrations {
+    /// The names of the objects: first users, then clients, each in the order of the document.
+    #[must_use]
+    pub fn object_names(&self) -> Vec<ObjectName> {
+        let users = self.users.iter().map(|user| user.object.object_name());
+        let clients = self.clients.iter();
+        let clients = clients.map(|client| client.object.object_name());
+        users.chain(clients).collect()
+    }
+
     /// Reads the file at `path`. `now` decides which certificates have expired.
     pub fn load(path: &Path, now: Timestamp) -> Draft<Self> {
         let problems = Problems::default();
-        let table = Table::read(path, &problems);
-        Self::read(table, problems, Completeness::Whole, now)
+        let file = RegistrationsFile::open(path, &problems);
+        let draft = file.draft(&file.entries(), now);
+        let draft = draft.unwrap_or_else(|| file.whole(now));
+        for problem in problems.into_found() {
+            draft.report(&problem.place, problem.message);
+        }
+        draft
     }
 
     /// Reads registrations as JSON: an object with the lists `clients` and `users`.
@@ -43,36 +61,52 @@ impl Registrations {
         completeness: Completeness,
         now: Timestamp,
     ) -> Draft<Self> {
-        let table = Table::from_json(body);
-        Self::read(table, Problems::default(), completeness, now)
+        let problems = Problems::default();
+        let mut reader = Reader::new(completeness, now);
+        reader.read(Table::from_json(body), &problems);
+        reader.draft(problems)
+    }
+}
+
+/// Reads the parts of a document.
+pub(crate) struct Reader {
+    reading: Reading,
+    users: Vec<Registration<User>>,
+    clients: Vec<Registration<Client>>,
+}
+
+impl Reader {
+    pub(crate) fn new(completeness: Completeness, now: Timestamp) -> Self {
+        Self {
+            reading: Reading::new(completeness, now),
+            users: Vec::new(),
+            clients: Vec::new(),
+        }
     }
 
-    fn read(
-        table: Table,
-        problems: Problems,
-        completeness: Completeness,
-        now: Timestamp,
-    ) -> Draft<Self> {
-        let mut root = Section::root(table, &problems);
-        let mut reading = Reading::new(completeness, now);
-        let users = reading.list(&mut root, "users");
-        let clients: Vec<Registration<Client>> = reading.list(&mut root, "clients");
+    pub(crate) fn read(&mut self, part: Table, problems: &Problems) {
+        let mut root = Section::root(part, problems);
+        self.users.extend(self.reading.list(&mut root, "users"));
+        self.clients.extend(self.reading.list(&mut root, "clients"));
         root.finish();
-        let client_ids = reading.names.get(&ObjectKind::Client);
-        let client_places = clients.iter().filter_map(|client| {
+    }
+
+    pub(crate) fn draft(mut self, problems: Problems) -> Draft<Registrations> {
+        let client_ids = self.reading.names.get(&ObjectKind::Client);
+        let client_places = self.clients.iter().filter_map(|client| {
             let place = client_ids?.get(client.object.name())?;
             Some((client.object.client_id.clone(), place.clone()))
         });
-        let client_places = client_places.collect();
-        let read = Some(Self {
-            clients,
-            client_places,
-            users,
-            warnings: std::mem::take(&mut reading.warnings).into_sorted(),
+        let read = Some(Registrations {
+            client_places: client_places.collect(),
+            clients: self.clients,
+            users: self.users,
+            warnings: std::mem::take(&mut self.reading.warnings).into_sorted(),
+            unsettled: std::mem::take(&mut self.reading.unsettled),
         });
         Draft {
             read,
-            reading,
+            reading: self.reading,
             problems,
         }
     }
@@ -101,6 +135,19 @@ impl<T> Draft<T> {
         names.into_iter().collect()
     }
 
+    /// The listed names of clients and users, each with the place of its first entry.
+    pub fn places(&self) -> impl Iterator<Item = (ObjectKind, &str, &Place)> {
+        self.reading.names.iter().flat_map(|(kind, names)| {
+            let names = names.iter();
+            names.map(|(name, place)| (*kind, name.as_str(), place))
+        })
+    }
+
+    /// Adds a problem, for [`Self::check`].
+    pub fn report(&self, place: &Place, message: impl Into<String>) {
+        self.problems.report(place, message);
+    }
+
     /// Compares the names in the document with each other and with `stored`, which contains [`Self::names`] as far as
     /// they are registered. A `bound_user` may be in `stored` instead of the document. Names must not collide with
     /// `stored`.
@@ -108,7 +155,20 @@ impl<T> Draft<T> {
     /// # Errors
     /// [`InvalidDocument`] with every problem, including the problems of reading.
     pub fn check(self, stored: &Excerpt) -> Result<T, InvalidDocument> {
-        check_names(&self.reading, &self.problems, stored);
+        self.check_part(stored, |_| false)
+    }
+
+    /// Like [`Self::check`], for a part of a document whose other parts contain the users for which `is_listed` is
+    /// true.
+    ///
+    /// # Errors
+    /// [`InvalidDocument`] with every problem, including the problems of reading.
+    pub fn check_part(
+        self,
+        stored: &Excerpt,
+        is_listed: impl Fn(&ObjectName) -> bool,
+    ) -> Result<T, InvalidDocument> {
+        check_names(&self.reading, &self.problems, stored, is_listed);
         let read = self.problems.none_or(self.read)?;
         // Every missing value was reported as a problem.
         read.ok_or(InvalidDocument {
@@ -154,12 +214,18 @@ pub fn read_entry<T: Registered>(
     }
 }
 
-fn check_names(reading: &Reading, problems: &Problems, stored: &Excerpt) {
+fn check_names(
+    reading: &Reading,
+    problems: &Problems,
+    stored: &Excerpt,
+    is_listed: impl Fn(&ObjectName) -> bool,
+) {
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
         let usernames = reading.names.get(&ObjectKind::User);
         usernames.is_some_and(|names| names.contains_key(name))
             || User::find(stored, name).is_some()
+            || is_listed(&ObjectName::new(ObjectKind::User, name))
     };
     // A client's token must not be mistaken for a user's token (RFC 9700 §4.15).
     for (client_id, place) in names(ObjectKind::Client) {

@@ -39,14 +39,14 @@ use domain::redirect_uri::RedirectUriUse;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
-    Admission, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion, CodeMismatch,
-    CodeRecord, Counted, CredentialsVersion, Extent, FeedId, Grant, GrantFilter, GrantId,
-    IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount, ObjectName, Owner, Pace,
-    PacedKey, PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep,
-    RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation,
-    RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse,
-    SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, User,
-    Username,
+    Admission, AppliedFile, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion,
+    CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId, FileChange, Grant,
+    GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount,
+    ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption, RedirectUriPattern,
+    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
+    Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId,
+    TokenReference, TokenSubject, Touched, User, Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -91,6 +91,7 @@ macro_rules! conformance {
             registrations_are_found_one_by_one_and_in_pages,
             a_plan_is_overtaken_by_what_it_rests_on_alone,
             changes_of_the_registry_are_told_by_their_objects,
+            the_applied_file_is_remembered,
             what_files_said_is_remembered,
             many_registrations_are_read_whole,
             look_ups_follow_each_change_of_a_client,

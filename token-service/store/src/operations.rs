@@ -10,12 +10,13 @@ use crate::{BackupError, Begin, Claim, Counts, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
-    Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
-    CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
-    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
-    RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue, SecondFactor,
-    SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User, Username,
+    Admission, AppliedFile, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client,
+    ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId,
+    FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
+    PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
+    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
+    Username,
 };
 
 /// Clients, users and hosts of the legacy flow.
@@ -97,6 +98,9 @@ pub trait RegistrationStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<ObjectName>, StoreError>;
 
+    /// The registrations file that a start applied last. An unreadable file counts as absent.
+    async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError>;
+
     /// Applies `change` atomically, with its consequences:
     /// - Removing or disabling a client or a user revokes its tokens.
     /// - Unlinking an account revokes what the user authorized for this account.
@@ -104,7 +108,8 @@ pub trait RegistrationStore: Send + Sync {
     /// - A new [`CredentialsVersion`] ends codes and unfinished sign-ins (D-35).
     /// - The audit log has the entries of the change.
     ///
-    /// The same transaction decides whether the change is [overtaken](domain::Premises::are_overtaken_by).
+    /// The same transaction decides whether the change is overtaken: by [other changes](domain::Premises::are_overtaken_by)
+    /// or by [another file](domain::FileChange::Replace).
     async fn change_registry(
         &self,
         change: RegistryChange,

@@ -13,13 +13,13 @@ use crate::*;
 use domain::clock::{Clock as _, SystemClock, Timestamp};
 use domain::digest::Digest;
 use domain::{
-    Admission, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client, ClientId,
-    CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId, FeedState,
-    Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey, PresentedCode,
-    Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome,
-    RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
-    Username,
+    Admission, AppliedFile, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client,
+    ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId,
+    FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
+    PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
+    RegistryOutcome, RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey,
+    SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference,
+    User, Username,
 };
 
 /// Passes operations on to a store, and records them.
@@ -131,6 +131,7 @@ watched! {
         legacy_clients(after: String, limit: usize) -> Result<Vec<Client>, StoreError>;
         certificates_by_expiry(limit: usize) -> Result<Vec<CertificateExpiry>, StoreError>;
         remembered_objects(at_start: bool, after: Option<ObjectName>, limit: usize) -> Result<Vec<ObjectName>, StoreError>;
+        applied_file() -> Result<Option<AppliedFile>, StoreError>;
         change_registry(change: RegistryChange, now: Timestamp) -> Result<RegistryOutcome, StoreError>;
         rehash_password(username: Username, hash: String, stronger: String) -> Result<(), StoreError>;
     }

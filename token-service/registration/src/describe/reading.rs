@@ -1,6 +1,6 @@
 //! Reading of registered objects from files and JSON, field by field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::checks::{claim_text, unique};
@@ -9,7 +9,7 @@ use crate::protection::Hidden;
 use document::{Located, Place, Problems, Section};
 use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
-use domain::remembered::ObjectKind;
+use domain::remembered::{ObjectKind, ObjectName};
 
 pub struct Registration<T> {
     /// The object without its protected secrets.
@@ -54,6 +54,9 @@ pub(crate) struct Reading {
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
     pub(crate) bound_users: Vec<Located<String>>,
+    /// Objects about which the document alone does not say everything.
+    pub(crate) unsettled: BTreeSet<ObjectName>,
+    is_unsettled: bool,
 }
 
 impl Reading {
@@ -64,7 +67,20 @@ impl Reading {
             warnings: Problems::default(),
             names: BTreeMap::new(),
             bound_users: Vec::new(),
+            unsettled: BTreeSet::new(),
+            is_unsettled: false,
         }
+    }
+
+    /// Adds a warning about the current object.
+    pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>) {
+        self.warnings.report(place, message);
+        self.is_unsettled = true;
+    }
+
+    /// Records that the current object depends on more than the document.
+    pub(crate) const fn rests_on_more(&mut self) {
+        self.is_unsettled = true;
     }
 
     /// Reads the entries of the list `list`.
@@ -88,6 +104,11 @@ impl Reading {
         let mut object = T::begin(&mut entry).map(Registration::of);
         entry.fields(fields, object.as_mut());
         entry.section.finish();
+        if std::mem::take(&mut self.is_unsettled)
+            && let Some(registration) = &object
+        {
+            self.unsettled.insert(registration.object.object_name());
+        }
         object
     }
 }

@@ -109,6 +109,9 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
             unique(&section, "alias", alias, &mut aliases);
         }
         let pem = pem(&mut section);
+        if pem.as_ref().is_some_and(|(key, _)| *key == FILE) {
+            entry.reading.rests_on_more();
+        }
         if let (Some(alias), Some((key, pem))) = (alias, pem) {
             match Certificate::read(&alias.value, &pem.value) {
                 Ok(certificate) => {
@@ -131,7 +134,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
 
 /// Only warns, because the clock may be wrong, and a certificate may be registered before its validity starts. Each use
 /// checks the validity (D-10).
-fn warn_of_validity(entry: &Entry<'_, '_>, certificate: &Certificate, place: &Place) {
+fn warn_of_validity(entry: &mut Entry<'_, '_>, certificate: &Certificate, place: &Place) {
     let alias = &certificate.alias;
     let message = match certificate.state(entry.reading.now) {
         CertificateState::Valid => return,
@@ -143,8 +146,11 @@ fn warn_of_validity(entry: &Entry<'_, '_>, certificate: &Certificate, place: &Pl
         }
         CertificateState::NotYetValid => format!("the certificate {alias} is not valid yet"),
     };
-    entry.reading.warnings.report(place, message);
+    entry.reading.warn(place, message);
 }
+
+/// The key of the file of a certificate.
+const FILE: &str = "file";
 
 /// The PEM text of a certificate, and the key that it was read from.
 fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
@@ -165,7 +171,7 @@ fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
             None
         }
         (Some(Located { value, place }), None) => match std::fs::read(place.resolve(&value)) {
-            Ok(value) => Some(("file", Located { value, place })),
+            Ok(value) => Some((FILE, Located { value, place })),
             Err(error) => {
                 section.report(&place, format!("file: {value} cannot be read: {error}"));
                 None

@@ -27,7 +27,7 @@ pub(super) fn read(
                         "{key}: another app may claim {scheme}: too; a scheme that is a domain of \
                          yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)"
                     );
-                    entry.reading.warnings.report(&place, message);
+                    entry.reading.warn(&place, message);
                 }
                 patterns.push(pattern);
             }

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::register::Applied;
 use super::tests::demo;
 use super::*;
 use crate::admin::registrations::{Conflicts, Run, Unlisted};
 use crate::admin::{AdminError, Administration, Object};
+use crate::audit_log::Origin;
 use crate::planning::PAGE;
 use domain::{Client, ClientId, LegacyInstance, RegistryChange, User, Username};
 use store::RegistrationStore as _;
@@ -16,15 +18,15 @@ use store::testing::{Watched, memory};
 use tempfile::TempDir;
 
 /// A service on a store that records its operations.
-struct Site {
+pub(super) struct Site {
     folder: TempDir,
-    config: Config,
-    store: Arc<Watched>,
+    pub(super) config: Config,
+    pub(super) store: Arc<Watched>,
 }
 
 impl Site {
     /// Changes the demo's configuration with `change`.
-    async fn new(change: impl FnOnce(&mut Config)) -> Self {
+    pub(super) async fn new(change: impl FnOnce(&mut Config)) -> Self {
         let folder = TempDir::new().unwrap();
         let mut config = demo(&folder);
         change(&mut config);
@@ -36,7 +38,7 @@ impl Site {
         }
     }
 
-    async fn start(&self) -> Arc<Service> {
+    pub(super) async fn start(&self) -> Arc<Service> {
         let store: Arc<dyn Store> = Arc::clone(&self.store) as _;
         let service = prepare_on(self.config.clone(), store, Arc::new(SystemClock)).await;
         self.store.calls();
@@ -44,21 +46,26 @@ impl Site {
     }
 
     /// The operations of a start on the registrations, and the refusal.
-    async fn register(&self) -> (Vec<String>, Option<String>) {
+    pub(super) async fn register(&self) -> (Vec<String>, Option<String>) {
+        let (calls, outcome) = self.registered().await;
+        (calls, outcome.err())
+    }
+
+    pub(super) async fn registered(&self) -> (Vec<String>, Result<Applied, String>) {
         let key = encryption_key::open(&self.config.encryption_key_file, &*self.store, &OsRandom);
         let key = key.await.unwrap();
         self.store.calls();
         let outcome = register(&self.config, &*self.store, &key).await;
-        let refusal = outcome.err().map(|error| error.to_string());
-        (self.store.calls(), refusal)
+        let outcome = outcome.map_err(|error| error.to_string());
+        (self.store.calls(), outcome)
     }
 
-    fn write(&self, registrations: &str) {
+    pub(super) fn write(&self, registrations: &str) {
         let path = self.config.registrations.as_ref().unwrap();
         std::fs::write(path, registrations).unwrap();
     }
 
-    fn at(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn at(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
     }
 }
@@ -83,7 +90,7 @@ fn object(value: Value) -> Object {
     value.as_object().unwrap().clone()
 }
 
-async fn create<T: crate::admin::objects::Administered>(
+pub(super) async fn create<T: crate::admin::objects::Administered>(
     service: &Arc<Service>,
     value: Value,
 ) -> Result<(), String> {
@@ -104,7 +111,7 @@ async fn update<T: crate::admin::objects::Administered>(
     .await
 }
 
-async fn delete<T: crate::admin::objects::Administered>(
+pub(super) async fn delete<T: crate::admin::objects::Administered>(
     service: &Arc<Service>,
     name: &str,
 ) -> Result<(), String> {
@@ -119,7 +126,7 @@ async fn put_host(service: &Arc<Service>, hostname: &str, value: Value) -> Resul
     .await
 }
 
-async fn apply(
+pub(super) async fn apply(
     service: &Arc<Service>,
     value: Value,
     unlisted: Unlisted,
@@ -147,7 +154,7 @@ fn lists(calls: &[String]) -> Vec<&String> {
 }
 
 /// The objects in the excerpts, in the order of their keys, with duplicates of several excerpts.
-fn excerpts(calls: &[String]) -> Vec<String> {
+pub(super) fn excerpts(calls: &[String]) -> Vec<String> {
     let excerpts = calls.iter().filter(|call| call.starts_with("excerpt("));
     let names = excerpts.flat_map(|call| {
         let names = call.split("ObjectName { kind: ").skip(1);
@@ -159,7 +166,7 @@ fn excerpts(calls: &[String]) -> Vec<String> {
     names.collect()
 }
 
-fn secret() -> &'static str {
+pub(super) fn secret() -> &'static str {
     "a secret of the client, long enough"
 }
 
@@ -254,6 +261,11 @@ async fn a_command_reads_the_objects_that_it_names() {
     }
 }
 
+pub(super) fn operations(calls: &[String]) -> Vec<&str> {
+    let operations = calls.iter().map(|call| call.split('(').next().unwrap());
+    operations.collect()
+}
+
 fn legacy_clients(after: &str, limit: usize) -> String {
     format!("legacy_clients({after:?}, {limit})")
 }
@@ -265,18 +277,24 @@ async fn a_start_reads_the_objects_of_its_files() {
     })
     .await;
     let hostname = &site.config.legacy_instances.first().unwrap().hostname;
-    assert_eq!(site.register().await.1, None);
-    // Nothing has changed.
     let (calls, refusal) = site.register().await;
     assert_eq!(refusal, None);
-    let operations = calls.iter().map(|call| call.split('(').next().unwrap());
-    let operations: Vec<&str> = operations.collect();
-    // The file has legacy clients, which are compared with the longest User ID.
-    let expected = ["excerpt", "remembered_objects", "registry_summary"];
-    assert_eq!(operations, expected);
     let names = excerpts(&calls);
     assert!(names.contains(&format!("LegacyInstance {hostname}")));
     assert!(names.contains(&"Client web-demo".to_owned()));
+    // Nothing has changed. The certificates of two clients are in other files, and are read again.
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    // The file has legacy clients, which are compared with the longest User ID.
+    let expected = [
+        "applied_file",
+        "excerpt",
+        "excerpt",
+        "remembered_objects",
+        "registry_summary",
+    ];
+    assert_eq!(operations(&calls), expected);
+    assert!(!excerpts(&calls).contains(&"Client web-demo".to_owned()));
     // Without a registrations file.
     let mut alone = site;
     alone.config.registrations = None;
@@ -285,6 +303,7 @@ async fn a_start_reads_the_objects_of_its_files() {
     assert_eq!(refusal, None);
     let instance = |name: &str| format!("ObjectName {{ kind: LegacyInstance, name: {name:?} }}");
     let expected = [
+        "applied_file()".to_owned(),
         format!("excerpt([{}])", instance(hostname)),
         format!("remembered_objects(true, Some({}), {PAGE})", instance("")),
         // The longest names, because the audience may be another.

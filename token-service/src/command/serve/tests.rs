@@ -19,6 +19,7 @@ use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::token_endpoint::{self, Trace};
+use protocol::sealing::EncryptionKey;
 use protocol::token::KeyRing;
 use protocol::token::rotation::Policy;
 

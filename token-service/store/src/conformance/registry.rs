@@ -226,6 +226,57 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
     assert_eq!(found, [remembered("a", "2")]);
 }
 
+/// Large enough for several parts.
+fn applied_file(text: &str) -> AppliedFile {
+    let entry = |number: u128| (number.to_be_bytes(), [7; 16]);
+    AppliedFile {
+        digest: Digest::of(text.as_bytes()),
+        is_settled: true,
+        entries: (0..40_000).map(entry).collect(),
+    }
+}
+
+pub(crate) async fn the_applied_file_is_remembered(subject: &mut impl Subject) {
+    let [first, second] = ["first", "second"].map(applied_file);
+    let replace = |before: Option<&AppliedFile>, after: Option<&AppliedFile>| FileChange::Replace {
+        before: before.map(|file| file.digest),
+        after: after.cloned().map(Arc::new),
+    };
+    let (one, other) = (Some(&first), Some(&second));
+    let mut stored = None;
+    for (applied_file, outcome, found) in [
+        (replace(None, one), RegistryOutcome::Changed, one),
+        (FileChange::Keep, RegistryOutcome::Changed, one),
+        // Another replica applied a file in the meantime.
+        (replace(None, other), RegistryOutcome::Overtaken, one),
+        (replace(other, other), RegistryOutcome::Overtaken, one),
+        (replace(one, other), RegistryOutcome::Changed, other),
+        (FileChange::Forget, RegistryOutcome::Changed, None),
+        (replace(one, other), RegistryOutcome::Overtaken, None),
+        (replace(None, other), RegistryOutcome::Changed, other),
+        (replace(other, None), RegistryOutcome::Changed, None),
+        (replace(None, one), RegistryOutcome::Changed, one),
+    ] {
+        let position = subject.store().registry_version().await.unwrap();
+        let change = RegistryChange {
+            applied_file: applied_file.clone(),
+            ..put(vec![], vec![user("ada")])
+        };
+        let made = subject.store().change_registry(change, at(0)).await;
+        assert_eq!(made.unwrap(), outcome, "{applied_file:?}");
+        let moved = subject.store().registry_version().await.unwrap() > position;
+        assert_eq!(
+            moved,
+            outcome == RegistryOutcome::Changed,
+            "{applied_file:?}"
+        );
+        stored = subject.store().applied_file().await.unwrap();
+        assert_eq!(stored.as_ref(), found, "{applied_file:?}");
+    }
+    subject.restart().await;
+    assert_eq!(subject.store().applied_file().await.unwrap(), stored);
+}
+
 pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
     let change = RegistryChange {
         put_legacy_instances: vec![

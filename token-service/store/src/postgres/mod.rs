@@ -16,6 +16,7 @@ mod once;
 mod operation;
 mod registry;
 mod registry_index;
+mod remembered;
 mod revocations;
 mod schema;
 mod sealed;

@@ -1,6 +1,5 @@
 //! Clients and users, and what a change of them ends.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +12,10 @@ use super::fault::{Fault, readable};
 use super::operation::{Connection, Isolation, run};
 use super::revocations::{announce, counter, tokens_from};
 use super::value::{number, rows, unsigned};
-use super::{audit, client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use super::{
+    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    sessions,
+};
 use crate::row::{Before, RowError, decode_json, encode_json};
 use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
 use domain::clock::Timestamp;
@@ -22,8 +24,8 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
-    IndexDifference, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
+    AppliedFile, CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt,
+    Extent, IndexDifference, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
     RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
 };
 
@@ -255,6 +257,11 @@ impl RegistrationStore for PostgresStore {
         .await
     }
 
+    async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError> {
+        self.statement(async move |client| remembered::applied_file(client).await)
+            .await
+    }
+
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -268,6 +275,9 @@ impl RegistrationStore for PostgresStore {
                 if Premises::of(&change).are_overtaken_by(&changes) {
                     return Ok(RegistryOutcome::Overtaken);
                 }
+            }
+            if !remembered::change_file(client, &change.applied_file).await? {
+                return Ok(RegistryOutcome::Overtaken);
             }
             note_changes(client, last, &change.touches()).await?;
             let mut changing = Changing {
@@ -310,20 +320,7 @@ impl RegistrationStore for PostgresStore {
                 let extent = Extent::of(at, access_token_lifetime);
                 announce(client, &revoked, extent).await?;
             }
-            let mut at_start: BTreeMap<String, bool> = BTreeMap::new();
-            for object in &change.forget {
-                let (key, sql) = (object.key(), "DELETE FROM remembered WHERE object = $1");
-                client.execute(sql, &[&key]).await?;
-                at_start.insert(key, false);
-            }
-            for remembered in &change.remember {
-                let sql = "INSERT INTO remembered (object, body) VALUES ($1, $2)
-                ON CONFLICT (object) DO UPDATE SET body = excluded.body";
-                let (key, row) = (remembered.object.key(), encode_json(remembered)?);
-                client.execute(sql, &[&key, &row]).await?;
-                at_start.insert(key, remembered.start.is_some());
-            }
-            note_starts(client, at_start).await?;
+            remembered::change(client, &change).await?;
             audit::append(client, &change.audit).await?;
             Ok(RegistryOutcome::Changed)
         })
@@ -360,31 +357,6 @@ async fn legacy_instances(client: &Connection<'_>) -> Result<Vec<LegacyInstance>
         .iter()
         .map(|row| Ok(decode_json(row.try_get(0)?)?))
         .collect()
-}
-
-/// Notes for objects whether the file of a start listed them.
-async fn note_starts(
-    client: &Connection<'_>,
-    at_start: BTreeMap<String, bool>,
-) -> Result<(), Fault> {
-    let (listed, others): (Vec<_>, Vec<_>) = at_start.into_iter().partition(|(_, listed)| *listed);
-    for (sql, objects) in [
-        (
-            "INSERT INTO remembered_at_start (object) SELECT * FROM unnest($1::TEXT[])
-                ON CONFLICT (object) DO NOTHING",
-            listed,
-        ),
-        (
-            "DELETE FROM remembered_at_start WHERE object = ANY($1)",
-            others,
-        ),
-    ] {
-        if !objects.is_empty() {
-            let keys: Vec<String> = objects.into_iter().map(|(key, _)| key).collect();
-            client.execute(sql, &[&keys]).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Reads a registration from a row with name and body.

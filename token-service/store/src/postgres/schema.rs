@@ -161,6 +161,12 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- Bound users by client, so that one statement reads a client with its bound user. 1 is NamedKind::BoundUser.
     CREATE INDEX IF NOT EXISTS registry_names_bound_users ON registry_names (name, value) WHERE kind = 1;
+", "
+    -- The registrations file that a start applied last, in parts.
+    CREATE TABLE IF NOT EXISTS applied_file (
+        part INTEGER PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
 "];
 
 /// The tables of every version. The schema version is one of the counters.

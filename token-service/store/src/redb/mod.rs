@@ -16,6 +16,7 @@ mod once;
 mod open;
 mod registry;
 mod registry_index;
+mod remembered;
 mod revocations;
 mod sealed;
 mod second_factors;

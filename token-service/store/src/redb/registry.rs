@@ -16,7 +16,10 @@ use super::tables::{
     REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Tables, USERS, all_json, decode_json,
     encode_json,
 };
-use super::{audit, client_secrets, credentials, grants, registry_index, second_factors, sessions};
+use super::{
+    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    sessions,
+};
 use crate::row::Before;
 use crate::{RegistrationStore, StoreError, issued_until};
 use domain::clock::Timestamp;
@@ -25,8 +28,8 @@ use domain::registry_change::CHANGES_KEPT;
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt, Extent,
-    LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome,
+    AppliedFile, CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt,
+    Extent, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges, RegistryOutcome,
     RegistrySummary, Revoked, Touched, User, Username,
 };
 
@@ -212,6 +215,10 @@ impl RegistrationStore for RedbStore {
         })
     }
 
+    async fn applied_file(&self) -> Result<Option<AppliedFile>, StoreError> {
+        self.read_much(remembered::applied_file).await
+    }
+
     async fn change_registry(
         &self,
         change: RegistryChange,
@@ -226,6 +233,9 @@ impl RegistrationStore for RedbStore {
                 if Premises::of(&change).are_overtaken_by(&changes) {
                     return Ok(RegistryOutcome::Overtaken);
                 }
+            }
+            if !remembered::change_file(tables, &change.applied_file)? {
+                return Ok(RegistryOutcome::Overtaken);
             }
             note_changes(tables, &change.touches())?;
             let mut changing = Changing {
@@ -255,22 +265,7 @@ impl RegistrationStore for RedbStore {
                     .open()?
                     .insert(instance.hostname.as_str(), row.as_slice())?;
             }
-            for object in &change.forget {
-                let key = object.key();
-                tables.remembered.open()?.remove(key.as_str())?;
-                tables.remembered_at_start.open()?.remove(key.as_str())?;
-            }
-            for remembered in &change.remember {
-                let (key, row) = (remembered.object.key(), encode_json(remembered)?);
-                let table = tables.remembered.open()?;
-                table.insert(key.as_str(), row.as_slice())?;
-                let at_start = tables.remembered_at_start.open()?;
-                if remembered.start.is_some() {
-                    at_start.insert(key.as_str(), ())?;
-                } else {
-                    at_start.remove(key.as_str())?;
-                }
-            }
+            remembered::change(tables, &change)?;
             audit::append(tables, &entries)?;
             Ok(RegistryOutcome::Changed)
         })

@@ -57,6 +57,8 @@ pub(super) const REMEMBERED: TableDefinition<&str, &[u8]> = TableDefinition::new
 /// Keys of the objects in [`REMEMBERED`] that the file of a start listed.
 pub(super) const REMEMBERED_AT_START: TableDefinition<&str, ()> =
     TableDefinition::new("remembered_at_start");
+/// Number to a part of the file that a start applied last.
+pub(super) const APPLIED_FILE: TableDefinition<u32, &[u8]> = TableDefinition::new("applied_file");
 /// Kind, number and value of [`Counted`](domain::registry_index::Counted) to the count, which is never 0.
 pub(super) const REGISTRY_COUNTS: TableDefinition<(u8, u64, &str), u64> =
     TableDefinition::new("registry_counts");
@@ -237,6 +239,7 @@ tables! {
     legacy_instances: LEGACY_INSTANCES<&'static str, &'static [u8]>,
     remembered: REMEMBERED<&'static str, &'static [u8]>,
     remembered_at_start: REMEMBERED_AT_START<&'static str, ()>,
+    applied_file: APPLIED_FILE<u32, &'static [u8]>,
     registry_counts: REGISTRY_COUNTS<(u8, u64, &'static str), u64>,
     registry_names: REGISTRY_NAMES<(u8, &'static str, &'static str), ()>,
     registry_changes: REGISTRY_CHANGES<u64, (&'static str, bool)>,

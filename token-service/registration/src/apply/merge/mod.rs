@@ -33,6 +33,13 @@ pub struct Kept {
     pub values: Option<String>,
 }
 
+impl Kept {
+    /// True if the object was not compared with the file.
+    pub(super) const fn is_postponed(&self) -> bool {
+        self.field.is_none() && self.values.is_some()
+    }
+}
+
 impl fmt::Display for Kept {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectName { kind, name } = &self.object;

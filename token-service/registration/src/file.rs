@@ -1,0 +1,103 @@
+//! A registrations file of any size, read entry by entry.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::describe::Completeness;
+use crate::registrations::{Draft, Reader, Registrations};
+use document::{InvalidDocument, Pieces, Place, Problems};
+use domain::ClientId;
+use domain::clock::Timestamp;
+use domain::remembered::ObjectKind;
+
+/// The lists of a file. Users come first, because clients name their bound users.
+const LISTS: &[&str] = &["users", "clients"];
+
+/// Number of entries that are read at once, so that memory is bounded.
+const ENTRIES: usize = 5_000;
+
+/// A registrations file. The type has no `Debug`, because it may contain passwords.
+pub struct RegistrationsFile(Pieces);
+
+impl RegistrationsFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`InvalidDocument`] if the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, InvalidDocument> {
+        let problems = Problems::default();
+        let file = Self::open(path, &problems);
+        problems.none_or(file)
+    }
+
+    /// Reads the file at `path`. A file that cannot be read is a problem.
+    pub(crate) fn open(path: &Path, problems: &Problems) -> Self {
+        Self(Pieces::read(path, LISTS, problems))
+    }
+
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.text()
+    }
+
+    /// The numbers of the entries: first users, then clients, each in the order of the file. The first number is that
+    /// of the text before all entries.
+    #[must_use]
+    pub fn entries(&self) -> Vec<usize> {
+        let mut entries: Vec<usize> = self.0.numbers().collect();
+        let list = |entry: &usize| {
+            let list = self.0.list(*entry);
+            list.map(|list| LISTS.iter().position(|one| *one == list))
+        };
+        entries.sort_by_key(list);
+        entries
+    }
+
+    /// The text of an entry; `None` for the text before all entries.
+    #[must_use]
+    pub fn entry(&self, entry: usize) -> Option<&str> {
+        self.0.list(entry).map(|_| self.0.piece(entry))
+    }
+
+    /// A line of the file.
+    #[must_use]
+    pub fn line(&self, line: usize) -> Place {
+        self.0.line(line)
+    }
+
+    /// Reads `entries`. `None` if one of the entries cannot be read apart from the others; then the file must be read as
+    /// a [whole](Self::whole). `now` decides which certificates have expired.
+    pub fn draft(&self, entries: &[usize], now: Timestamp) -> Option<Draft<Registrations>> {
+        let problems = Problems::default();
+        let mut reader = Reader::new(Completeness::Whole, now);
+        for entry in entries {
+            reader.read(self.0.table(*entry, &problems)?, &problems);
+        }
+        Some(reader.draft(problems))
+    }
+
+    /// Where the file defines each client.
+    #[must_use]
+    pub fn client_places(&self, now: Timestamp) -> BTreeMap<ClientId, Place> {
+        let mut places = BTreeMap::new();
+        for entries in self.entries().chunks(ENTRIES) {
+            let draft = self.draft(entries, now);
+            let draft = draft.unwrap_or_else(|| self.whole(now));
+            let clients = draft
+                .places()
+                .filter(|(kind, ..)| *kind == ObjectKind::Client);
+            places.extend(clients.filter_map(|(_, client_id, place)| {
+                Some((ClientId::parse(client_id)?, place.clone()))
+            }));
+        }
+        places
+    }
+
+    /// Reads the whole file at once, which takes several times its size in memory.
+    pub fn whole(&self, now: Timestamp) -> Draft<Registrations> {
+        let problems = Problems::default();
+        let mut reader = Reader::new(Completeness::Whole, now);
+        reader.read(self.0.whole(&problems), &problems);
+        reader.draft(problems)
+    }
+}

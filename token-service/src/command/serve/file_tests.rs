@@ -1,0 +1,180 @@
+//! A start reads what changed in its file, in parts.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::planning_tests::{Site, apply, create, delete, excerpts, operations, secret};
+use super::survey::PART;
+use super::*;
+use crate::admin::registrations::Unlisted;
+use domain::digest::Digest;
+use domain::{AppliedFile, ClientId, FileChange, RegistryChange, User, Username};
+use store::RegistrationStore as _;
+
+/// A site with a registrations file of its own, and without legacy instances.
+async fn with_file() -> Site {
+    let mut site = Site::new(|config| config.legacy_instances.clear()).await;
+    site.config.registrations = Some(site.at("registrations.toml"));
+    site
+}
+
+fn people(numbers: std::ops::Range<usize>) -> String {
+    let mut text = String::new();
+    for number in numbers {
+        writeln!(text, "[[users]]\nusername = \"person-{number:04}\"").unwrap();
+    }
+    text
+}
+
+fn batch(bound_user: &str) -> String {
+    format!(
+        "[[clients]]\nclient_id = \"batch\"\ntype = \"user_bound\"\nclient_secret = \"{}\"\n\
+         bound_user = \"{bound_user}\"\nscopes = [\"projects\"]\n",
+        secret()
+    )
+}
+
+/// The last number of a person who is in the third part.
+const PEOPLE: usize = 2 * PART + 10;
+
+#[tokio::test]
+async fn an_unchanged_file_is_not_read_and_a_changed_one_only_where_it_changed() {
+    let site = with_file().await;
+    let text = people(0..PEOPLE) + &batch("person-0000");
+    site.write(&text);
+    assert_eq!(site.register().await.1, None);
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    let unchanged = ["applied_file", "excerpt", "remembered_objects"];
+    assert_eq!(operations(&calls), unchanged);
+    assert_eq!(excerpts(&calls), [""; 0]);
+    let renamed = text.replace(
+        "\"person-0007\"",
+        "\"person-0007\"\nemail = \"p@p.example\"",
+    );
+    site.write(&format!("# Another comment.\n{renamed}"));
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    let read = ["Client person-0007", "User person-0007"];
+    assert_eq!(excerpts(&calls), [read, read].concat());
+    assert_eq!(operations(&calls).last(), Some(&"change_registry"));
+    // A problem names the place of an entry that did not change.
+    let twice = format!("{renamed}[[users]]\nusername = \"person-0003\"\n");
+    site.write(&twice);
+    let refusal = site.register().await.1.unwrap();
+    let lines = 2 * PEOPLE + 9;
+    assert!(
+        refusal.contains(&format!("registrations.toml:{lines}: username: ")),
+        "{refusal}"
+    );
+    let first = "registrations.toml:8";
+    assert!(
+        refusal.ends_with(&format!("{first}\n")) || refusal.ends_with(first),
+        "{refusal}"
+    );
+}
+
+#[tokio::test]
+async fn a_large_change_is_applied_in_parts_or_not_at_all() {
+    let site = with_file().await;
+    // The client stands before its bound user, who is in the last part.
+    let last = format!("person-{:04}", PEOPLE - 1);
+    let text = batch(&last) + &people(0..PEOPLE);
+    for wrong in [
+        "[[users]]\nusername = \"person-0001\"\n",
+        "[[users]]\nusername = \"batch\"\n",
+        "[[users]]\nusername = \"x\"\nemail = oops\n",
+        "[[clients]]\nclient_id = \"other\"\ntype = \"nonsense\"\n",
+    ] {
+        site.write(&format!("{text}{wrong}"));
+        let (calls, refusal) = site.register().await;
+        assert!(refusal.is_some(), "{wrong}");
+        assert!(!operations(&calls).contains(&"change_registry"), "{wrong}");
+    }
+    site.write(&text);
+    let (calls, applied) = site.registered().await;
+    let applied = applied.unwrap();
+    // The audit log has all entries; the output has the first ones.
+    assert_eq!(applied.events.len(), 100);
+    let more: u64 = applied.more.values().sum();
+    assert_eq!(more as usize, PEOPLE + 1 - 100);
+    let changes = calls
+        .iter()
+        .filter(|call| call.starts_with("change_registry("));
+    let ends: Vec<bool> = changes.map(|call| call.contains("after: Some(")).collect();
+    // A start that stops in between leaves no file, so that the next start compares every object.
+    assert_eq!(ends, [false, false, true]);
+    let users = site.store.users(String::new(), 1000).await.unwrap();
+    assert_eq!(users.len(), PEOPLE);
+    let found = site.store.client(ClientId::parse("batch").unwrap()).await;
+    assert_eq!(found.unwrap().unwrap().bound_user().unwrap().as_str(), last);
+}
+
+/// Another replica applies another file between the parts.
+#[tokio::test]
+async fn the_file_that_is_applied_last_counts() {
+    let site = with_file().await;
+    site.write(&people(0..PEOPLE));
+    let theirs = RegistryChange {
+        put_users: vec![User::new(Username::parse("theirs").unwrap())],
+        applied_file: FileChange::Replace {
+            before: None,
+            after: Some(Arc::new(AppliedFile {
+                digest: Digest::of(b"theirs"),
+                is_settled: true,
+                entries: Vec::new(),
+            })),
+        },
+        ..RegistryChange::default()
+    };
+    site.store.change_before("change_registry", 2, theirs);
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    let compared = operations(&calls)
+        .into_iter()
+        .filter(|call| *call == "applied_file");
+    // At the beginning, after the refused change, and when all is compared again.
+    assert_eq!(compared.count(), 3);
+    let users = site.store.users(String::new(), 1000).await.unwrap();
+    assert_eq!(users.len(), PEOPLE + 1);
+    let left = site.register().await.0;
+    assert_eq!(
+        operations(&left).len(),
+        3,
+        "nothing is left to apply: {left:?}"
+    );
+}
+
+/// The text of a file does not say everything.
+#[tokio::test]
+async fn an_unchanged_file_is_compared_again_where_more_decides() {
+    let site = with_file().await;
+    let certificate = include_str!("../../../../demo/non-interactive-demo.cert.pem");
+    std::fs::write(site.at("cert.pem"), certificate).unwrap();
+    let integration = "[[clients]]\nclient_id = \"nightly\"\ntype = \"non_interactive\"\n\
+        client_secret = \"a secret of the client, long enough\"\nscopes = [\"projects\"]\n\
+        certificates = [{ alias = \"a\", file = \"cert.pem\" }]\n";
+    let text = people(0..1) + integration;
+    site.write(&text);
+    assert_eq!(site.register().await.1, None);
+    std::fs::write(site.at("cert.pem"), "no certificate").unwrap();
+    assert!(site.register().await.1.is_some());
+    std::fs::write(site.at("cert.pem"), certificate).unwrap();
+    // A client waits for its bound user, whom a command removed.
+    let service = site.start().await;
+    assert_eq!(delete::<User>(&service, "person-0000").await, Ok(()));
+    site.write(&(text + &batch("person-0000")));
+    assert_eq!(site.register().await.1, None);
+    let find = async || site.store.client(ClientId::parse("batch").unwrap()).await;
+    assert_eq!(find().await.unwrap(), None);
+    let created = create::<User>(&service, json!({"username": "person-0000"})).await;
+    assert_eq!(created, Ok(()));
+    assert_eq!(site.register().await.1, None);
+    assert!(find().await.unwrap().is_some());
+    // Pruning forgets what the file said, so the file adds its objects again.
+    let pruned = apply(&service, json!({"users": []}), Unlisted::Remove).await;
+    assert_eq!(pruned.unwrap().len(), 3);
+    assert_eq!(site.register().await.1, None);
+    assert!(find().await.unwrap().is_some());
+}

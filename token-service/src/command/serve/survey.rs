@@ -1,0 +1,266 @@
+//! The first look at a registrations file: checks all of the file before any part of it is applied, and finds the
+//! entries that changed since a start applied the file last.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use document::{InvalidDocument, Problem, Problems};
+use domain::applied_file::Tag;
+use domain::client::IntegrationKind;
+use domain::clock::Timestamp;
+use domain::digest::Digest;
+use domain::remembered::ObjectKind;
+use domain::{AppliedFile, Client, ObjectName, User};
+use protocol::flow::LongestUserId;
+use protocol::sealing::EncryptionKey;
+use registration::file::RegistrationsFile;
+use registration::registrations::{Draft, Registrations};
+use store::Store;
+
+/// Number of entries that are read at once and applied in one transaction.
+pub(super) const PART: usize = if cfg!(test) { 50 } else { 5_000 };
+
+/// Number of entries between two lines about the progress.
+const PROGRESS: usize = 50_000;
+
+/// Rules change with the program: the same text may have another effect in another version.
+const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
+
+/// Makes tags. Files contain secrets, so readers of the store must not be able to guess at a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tags<'a>(pub(super) &'a EncryptionKey);
+
+impl Tags<'_> {
+    /// The digest of a whole file.
+    pub(super) fn file(self, text: &str) -> Digest {
+        Digest::from_bytes(
+            self.0
+                .tag(&[b"registrations of a start", VERSION, text.as_bytes()]),
+        )
+    }
+
+    /// The tag of an entry's text.
+    pub(super) fn entry(self, text: &str) -> Tag {
+        self.tag(&[b"registrations entry", VERSION, text.as_bytes()])
+    }
+
+    /// The tag of an object's name.
+    pub(super) fn name(self, object: &ObjectName) -> Tag {
+        self.tag(&[b"registrations name", object.key().as_bytes()])
+    }
+
+    fn tag(self, parts: &[&[u8]]) -> Tag {
+        let mut tag = Tag::default();
+        let whole = self.0.tag(parts);
+        tag.copy_from_slice(&whole[..size_of::<Tag>()]);
+        tag
+    }
+}
+
+/// A part of a file that is applied in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Entries, by number.
+    Entries(Vec<usize>),
+    /// A file whose entries cannot be read apart.
+    Whole,
+}
+
+impl Part {
+    /// Reads the part; `None` if its entries cannot be read apart.
+    pub(super) fn draft(
+        &self,
+        file: &RegistrationsFile,
+        now: Timestamp,
+    ) -> Option<Draft<Registrations>> {
+        match self {
+            Self::Entries(entries) => file.draft(entries, now),
+            Self::Whole => Some(file.whole(now)),
+        }
+    }
+
+    /// The texts of the entries, in the order of the objects in the draft.
+    pub(super) fn texts<'f>(&self, file: &'f RegistrationsFile) -> Vec<&'f str> {
+        match self {
+            Self::Entries(entries) => {
+                let texts = entries.iter().filter_map(|entry| file.entry(*entry));
+                texts.collect()
+            }
+            Self::Whole => Vec::new(),
+        }
+    }
+}
+
+/// The names in a file, by tag, each with the line of its entry; 0 for entries that were not read.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<Tag, usize>);
+
+impl Names {
+    pub(super) fn contains(&self, name: &Tag) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// True if all names of `file` are among these names.
+    pub(super) fn contain(&self, file: &AppliedFile) -> bool {
+        file.entries.iter().all(|(_, name)| self.contains(name))
+    }
+}
+
+/// A checked file.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// The parts with the changed entries: users before clients. Never empty.
+    pub(super) parts: Vec<Part>,
+    /// Number of changed entries.
+    pub(super) changed: usize,
+    /// The unchanged entries.
+    pub(super) unchanged: Vec<(Tag, Tag)>,
+    pub(super) names: Names,
+    pub(super) warnings: Vec<Problem>,
+    /// The legacy clients in the changed entries.
+    pub(super) legacy_clients: Vec<Client>,
+    /// The user with the longest User ID in the changed entries.
+    pub(super) longest: Option<User>,
+}
+
+/// Checks `file`. Reads only the entries that are not in `applied`, unless there is a problem: a message may name the
+/// place of another entry.
+///
+/// # Errors
+/// [`InvalidDocument`] with every problem, or an error of the store.
+pub(super) async fn survey(
+    file: &RegistrationsFile,
+    applied: Option<&AppliedFile>,
+    tags: Tags<'_>,
+    store: &dyn Store,
+    now: Timestamp,
+) -> anyhow::Result<Survey> {
+    let attempts = [(applied, false), (None, false), (None, true)];
+    for (applied, is_whole) in attempts {
+        let (mut survey, changed) = Survey::of(file, applied, tags);
+        survey.changed = changed.len();
+        survey.parts = if is_whole {
+            vec![Part::Whole]
+        } else {
+            let parts = changed.chunks(PART);
+            parts.map(|part| Part::Entries(part.to_vec())).collect()
+        };
+        match survey.check(file, tags, store, now).await? {
+            Checked::Right => return Ok(survey),
+            Checked::Wrong(invalid) if applied.is_none() => return Err(invalid.into()),
+            Checked::Wrong(_) | Checked::Inseparable => {}
+        }
+    }
+    anyhow::bail!("the registrations file cannot be read")
+}
+
+enum Checked {
+    Right,
+    Wrong(InvalidDocument),
+    /// The entries cannot be read apart.
+    Inseparable,
+}
+
+impl Survey {
+    /// Tells entries that are in `applied` from changed entries, whose numbers it returns.
+    fn of(
+        file: &RegistrationsFile,
+        applied: Option<&AppliedFile>,
+        tags: Tags<'_>,
+    ) -> (Self, Vec<usize>) {
+        let mut survey = Self::default();
+        let entries = file.entries().into_iter();
+        let changed = entries.filter(|entry| {
+            let known = applied.zip(file.entry(*entry)).and_then(|(applied, text)| {
+                let text = tags.entry(text);
+                Some((text, *applied.name_of(&text)?))
+            });
+            let Some((text, name)) = known else {
+                return true;
+            };
+            // The second of two equal entries is a problem, which is found by reading.
+            let is_second = survey.names.0.insert(name, 0).is_some();
+            if !is_second {
+                survey.unchanged.push((text, name));
+            }
+            is_second
+        });
+        let changed = changed.collect();
+        (survey, changed)
+    }
+
+    async fn check(
+        &mut self,
+        file: &RegistrationsFile,
+        tags: Tags<'_>,
+        store: &dyn Store,
+        now: Timestamp,
+    ) -> anyhow::Result<Checked> {
+        let problems = Problems::default();
+        let parts = std::mem::take(&mut self.parts);
+        for (number, part) in parts.iter().enumerate() {
+            let Some(draft) = part.draft(file, now) else {
+                return Ok(Checked::Inseparable);
+            };
+            self.note_names(&draft, file, tags);
+            let stored = store.excerpt(draft.names()).await?;
+            let is_listed = |object: &ObjectName| self.names.contains(&tags.name(object));
+            match draft.check_part(&stored, is_listed) {
+                Ok(registrations) => self.note(registrations),
+                Err(invalid) => problems.extend(invalid),
+            }
+            progress("compared", number, self.changed);
+        }
+        self.parts = parts;
+        self.warnings.sort();
+        Ok(match problems.none_or(()) {
+            Ok(()) => Checked::Right,
+            Err(invalid) => Checked::Wrong(invalid),
+        })
+    }
+
+    /// Reports names that an earlier part has.
+    fn note_names(
+        &mut self,
+        draft: &Draft<Registrations>,
+        file: &RegistrationsFile,
+        tags: Tags<'_>,
+    ) {
+        for (kind, name, place) in draft.places() {
+            match self.names.0.entry(tags.name(&ObjectName::new(kind, name))) {
+                Entry::Vacant(entry) => {
+                    entry.insert(place.line().unwrap_or_default());
+                }
+                Entry::Occupied(first) => {
+                    let key = match kind {
+                        ObjectKind::Client => "client_id",
+                        ObjectKind::User | ObjectKind::LegacyInstance => "username",
+                    };
+                    let first = file.line(*first.get());
+                    draft.report(place, format!("{key}: {name} is already at {first}"));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, registrations: Registrations) {
+        self.warnings.extend(registrations.warnings);
+        let length = |user: &User| LongestUserId::among([user], 0).length();
+        let users = registrations.users.into_iter().map(|user| user.object);
+        self.longest = users.chain(self.longest.take()).max_by_key(length);
+        let clients = registrations
+            .clients
+            .into_iter()
+            .map(|client| client.object);
+        let is_legacy = |client: &Client| client.integration.kind() == IntegrationKind::Legacy;
+        self.legacy_clients.extend(clients.filter(is_legacy));
+    }
+}
+
+/// Logs the progress after the part `number` of `all` entries.
+pub(super) fn progress(what: &str, number: usize, all: usize) {
+    let done = (number + 1) * PART;
+    if done.is_multiple_of(PROGRESS) && done < all {
+        tracing::info!("registrations {what}: {done} of {all}");
+    }
+}
