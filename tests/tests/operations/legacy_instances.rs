@@ -1,8 +1,10 @@
 //! Hosts of the legacy flow, registered while the service runs.
 
 use serde_json::json;
+use ureq::http::Request;
 
-use crate::support::{OwnPair, get};
+use crate::legacy::OPEN;
+use crate::support::{Browser, OwnPair, agent, answer, form_body, get, send};
 
 fn status(pair: &OwnPair, host: &str) -> (u16, String) {
     let url = format!("{}/OAuthStatus", pair.pair.legacy_url());
@@ -64,4 +66,64 @@ fn a_host_is_registered_disabled_and_removed() {
         "",
     );
     assert!(wrong.failed(1).contains("hostname: expected a host name"));
+}
+
+/// protocol.md §7.2: the code and the refresh token of a disabled instance are not invalid, its host is disabled.
+#[test]
+fn a_disabled_host_beside_an_enabled_one_says_that_it_is_disabled() {
+    let server = "sso-us1.legacy.example";
+    let host = "us3.legacy.example";
+    let pair = OwnPair::start(&[]);
+    let put = ["legacy-instance", "put", host, "--auth-server", server];
+    pair.operate(&put, "").done();
+    let address = pair.pair.legacy_url();
+    let token = |fields: &[(&str, &str)]| {
+        let request = Request::post(format!("{address}/as/token.oauth2"))
+            .header("host", server)
+            .header("content-type", "application/x-www-form-urlencoded");
+        send(&agent(), request.body(form_body(fields)).unwrap())
+    };
+    let exchange = |code: &str| {
+        token(&[
+            ("grant_type", "authorization_code"),
+            ("client_id", OPEN.id),
+            ("code", code),
+            ("redirect_uri", OPEN.redirect_uri),
+        ])
+    };
+    let code = || {
+        let browser = Browser::on_host(&address, host);
+        let query = [
+            ("Action", "StartOAuth"),
+            ("client_id", OPEN.id),
+            ("redirect_uri", OPEN.redirect_uri),
+        ];
+        let page = browser.open(&format!("/Logon?{}", form_body(&query)));
+        let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+        answer(&done, OPEN.redirect_uri)[0].1.clone()
+    };
+    let tokens: serde_json::Value = serde_json::from_str(&exchange(&code()).body).unwrap();
+    let refresh_token = tokens["refresh_token"].as_str().unwrap();
+    let (first, second) = (code(), code());
+    let refresh = || {
+        token(&[
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh_token),
+        ])
+    };
+    pair.operate(&[&put[..], &["--disable"]].concat(), "")
+        .done();
+    for reply in [exchange(&first), exchange(&first), refresh()] {
+        let description = reply.assert_error(400, "invalid_request");
+        assert_eq!(
+            description,
+            "OAuth2 authentication is disabled on this host"
+        );
+    }
+    exchange("x").assert_error(400, "invalid_grant");
+    // The code was not redeemed.
+    pair.operate(&put, "").done();
+    assert_eq!(exchange(&first).status, 200);
+    assert_eq!(exchange(&second).status, 200);
+    assert_eq!(refresh().status, 200);
 }

@@ -18,7 +18,8 @@ use crate::oauth::parameter::Parameter;
 use crate::oauth::parameters::{Merged, Parameters};
 use crate::oauth::token_response::Authorization;
 use domain::{
-    Client, GrantId, LegacyInstance, PresentedCode, RefreshRotation, RefreshStep, Scope, TokenId,
+    Client, ClientId, GrantId, LegacyInstance, PresentedCode, Redemption, RefreshRotation,
+    RefreshStep, Scope, TokenId,
 };
 
 /// Time for which a used refresh token gets the same response again (D-15).
@@ -58,7 +59,7 @@ pub async fn answer<'a>(
     let fields = body
         .merged_with(query)
         .map_err(|Merged::Contradiction| LegacyTokenError::Contradiction)?;
-    let mut refusal = LegacyTokenError::Disabled;
+    let mut refusal = LegacyTokenError::Disabled { is_its: false };
     for instance in instances {
         match answer_at(context, instance, request, &fields).await {
             Ok(response) => return Ok(response),
@@ -76,7 +77,7 @@ pub async fn answer<'a>(
 /// instance.
 const fn knowledge(refusal: &LegacyTokenError) -> Option<u8> {
     match refusal {
-        LegacyTokenError::Disabled => Some(0),
+        LegacyTokenError::Disabled { is_its: false } => Some(0),
         LegacyTokenError::Common(TokenError::UnknownClient) => Some(1),
         LegacyTokenError::Common(TokenError::UnknownCode | TokenError::RefreshToken) => Some(2),
         _ => None,
@@ -89,11 +90,12 @@ async fn answer_at(
     request: &EndpointRequest<'_>,
     fields: &Parameters<'_>,
 ) -> Result<LegacyTokenResponse, LegacyTokenError> {
+    let endpoint = Endpoint { context, instance };
     if !instance.enabled {
-        return Err(LegacyTokenError::Disabled);
+        let is_its = endpoint.knows(fields).await?;
+        return Err(LegacyTokenError::Disabled { is_its });
     }
     let grant_type = required(fields, Parameter::GrantType)?;
-    let endpoint = Endpoint { context, instance };
     match GrantType::from_name(grant_type) {
         Some(GrantType::AuthorizationCode) => {
             let client = endpoint.client(&request.authorization, fields).await?;
@@ -115,6 +117,43 @@ struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
+    /// True if the code or the refresh token is of this instance. Redeems nothing.
+    async fn knows(&self, fields: &Parameters<'_>) -> Result<bool, LegacyTokenError> {
+        if self.refresh_token(fields).is_ok() {
+            return Ok(true);
+        }
+        let code = required(fields, Parameter::Code).ok();
+        let (Some(code), Some(nobody)) = (code, ClientId::parse("-")) else {
+            return Ok(false);
+        };
+        let context = self.context;
+        // No code belongs to a request without a redirect URI, so the code stays as it is.
+        let presented = PresentedCode {
+            client_id: nobody,
+            redirect_uri: String::new(),
+            verifier_digest: None,
+            client_authenticated: false,
+        };
+        let code = code_digest(code, &self.instance.hostname);
+        let grant_id = GrantId::generate(context.random, context.now)?;
+        let first = self.first_step(LegacyRefreshToken::first(grant_id))?;
+        let asked = context
+            .store
+            .redeem_legacy_code(code, presented, grant_id, first, context.now);
+        Ok(asked.await.map_err(TokenError::from)? != Redemption::Unknown)
+    }
+
+    fn first_step(&self, token: LegacyRefreshToken) -> Result<RefreshStep, TokenError> {
+        let context = self.context;
+        Ok(RefreshStep {
+            refresh_id: token.id(&self.instance.hostname, context.encryption_key),
+            access_id: TokenId::generate(context.random)?,
+            scope: Scope::default(),
+            issued_at: context.now,
+            refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
+        })
+    }
+
     /// The client, from Basic authentication or `client_id`. A client with a secret must authenticate (protocol.md
     /// §4.6).
     async fn client(
@@ -170,13 +209,7 @@ impl Endpoint<'_> {
         };
         let grant_id = GrantId::generate(context.random, context.now)?;
         let token = LegacyRefreshToken::first(grant_id);
-        let first = RefreshStep {
-            refresh_id: token.id(&self.instance.hostname, context.encryption_key),
-            access_id: TokenId::generate(context.random)?,
-            scope: Scope::default(),
-            issued_at: context.now,
-            refresh_expires_at: context.now + context.settings.lifetimes.refresh_token,
-        };
+        let first = self.first_step(token)?;
         let code = code_digest(code, &self.instance.hostname);
         let redemption =
             context

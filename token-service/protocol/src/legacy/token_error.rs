@@ -11,8 +11,11 @@ pub enum LegacyTokenError {
     Contradiction,
     /// `grant_type` is not one of the two legacy grant types.
     GrantType,
-    /// OAuth2 authentication is disabled on the host.
-    Disabled,
+    /// OAuth2 authentication is disabled on the instance.
+    Disabled {
+        /// True if the code or the refresh token is of this instance.
+        is_its: bool,
+    },
     /// A reason that the current flows also have.
     Common(TokenError),
 }
@@ -42,7 +45,7 @@ impl EndpointError for LegacyTokenError {
                 "unknown_grant_type",
                 "grant_type must be authorization_code or refresh_token",
             ),
-            Self::Disabled => invalid(
+            Self::Disabled { .. } => invalid(
                 "instance_disabled",
                 "OAuth2 authentication is disabled on this host",
             ),
