@@ -211,6 +211,12 @@ fn who_asks_in_the_wrong_way_is_told_the_right_one() {
         let reply = request(method, &format!("{}{path}", lobby()));
         assert_eq!(reply.assert_error(405, "method_not_allowed"), description);
         assert_eq!(reply.header("allow"), Some(allow));
+        let asked = request("OPTIONS", &format!("{}{path}", lobby()));
+        let expected = if allow.contains("OPTIONS") { 204 } else { 405 };
+        assert_eq!(
+            (asked.status, asked.header("allow")),
+            (expected, Some(allow))
+        );
     }
     for (path, meant) in [
         ("/auth/token/", "POST /auth/token"),

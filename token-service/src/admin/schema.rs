@@ -190,6 +190,7 @@ fn property(key: &Key, help: &str) -> RefOr<Schema> {
             to.description(Some(help)).into()
         }
         Shape::List(items) => ArrayBuilder::new()
+            .schema_type(single(Type::Array))
             .description(Some(help))
             .items(item(items))
             .into(),

@@ -90,9 +90,18 @@ pub(super) fn no_such_path(description: &str) -> HttpResponse {
     json(StatusCode::NOT_FOUND, "not_found", description)
 }
 
-/// The route for all methods except those in `allow`.
+/// The route for all methods except those in `allow`. An `OPTIONS` request that is in `allow` and asks nothing about
+/// other origins gets the methods (RFC 9110 §9.3.7).
 pub(super) fn other_methods(allow: &'static str) -> Route {
-    web::to(move |request: HttpRequest| async move { method_not_allowed(&request, allow) })
+    web::to(move |request: HttpRequest| async move {
+        let mut allowed = allow.split(", ");
+        let is_options = request.method() == Method::OPTIONS;
+        if is_options && allowed.any(|method| method == Method::OPTIONS.as_str()) {
+            let mut response = HttpResponse::NoContent();
+            return response.insert_header((header::ALLOW, allow)).finish();
+        }
+        method_not_allowed(&request, allow)
+    })
 }
 
 /// The response to a request whose method is not in `allow`.

@@ -34,6 +34,7 @@ struct Query {
     /// Only entries of this time or later, in RFC 3339.
     since: Option<String>,
     /// Maximum number of entries, 1 to 500. Default: 50.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
     /// Only entries of this client.
     client_id: Option<String>,

@@ -37,6 +37,7 @@ struct GrantQuery {
     /// `next` of the previous page.
     after: Option<String>,
     /// Maximum number of entries, 1 to 500. Default: 50.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
 

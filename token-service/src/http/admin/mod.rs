@@ -112,7 +112,7 @@ impl Modify for Complete {
             for operation in operations.into_iter().flatten() {
                 let tag = operation.tags.as_ref().and_then(|tags| tags.first());
                 if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
-                    operation.operation_id = Some(format!("{tag}_{name}"));
+                    operation.operation_id = Some(format!("{}_{name}", tag.replace(' ', "_")));
                 }
                 if !is_for_readers(operation) {
                     let forbidden = "403".to_owned();
@@ -182,4 +182,26 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 /// The description needs no token, because it is the same for every installation.
 async fn openapi() -> HttpResponse {
     line::json(&mut HttpResponse::Ok(), &Description::openapi())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Generators of clients make functions and paths of the ids.
+    #[test]
+    fn operation_ids_are_unique_and_safe_in_urls() {
+        let mut ids = BTreeSet::new();
+        for (path, item) in Description::openapi().paths.paths {
+            let operations = [item.get, item.put, item.post, item.delete, item.patch];
+            for operation in operations.into_iter().flatten() {
+                let id = operation.operation_id.unwrap();
+                let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                assert!(id.bytes().all(is_safe), "{path}: {id}");
+                assert!(ids.insert(id), "{path}");
+            }
+        }
+    }
 }
