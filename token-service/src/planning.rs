@@ -1,7 +1,7 @@
 //! What a plan of a registry change reads from the store in addition to the [`Excerpt`] of its names. All lists are read
 //! in pages, so that memory is proportional to the plan.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use document::Place;
@@ -9,10 +9,12 @@ use domain::client::IntegrationKind;
 use domain::remembered::ObjectKind;
 use domain::{
     Client, ClientId, Excerpt, FileChange, LegacyInstance, ObjectName, RegistrySummary, User,
+    Username,
 };
 use protocol::flow::LongestUserId;
 use protocol::flows;
 use registration::apply::{Listed, Plan, located};
+use registration::describe::Registered as _;
 use store::{Store, StoreError};
 
 /// Number of rows per read.
@@ -112,11 +114,18 @@ fn is_legacy(client: &Client) -> bool {
     client.integration.kind() == IntegrationKind::Legacy
 }
 
-/// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them.
+/// Also removes the clients and users that are not in `listed`, and forgets what was remembered of them. Users to whom
+/// clients in `listed` are bound stay. `stored` contains the clients in `listed`.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
-pub async fn prune(plan: &mut Plan, listed: &Listed, store: &dyn Store) -> Result<(), StoreError> {
+pub async fn prune(
+    plan: &mut Plan,
+    listed: &Listed,
+    stored: &Excerpt,
+    store: &dyn Store,
+) -> Result<(), StoreError> {
+    let bound = bound_users(plan, listed, stored);
     let page = |after| store.clients(after, PAGE);
     visit(String::new(), page, client_id, |client| {
         plan.remove_unlisted(&client, listed);
@@ -126,7 +135,12 @@ pub async fn prune(plan: &mut Plan, listed: &Listed, store: &dyn Store) -> Resul
     let page = |after| store.users(after, PAGE);
     let name = |user: &User| user.username.to_string();
     visit(String::new(), page, name, |user| {
-        plan.remove_unlisted(&user, listed);
+        match bound.get(&user.username) {
+            Some(client_id) if !listed.contains(&user.object_name()) => {
+                plan.keep_bound(&user, client_id);
+            }
+            _ => plan.remove_unlisted(&user, listed),
+        }
         ControlFlow::Continue(())
     })
     .await?;
@@ -145,6 +159,20 @@ pub async fn prune(plan: &mut Plan, listed: &Listed, store: &dyn Store) -> Resul
     }
     plan.sort();
     Ok(())
+}
+
+/// The users to whom clients in `listed` are bound after `plan`, each with one of the clients.
+fn bound_users(plan: &Plan, listed: &Listed, stored: &Excerpt) -> HashMap<Username, ClientId> {
+    let stored = stored.clients().map(|client| &**client);
+    let put: HashMap<&ClientId, &Client> = stored
+        .chain(&plan.change.put_clients)
+        .filter(|client| listed.contains(&client.object_name()))
+        .map(|client| (&client.client_id, client))
+        .collect();
+    let clients = put.into_values();
+    clients
+        .filter_map(|client| Some((client.bound_user()?.clone(), client.client_id.clone())))
+        .collect()
 }
 
 /// The service's own files with registrations.

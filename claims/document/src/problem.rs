@@ -37,10 +37,15 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Maximum number of problems of a document. Who has to correct more of them corrects these first.
+const MOST: usize = 1000;
+
 #[derive(Default)]
 pub struct Problems {
     found: Cell<Vec<Problem>>,
     pub(crate) schema: Option<Schema>,
+    /// True if there was no room for a problem, or reading stopped for lack of room.
+    are_more: Cell<bool>,
 }
 
 impl Problems {
@@ -50,9 +55,24 @@ impl Problems {
     }
 
     pub(crate) fn add(&self, problem: Problem) {
-        let mut problems = self.found.take();
-        problems.push(problem);
-        self.found.set(problems);
+        let mut found = self.found.take();
+        if found.len() < MOST {
+            found.push(problem);
+        } else {
+            self.are_more.set(true);
+        }
+        self.found.set(found);
+    }
+
+    /// True if there is no room for another problem, so that reading more of the document is of no use.
+    pub(crate) fn are_enough(&self) -> bool {
+        let found = self.found.take();
+        let are_enough = found.len() >= MOST;
+        self.found.set(found);
+        if are_enough {
+            self.are_more.set(true);
+        }
+        are_enough
     }
 
     /// Describes the documents that are read, beside their problems.
@@ -81,9 +101,9 @@ impl Problems {
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let problems = self.found.take();
-        let is_empty = problems.is_empty();
-        self.found.set(problems);
+        let found = self.found.take();
+        let is_empty = found.is_empty();
+        self.found.set(found);
         is_empty
     }
 
@@ -93,11 +113,15 @@ impl Problems {
         self.found.into_inner()
     }
 
-    /// The problems in the order of their places.
+    /// The problems in the order of their places. If there may be more, the last one says so.
     #[must_use]
     pub fn into_sorted(self) -> Vec<Problem> {
+        let are_more = self.are_more.get();
         let mut problems = self.into_found();
         problems.sort();
+        if are_more && let Some(last) = problems.last_mut() {
+            last.message = format!("these are the first {} problems; there are more", MOST - 1);
+        }
         problems
     }
 
@@ -133,5 +157,27 @@ impl fmt::Display for InvalidDocument {
             problem.fmt(formatter)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_bounded() {
+        for (count, expected) in [
+            (MOST, "wrong"),
+            (MOST + 1, "these are the first 999 problems; there are more"),
+        ] {
+            let problems = Problems::default();
+            for number in 0..count {
+                problems.report(&Place::Json(format!("list[{number:04}]")), "wrong");
+            }
+            let invalid = problems.none_or(()).unwrap_err();
+            assert_eq!(invalid.problems.len(), MOST);
+            let last = invalid.problems.last().unwrap();
+            assert_eq!(last.to_string(), format!("list[0999]: {expected}"));
+        }
     }
 }

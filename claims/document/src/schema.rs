@@ -81,6 +81,11 @@ impl<'p> Spot<'p> {
         element
     }
 
+    /// Another object at this place.
+    pub(crate) fn again(&self) -> Self {
+        Self::at(self.schema, self.pointer.clone())
+    }
+
     fn below(&self, step: &str) -> Self {
         Self::at(self.schema, format!("{}/{step}", self.pointer))
     }

@@ -306,9 +306,19 @@ impl<'p> Section<'p> {
 
     /// Takes the tables of the list at `key`; none if the list is absent.
     pub fn sections(&mut self, key: &'static str) -> Vec<Self> {
+        self.each(key).collect()
+    }
+
+    /// Takes the tables of the list at `key` one by one, until there are too many problems; none if the list is absent.
+    pub fn each(&mut self, key: &'static str) -> impl Iterator<Item = Self> + use<'p> {
         self.describe(key, Kind::Sections);
         let value = self.take(key);
-        value.map_or_else(Vec::new, |value| self.tables(key, value))
+        let problems = self.problems;
+        let tables = value.map(|value| self.tables(key, value));
+        tables
+            .into_iter()
+            .flatten()
+            .take_while(|_| !problems.are_enough())
     }
 
     /// Takes the tables of the list at `key`. An absent list is a problem; an empty list is a problem with the
@@ -322,31 +332,40 @@ impl<'p> Section<'p> {
         if value.value.as_array().is_some_and(Vec::is_empty) {
             self.wrong(&value.place, key, empty);
         }
-        self.tables(key, value)
+        self.tables(key, value).collect()
     }
 
-    fn tables(&self, key: &str, list: Located<Value>) -> Vec<Self> {
+    fn tables(
+        &self,
+        key: &'static str,
+        list: Located<Value>,
+    ) -> impl Iterator<Item = Self> + use<'p> {
         let Located { value, place } = list;
-        let Value::Array(values) = value else {
-            self.wrong_type(&place, key, nouns(&place).1, &value);
-            return Vec::new();
+        let values = match value {
+            Value::Array(values) => values,
+            other => {
+                self.wrong_type(&place, key, nouns(&place).1, &other);
+                Vec::new()
+            }
         };
-        let list = key_path::member(&self.path, key);
-        let mut sections = Vec::new();
-        for (index, value) in values.into_iter().enumerate() {
-            let path = key_path::element(&list, index);
+        let path = key_path::member(&self.path, key);
+        let spot = self.spot.as_ref().map(|spot| spot.element(key));
+        let list = self.child(Map::new(), path, self.depth + 2, spot);
+        let values = values.into_iter().enumerate();
+        values.filter_map(move |(index, value)| {
+            let path = key_path::element(&list.path, index);
             match value {
                 Value::Object(members) => {
-                    let spot = self.spot.as_ref().map(|spot| spot.element(key));
-                    sections.push(self.child(members, path, self.depth + 2, spot));
+                    let spot = list.spot.as_ref().map(Spot::again);
+                    Some(list.child(members, path, list.depth, spot))
                 }
                 other => {
-                    let place = self.places.of(&path);
-                    self.wrong_type(&place, key, nouns(&place).2, &other);
+                    let place = list.places.of(&path);
+                    list.wrong_type(&place, key, nouns(&place).2, &other);
+                    None
                 }
             }
-        }
-        sections
+        })
     }
 
     fn child(

@@ -128,6 +128,17 @@ impl Plan {
         object.remove(&mut self.change);
     }
 
+    /// Keeps a user that is not in the file, because a client in the file is bound to the user.
+    pub fn keep_bound(&mut self, user: &User, client_id: &ClientId) {
+        let reason = format!("stays; the client {client_id} is bound to the user");
+        self.kept.push(Kept {
+            object: user.object_name(),
+            field: None,
+            conflict: false,
+            values: Some(reason),
+        });
+    }
+
     /// Removes an object that is not in `listed`.
     pub fn remove_unlisted<T: Registered>(&mut self, object: &T, listed: &Listed) {
         if !listed.contains(&object.object_name()) {

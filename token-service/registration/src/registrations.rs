@@ -13,7 +13,7 @@ use crate::describe::{Completeness, Registered, Registration};
 use crate::file::RegistrationsFile;
 use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
 use domain::Excerpt;
-use domain::client::{Client, ClientId};
+use domain::client::{Client, ClientId, IntegrationType};
 use domain::clock::Timestamp;
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::user::{User, Username};
@@ -34,6 +34,30 @@ pub struct Registrations {
 }
 
 impl Registrations {
+    /// Warnings about legacy clients that no one can use, because `is_known` is false for their host name, each with
+    /// the client's name.
+    pub fn without_instance(
+        &self,
+        is_known: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (ObjectName, Problem)> {
+        self.clients.iter().filter_map(move |client| {
+            let client = &client.object;
+            let IntegrationType::Legacy {
+                hostname: Some(hostname),
+                ..
+            } = &client.integration
+            else {
+                return None;
+            };
+            let place = self.client_places.get(&client.client_id)?;
+            let (id, is_unknown) = (&client.client_id, !is_known(hostname));
+            let message = format!(
+                "client_id: {id} is for the hostname {hostname}, which no legacy instance has"
+            );
+            is_unknown.then(|| (client.object_name(), Problem::new(place, message)))
+        })
+    }
+
     /// The names of the objects: first users, then clients, each in the order of the document.
     #[must_use]
     pub fn object_names(&self) -> Vec<ObjectName> {
@@ -141,6 +165,14 @@ impl<T> Draft<T> {
             let names = names.iter();
             names.map(|(name, place)| (*kind, name.as_str(), place))
         })
+    }
+
+    /// The problems of reading.
+    #[must_use]
+    pub fn into_problems(self) -> InvalidDocument {
+        InvalidDocument {
+            problems: self.problems.into_sorted(),
+        }
     }
 
     /// Adds a problem, for [`Self::check`].

@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::registrations::blocking;
 use super::schema::View;
 use super::views::Page;
 use super::{AdminError, Administration, Object, PageRequest};
@@ -101,7 +102,7 @@ impl Administration<'_> {
         registration: Object,
     ) -> Result<T::Created, AdminError> {
         self.changing(async || {
-            let draft = self.read::<T>(registration.clone());
+            let draft = self.read::<T>(registration.clone()).await?;
             let stored = self.excerpt(draft.names()).await?;
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
@@ -142,7 +143,7 @@ impl Administration<'_> {
             let before = found::<T>(&first, name)?;
             let mut body = view::registration(before);
             merge_patch(&mut body, patch(before)?);
-            let draft = self.read::<T>(body);
+            let draft = self.read::<T>(body).await?;
             let stored = self.completed(&first, looked_up(T::KIND, name), draft.names());
             let stored = stored.await?;
             let mut registration = draft.check(&stored)?;
@@ -172,7 +173,7 @@ impl Administration<'_> {
         self.changing(async || {
             let mut registration = registration.clone();
             registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
-            let draft = self.read::<T>(registration);
+            let draft = self.read::<T>(registration).await?;
             let stored = self.excerpt(draft.names()).await?;
             self.register(draft.check(&stored)?, &stored).await
         })
@@ -213,12 +214,12 @@ impl Administration<'_> {
         .await
     }
 
-    fn read<T: Administered>(&self, registration: Object) -> Draft<Registration<T>> {
-        read_entry(
-            registration,
-            Completeness::Partial,
-            self.service.clock.now(),
-        )
+    async fn read<T: Administered>(
+        &self,
+        registration: Object,
+    ) -> Result<Draft<Registration<T>>, AdminError> {
+        let now = self.service.clock.now();
+        blocking(move || read_entry(registration, Completeness::Partial, now)).await
     }
 
     /// The registrations of these names, for a plan.

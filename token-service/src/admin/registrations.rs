@@ -62,13 +62,26 @@ impl Administration<'_> {
             Conflicts::Keep => Occasion::Apply,
             Conflicts::Overwrite => Occasion::Overwrite,
         };
+        let document = Arc::new(document);
         self.changing(async || {
             let now = self.service.clock.now();
-            let draft = Registrations::from_json(document.clone(), Completeness::Whole, now);
-            let stored = self.excerpt(draft.names()).await?;
-            let registrations = draft.check(&stored)?;
-            let warnings = registrations.warnings.iter();
-            let warnings = warnings.map(ToString::to_string).collect();
+            let document = Arc::clone(&document);
+            let (draft, names) = blocking(move || {
+                let document = Object::clone(&document);
+                let draft = Registrations::from_json(document, Completeness::Whole, now);
+                let names = draft.names();
+                (draft, names)
+            })
+            .await?;
+            let stored = self.excerpt(names).await?;
+            let excerpt = Arc::clone(&stored);
+            let registrations = blocking(move || draft.check(&excerpt)).await??;
+            let instances = stored.legacy_instances();
+            let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
+            let unknown = registrations.without_instance(is_known);
+            let unknown = unknown.map(|(_, warning)| warning.to_string());
+            let warnings = registrations.warnings.iter().map(ToString::to_string);
+            let warnings = warnings.chain(unknown).collect();
             let listed = Listed::of(&registrations);
             let places = registrations.client_places.clone();
             let mut plan = self
@@ -77,7 +90,7 @@ impl Administration<'_> {
                 })
                 .await?;
             if unlisted == Unlisted::Remove {
-                planning::prune(&mut plan, &listed, &*self.service.store).await?;
+                planning::prune(&mut plan, &listed, &stored, &*self.service.store).await?;
             }
             self.refuse_misfits(&plan, &stored, &places).await?;
             let kept = plan.kept.iter().map(ToString::to_string).collect();
@@ -118,12 +131,7 @@ impl Administration<'_> {
         plan: impl FnOnce(&Excerpt, &AtRest<'_>) -> Result<Plan, ProtectionError> + Send + 'static,
     ) -> Result<Plan, AdminError> {
         let (service, stored) = (Arc::clone(self.service), Arc::clone(stored));
-        let plan =
-            tokio::task::spawn_blocking(move || plan(&stored, &AtRest(&service.encryption_key)));
-        let plan = plan
-            .await
-            .map_err(|error| AdminError::Internal(error.to_string()))?;
-        Ok(plan?)
+        Ok(blocking(move || plan(&stored, &AtRest(&service.encryption_key))).await??)
     }
 
     /// Makes the change, unless names would not fit into legacy access tokens.
@@ -180,6 +188,17 @@ impl Administration<'_> {
         }
         Err(AdminError::DoesNotFit(misfits))
     }
+}
+
+/// Runs `work` outside the worker of the administration, which also answers health checks.
+///
+/// # Errors
+/// [`AdminError::Internal`] if `work` panicked.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, AdminError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| AdminError::Internal(error.to_string()))
 }
 
 /// Audit entries, without the actor, for a plan that was carried out: the changes and the new conflicts.

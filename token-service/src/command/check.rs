@@ -48,6 +48,11 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         output::line("The configuration has no problem; it names no registrations.")?;
         return Ok(ExitCode::SUCCESS);
     };
+    let instances = &config.legacy_instances;
+    let is_known = |host: &str| instances.iter().any(|one| one.hostname == host);
+    for (_, warning) in registrations.without_instance(is_known) {
+        output::line(format_args!("warning: {warning} in the configuration"))?;
+    }
     let misfits = misfits(&config, &registrations);
     if !misfits.is_empty() {
         output::line(misfits.join("\n"))?;

@@ -113,6 +113,8 @@ mod register;
 mod survey;
 
 #[cfg(test)]
+mod apply_tests;
+#[cfg(test)]
 mod file_tests;
 #[cfg(test)]
 mod planning_tests;

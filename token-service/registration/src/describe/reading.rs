@@ -89,7 +89,7 @@ impl Reading {
         root: &mut Section<'_>,
         list: &'static str,
     ) -> Vec<Registration<T>> {
-        let sections = root.sections(list).into_iter();
+        let sections = root.each(list);
         sections
             .filter_map(|section| self.object(section))
             .collect()

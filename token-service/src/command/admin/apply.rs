@@ -13,7 +13,9 @@ use super::Connected;
 use super::connection::{Refused, query};
 use crate::admin::views::Applied;
 use crate::visible::visible_lines;
-use document::{Problem, Problems, Table};
+use document::{InvalidDocument, Problem, Problems, Table};
+use domain::clock::{Clock as _, SystemClock};
+use registration::registrations::Registrations;
 
 /// Exit code with `--exit-code` if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;
@@ -54,7 +56,7 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
     inline_certificates(&own.file, &mut file, &problems);
     let file = match problems.none_or(file) {
         Ok(file) => file,
-        Err(problems) => return Ok(refused(problems)),
+        Err(problems) => return Ok(refused(every_problem(&own.file, problems))),
     };
     let flag = |flag: bool| flag.then(|| "true".to_owned());
     let query = query(&[
@@ -96,6 +98,17 @@ pub(super) fn run(arguments: &Connected<Arguments>) -> anyhow::Result<ExitCode> 
 fn refused(problems: impl Display) -> ExitCode {
     eprintln!("{}", visible_lines(&problems.to_string()));
     ExitCode::FAILURE
+}
+
+/// Every problem that this command can find without the service. `problems` are those of certificates that cannot be
+/// sent.
+fn every_problem(path: &Path, problems: InvalidDocument) -> InvalidDocument {
+    let every = Registrations::load(path, SystemClock.now()).into_problems();
+    if every.problems.is_empty() {
+        problems
+    } else {
+        every
+    }
 }
 
 /// Problems that the service found, sorted by their place in the file, with line numbers instead of paths. Problems
@@ -169,4 +182,34 @@ fn tables(list: Option<&mut Value>) -> impl Iterator<Item = (usize, &mut Map<Str
     let values = list.and_then(Value::as_array_mut).into_iter().flatten();
     let tables = values.map(Value::as_object_mut).enumerate();
     tables.filter_map(|(index, table)| Some((index, table?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_certificate_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.toml");
+        let client = |id: &str, file: &str| {
+            format!(
+                "[[clients]]\nclient_id = \"{id}\"\ntype = \"non_interactive\"\n\
+                 client_secret = \"a secret of the client, long enough\"\nscopes = [\"projects\"]\n\
+                 certificates = [{{ alias = \"a\", file = \"{file}\" }}]\n"
+            )
+        };
+        let text =
+            client("a", "absent.pem") + &client("b", "broken.pem") + &client("c", "none.pem");
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(folder.path().join("broken.pem"), "no certificate").unwrap();
+        let problems = Problems::default();
+        let mut file = Table::read(&path, &problems);
+        inline_certificates(&path, &mut file, &problems);
+        let problems = problems.none_or(()).unwrap_err();
+        assert_eq!(problems.problems.len(), 2);
+        let every = every_problem(&path, problems).problems;
+        let lines: Vec<Option<usize>> = every.iter().map(|one| one.place.line()).collect();
+        assert_eq!(lines, [Some(6), Some(12), Some(18)], "{every:?}");
+    }
 }

@@ -3,11 +3,12 @@
 use serde_json::json;
 use ureq::http::Method;
 
-use super::connection::{Answer, Paging};
+use super::connection::{Answer, Paging, query};
 use super::form::{Change, Commanded, Named, New};
 use super::{Connected, table, values};
 use crate::admin::schema::View;
-use crate::admin::views::Page;
+use crate::admin::views::{GrantView, Page};
+use domain::remembered::ObjectKind;
 
 pub(super) fn add<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
@@ -47,7 +48,44 @@ pub(super) fn show<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Res
     administration.get(&own.path())?.print(values::card::<T>)
 }
 
+/// Maximum number of grants that the output of a removal counts.
+const MOST_COUNTED: usize = 500;
+
 pub(super) fn remove<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    administration.delete(&own.path())
+    let (kind, name) = (T::KIND.name(), &own.name);
+    let owner = match T::KIND {
+        ObjectKind::Client => Some("client_id"),
+        ObjectKind::User => Some("username"),
+        ObjectKind::LegacyInstance => None,
+    };
+    let Some(owner) = owner else {
+        administration.delete(&own.path())?;
+        let removed = json!({"removed": name});
+        return administration.print(&removed, |_| format!("Removed the {kind} {name}."));
+    };
+    let query = query(&[
+        (owner, Some(name.clone())),
+        ("limit", Some(MOST_COUNTED.to_string())),
+    ]);
+    let page: Answer<Page<GrantView>> = administration.get(&format!("/grants{query}"))?;
+    let live = page.value.items.iter();
+    let live = live.filter(|grant| grant.revoked_at.is_none()).count();
+    administration.delete(&own.path())?;
+    let least = if page.value.next.is_some() {
+        "at least "
+    } else {
+        ""
+    };
+    let removed = json!({"removed": name, "grants_revoked": live});
+    administration.print(&removed, |_| {
+        let sessions = match T::KIND {
+            ObjectKind::User => ", sessions",
+            ObjectKind::Client | ObjectKind::LegacyInstance => "",
+        };
+        format!(
+            "Removed the {kind} {name}. {least}{live} grants revoked; its codes{sessions} and every access token issued \
+             to it have ended too."
+        )
+    })
 }

@@ -71,7 +71,7 @@ impl Site {
 }
 
 /// Runs `command` as an operator would.
-async fn operate<T>(
+pub(super) async fn operate<T>(
     service: &Arc<Service>,
     command: impl AsyncFnOnce(Administration<'_>) -> Result<T, AdminError>,
 ) -> Result<T, String> {
@@ -86,7 +86,7 @@ async fn operate<T>(
         .map_err(|error| error.to_string())
 }
 
-fn object(value: Value) -> Object {
+pub(super) fn object(value: Value) -> Object {
     value.as_object().unwrap().clone()
 }
 

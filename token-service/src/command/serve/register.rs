@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::survey::{Part, Survey, Tags, progress, survey};
+use super::survey::{Part, Survey, Tags, is_instance, progress, survey};
 use crate::admin::registrations::{self, MOST_PLANS};
 use crate::audit_log::{Entry, Origin};
 use crate::config::Config;
@@ -138,7 +138,15 @@ impl Start<'_> {
         if before.is_some_and(|before| before.is_settled && before.digest == digest) {
             return Ok(None);
         }
-        let survey = survey(&file, before, tags, self.store, self.now).await?;
+        let survey = survey(
+            &file,
+            before,
+            tags,
+            self.store,
+            &self.config.legacy_instances,
+            self.now,
+        )
+        .await?;
         Ok(Some(Changed {
             file,
             digest,
@@ -177,6 +185,9 @@ impl Start<'_> {
         if let (Some(draft), Some((changed, part))) = (draft, part) {
             let mut registrations = draft.check_part(stored, is_listed)?;
             let mut unsettled = std::mem::take(&mut registrations.unsettled);
+            let is_known = |host: &str| is_instance(host, instances, stored);
+            let unknown = registrations.without_instance(is_known);
+            unsettled.extend(unknown.map(|(client, _)| client));
             let objects = registrations.object_names();
             planned.objects = objects.len();
             planned.plan = Plan::merge(registrations, stored, Occasion::Start, &protection)?;

@@ -10,7 +10,7 @@ use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::remembered::ObjectKind;
-use domain::{AppliedFile, Client, ObjectName, User};
+use domain::{AppliedFile, Client, Excerpt, LegacyInstance, ObjectName, User};
 use protocol::flow::LongestUserId;
 use protocol::sealing::EncryptionKey;
 use registration::file::RegistrationsFile;
@@ -133,6 +133,7 @@ pub(super) async fn survey(
     applied: Option<&AppliedFile>,
     tags: Tags<'_>,
     store: &dyn Store,
+    instances: &[LegacyInstance],
     now: Timestamp,
 ) -> anyhow::Result<Survey> {
     let attempts = [(applied, false), (None, false), (None, true)];
@@ -145,7 +146,7 @@ pub(super) async fn survey(
             let parts = changed.chunks(PART);
             parts.map(|part| Part::Entries(part.to_vec())).collect()
         };
-        match survey.check(file, tags, store, now).await? {
+        match survey.check(file, tags, store, instances, now).await? {
             Checked::Right => return Ok(survey),
             Checked::Wrong(invalid) if applied.is_none() => return Err(invalid.into()),
             Checked::Wrong(_) | Checked::Inseparable => {}
@@ -194,6 +195,7 @@ impl Survey {
         file: &RegistrationsFile,
         tags: Tags<'_>,
         store: &dyn Store,
+        instances: &[LegacyInstance],
         now: Timestamp,
     ) -> anyhow::Result<Checked> {
         let problems = Problems::default();
@@ -206,7 +208,12 @@ impl Survey {
             let stored = store.excerpt(draft.names()).await?;
             let is_listed = |object: &ObjectName| self.names.contains(&tags.name(object));
             match draft.check_part(&stored, is_listed) {
-                Ok(registrations) => self.note(registrations),
+                Ok(registrations) => {
+                    let is_known = |host: &str| is_instance(host, instances, &stored);
+                    let unknown = registrations.without_instance(is_known);
+                    self.warnings.extend(unknown.map(|(_, warning)| warning));
+                    self.note(registrations);
+                }
                 Err(invalid) => problems.extend(invalid),
             }
             progress("compared", number, self.changed);
@@ -255,6 +262,12 @@ impl Survey {
         let is_legacy = |client: &Client| client.integration.kind() == IntegrationKind::Legacy;
         self.legacy_clients.extend(clients.filter(is_legacy));
     }
+}
+
+/// True if the configuration or the store has a legacy instance with this host name.
+pub(super) fn is_instance(host: &str, configured: &[LegacyInstance], stored: &Excerpt) -> bool {
+    let mut instances = configured.iter().chain(stored.legacy_instances());
+    instances.any(|instance| instance.hostname == host)
 }
 
 /// Logs the progress after the part `number` of `all` entries.

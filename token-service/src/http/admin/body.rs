@@ -1,5 +1,6 @@
 //! Reads bodies and queries of the administration.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use actix_web::web::{self, Bytes, BytesMut, Payload};
@@ -10,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::IntoParams;
 
+use crate::admin::registrations::blocking;
 use crate::admin::{AdminError, Object, PageRequest};
+use crate::visible::bounded;
 
 /// Maximum size of a registrations document, in bytes: about 100,000 users.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -25,6 +28,7 @@ pub(super) struct PageQuery {
     /// `next` of the previous page.
     after: Option<String>,
     /// Maximum number of entries, 1 to 500. Default: 50.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
 
@@ -58,7 +62,8 @@ async fn collect(mut payload: Payload) -> Result<Bytes, AdminError> {
 
 /// Reads the body as a JSON object. A repeated member would hide another member, at every depth.
 pub(super) async fn object(payload: Payload) -> Result<Object, AdminError> {
-    parse(&bytes(payload).await?)
+    let body = bytes(payload).await?;
+    blocking(move || parse(&body)).await?
 }
 
 fn parse(body: &[u8]) -> Result<Object, AdminError> {
@@ -78,20 +83,71 @@ pub(super) async fn form<T: Default + DeserializeOwned>(payload: Payload) -> Res
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_value(parse(&body)?.into())
-        .map_err(|error| AdminError::Malformed(error.to_string()))
+    let body = blocking(move || parse(&body)).await??;
+    serde_json::from_value(body.into()).map_err(|error| AdminError::Malformed(error.to_string()))
 }
 
 /// Reads the query as `T`.
 pub(super) fn query<T: for<'de> Deserialize<'de>>(query: &str) -> Result<T, AdminError> {
     web::Query::<T>::from_query(query)
         .map(web::Query::into_inner)
-        .map_err(|error| AdminError::Malformed(error.to_string()))
+        .map_err(|_| AdminError::Malformed(wrong_parameter::<T>(query)))
+}
+
+/// What is wrong with a query that is no `T`.
+fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
+    let mut seen = BTreeSet::new();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let alone = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair(&name, &value)
+            .finish();
+        let Err(error) = web::Query::<T>::from_query(&alone) else {
+            if !seen.insert(name.clone()) {
+                return format!("{}: occurs twice", bounded(&name));
+            }
+            continue;
+        };
+        // The parameters are texts, flags and numbers, and every text is right.
+        let expected = match error.to_string().contains("true") {
+            true => "true or false",
+            false => "a whole number",
+        };
+        return format!(
+            "{}: expected {expected}, found {}",
+            bounded(&name),
+            bounded(&value)
+        );
+    }
+    "the query cannot be read".to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_says_which_parameter_is_wrong() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only its reading is tested")]
+        struct Some {
+            after: Option<String>,
+            limit: Option<usize>,
+            #[serde(default)]
+            prune: bool,
+        }
+        for (text, expected) in [
+            (
+                "after=a&limit=many",
+                "limit: expected a whole number, found many",
+            ),
+            ("limit=-1", "limit: expected a whole number, found -1"),
+            ("prune=yes", "prune: expected true or false, found yes"),
+            ("limit=1&limit=2", "limit: occurs twice"),
+        ] {
+            let error = query::<Some>(text).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_message_says_why_a_body_is_no_registration() {

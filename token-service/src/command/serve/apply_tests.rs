@@ -1,0 +1,107 @@
+//! What applying a document reports and leaves alone.
+
+use serde_json::{Value, json};
+
+use super::planning_tests::{Site, create, object, operate, secret};
+use super::*;
+use crate::admin::AdminError;
+use crate::admin::registrations::{Conflicts, Run, Unlisted};
+use crate::admin::views::Applied;
+use domain::{Client, User, Username};
+use store::RegistrationStore as _;
+
+async fn site() -> Site {
+    Site::new(|config| {
+        config.registrations = None;
+        config.legacy_instances.truncate(1);
+    })
+    .await
+}
+
+async fn apply(service: &Arc<Service>, document: Value, unlisted: Unlisted) -> Applied {
+    let applied = operate(service, async |admin| {
+        admin
+            .apply(object(document), unlisted, Conflicts::Keep, Run::Real)
+            .await
+    });
+    applied.await.unwrap()
+}
+
+#[tokio::test]
+async fn pruning_keeps_a_user_to_whom_a_listed_client_is_bound() {
+    let site = site().await;
+    let service = site.start().await;
+    for name in ["ada", "grace"] {
+        let created = create::<User>(&service, json!({"username": name})).await;
+        assert_eq!(created, Ok(()));
+    }
+    let bound = |client_id: &str, user: &str| {
+        json!({"client_id": client_id, "type": "user_bound", "client_secret": secret(),
+            "bound_user": user})
+    };
+    let other = create::<Client>(&service, bound("other", "grace")).await;
+    assert_eq!(other, Ok(()));
+    let document = json!({"clients": [bound("batch", "ada")]});
+    // Also when the client is already registered.
+    for differences in [
+        &["+ client batch", "- client other", "- user grace"][..],
+        &[],
+    ] {
+        let applied = apply(&service, document.clone(), Unlisted::Remove).await;
+        assert_eq!(applied.differences, differences);
+        let kept = "! user ada: stays; the client batch is bound to the user";
+        assert_eq!(applied.kept, [kept]);
+        let ada = site.store.user(Username::parse("ada").unwrap()).await;
+        assert!(ada.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_client_without_an_instance_is_warned_of() {
+    let site = site().await;
+    let service = site.start().await;
+    let host = site
+        .config
+        .legacy_instances
+        .first()
+        .unwrap()
+        .hostname
+        .clone();
+    let legacy = |client_id: &str, host: &str| {
+        json!({"client_id": client_id, "type": "legacy", "hostname": host,
+            "redirect_uris": ["https://a.example/cb"]})
+    };
+    let document = json!({"clients": [legacy("known", &host), legacy("lost", "us9.example")]});
+    for _ in 0..2 {
+        let applied = apply(&service, document.clone(), Unlisted::Keep).await;
+        let warning = "clients[1].client_id: lost is for the hostname us9.example, which no legacy \
+                       instance has";
+        assert_eq!(applied.warnings, [warning]);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_has_a_thousand_problems_at_most() {
+    let site = site().await;
+    let service = site.start().await;
+    let document = json!({"clients": vec![json!({"nonsense": 1}); 5000]});
+    let refused = operate(&service, async |admin| {
+        let applied = admin
+            .apply(
+                object(document.clone()),
+                Unlisted::Keep,
+                Conflicts::Keep,
+                Run::Real,
+            )
+            .await;
+        match applied {
+            Err(AdminError::Invalid(invalid)) => Ok(invalid.problems),
+            Err(error) => Err(error),
+            Ok(_) => Ok(Vec::new()),
+        }
+    });
+    let problems = refused.await.unwrap();
+    assert_eq!(problems.len(), 1000);
+    let last = problems.last().unwrap().message.clone();
+    assert_eq!(last, "these are the first 999 problems; there are more");
+}
