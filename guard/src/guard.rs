@@ -5,6 +5,7 @@
 mod counts;
 mod decision;
 mod fetch;
+mod fetching;
 mod issuer;
 mod requirements;
 mod shared_feed;
@@ -23,9 +24,8 @@ use crate::answers::{self, Denial};
 use crate::authorization;
 use crate::cache::{CachedToken, TokenCache};
 use crate::clock::Time;
-use crate::config::{Config, Endpoint};
+use crate::config::Config;
 use crate::feed::{Feed, NoSharedData, SharedData};
-use crate::fetch::TIMEOUT_SECONDS;
 use crate::forward::{self, Header, Stripped};
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
@@ -345,166 +345,6 @@ impl Guard {
                 let outcome = permitted(scopes, &cached.scopes, &cached.headers, &cached.reference);
                 self.cache.insert(credentials, cached);
                 outcome
-            }
-        }
-    }
-
-    /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are
-    /// seconds of the steady clock.
-    pub fn due(&mut self, now: u64) -> Vec<Fetch> {
-        let mut due = Vec::new();
-        let issuers = self.issuers.iter_mut().zip(&self.config.issuers);
-        for (issuer, (state, config)) in issuers.enumerate() {
-            let keys = state.due_for_keys(config, now);
-            due.extend(keys.map(|(subject, endpoint)| Fetch {
-                issuer,
-                subject,
-                endpoint,
-                timeout: TIMEOUT_SECONDS,
-                form: None,
-            }));
-            let Some(source) = &config.introspection else {
-                continue;
-            };
-            let questions = state.introspection.due(source, now);
-            due.extend(questions.into_iter().map(|(question, body)| Fetch {
-                issuer,
-                subject: Subject::Introspection(question),
-                endpoint: source.endpoint.clone(),
-                timeout: TIMEOUT_SECONDS,
-                form: Some(Form {
-                    authorization: source.authorization.clone(),
-                    body,
-                }),
-            }));
-        }
-        for shared in &mut self.feeds {
-            if let Some(request) = shared.feed.due(now) {
-                due.push(Fetch {
-                    issuer: shared.issuer,
-                    subject: Subject::Revocations,
-                    endpoint: Endpoint {
-                        path: request.path,
-                        ..shared.feed.endpoint().clone()
-                    },
-                    timeout: request.timeout,
-                    form: None,
-                });
-            }
-        }
-        due
-    }
-
-    /// Applies the `body` of a fetch. Known keys stay in use unless the new set holds a usable key. Returns
-    /// remarks for the log.
-    ///
-    /// # Errors
-    /// What is wrong with the body, for the log.
-    pub fn fetched(
-        &mut self,
-        issuer: usize,
-        subject: Subject,
-        body: &[u8],
-        now: u64,
-    ) -> Result<Vec<String>, String> {
-        let (Some(state), Some(config)) = (
-            self.issuers.get_mut(issuer),
-            self.config.issuers.get(issuer),
-        ) else {
-            return Ok(Vec::new());
-        };
-        let outcome = match subject {
-            Subject::Metadata => state.discovered(body, config, now).map(|()| Vec::new()),
-            Subject::Keys => state.replace_keys(body, config, now),
-            Subject::Introspection(question) => {
-                let time = Time {
-                    steady: now,
-                    ..self.time
-                };
-                let answered = config.introspection.as_ref().map(|source| {
-                    let introspection = &mut state.introspection;
-                    introspection.answered(source, question, body, time)
-                });
-                answered.unwrap_or(Ok(())).map(|()| Vec::new())
-            }
-            Subject::Revocations => {
-                let time = Time {
-                    steady: now,
-                    ..self.time
-                };
-                let feed = state.feed.and_then(|feed| self.feeds.get_mut(feed));
-                let answered =
-                    feed.map(|shared| shared.feed.answered(body, &*self.shared_data, time));
-                answered.unwrap_or(Ok(())).map(|()| Vec::new())
-            }
-        };
-        if outcome.is_err() {
-            self.failed(issuer, subject, now);
-        }
-        outcome
-    }
-
-    pub fn failed(&mut self, issuer: usize, subject: Subject, now: u64) {
-        match subject {
-            Subject::Metadata | Subject::Keys => {
-                let state = self.issuers.get_mut(issuer);
-                if let Some((state, config)) = state.zip(self.config.issuers.get(issuer)) {
-                    state.keys_failed(subject, config, now);
-                }
-            }
-            Subject::Introspection(question) => {
-                if let Some(state) = self.issuers.get_mut(issuer) {
-                    state.introspection.failed(question, now);
-                }
-            }
-            Subject::Revocations => {
-                if let Some(feed) = self.feed_mut(issuer) {
-                    feed.failed(now);
-                }
-            }
-        }
-    }
-
-    /// True if another fetch follows at once, so that the requests that waited for `fetch` must wait for that
-    /// one too. `is_usable`: `fetch` returned something usable.
-    #[must_use]
-    pub fn goes_on(&self, fetch: &Fetch, is_usable: bool, now: u64) -> bool {
-        let state = self.issuers.get(fetch.issuer);
-        let is_repeated = || {
-            let schedule = state.and_then(|state| state.key_schedule.as_ref());
-            !is_usable && schedule.is_some_and(|schedule| schedule.is_due(now))
-        };
-        match fetch.subject {
-            Subject::Metadata => {
-                state.is_some_and(|state| state.discovered.is_some()) || is_repeated()
-            }
-            Subject::Keys => is_repeated(),
-            Subject::Revocations => is_usable && self.is_catching_up(fetch.issuer),
-            Subject::Introspection(_) => false,
-        }
-    }
-
-    /// True if the guard has keys of this issuer.
-    #[must_use]
-    pub fn has_keys(&self, issuer: usize) -> bool {
-        self.issuers
-            .get(issuer)
-            .is_some_and(|state| !state.keys.is_empty())
-    }
-
-    /// True if a fetch of this subject ever returned something usable.
-    #[must_use]
-    pub fn is_known(&self, issuer: usize, subject: Subject) -> bool {
-        let state = || self.issuers.get(issuer);
-        match subject {
-            Subject::Metadata => state().is_some_and(|state| state.discovered.is_some()),
-            Subject::Keys => self.has_keys(issuer),
-            Subject::Introspection(_) => {
-                state().is_some_and(|state| state.introspection.is_known())
-            }
-            Subject::Revocations => {
-                let feed = self.feed(issuer);
-                feed.is_some_and(|feed| feed.completed_at().is_some())
             }
         }
     }
