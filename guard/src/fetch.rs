@@ -77,9 +77,8 @@ impl Schedule {
     /// interval.
     pub fn failed(&mut self, now: u64) {
         self.given_up_at = None;
-        let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
-        self.failures = self.failures.saturating_add(1).min(16);
-        self.next_at = now + pause.min(MAX_PAUSE).min(self.interval);
+        self.next_at = now + growing_pause(self.failures, MAX_PAUSE.min(self.interval));
+        self.failures = self.failures.saturating_add(1);
     }
 
     /// The fetch failed. After a first failure, the next fetch follows at once, because another replica may
@@ -104,6 +103,32 @@ impl Schedule {
         if wanted < self.next_at {
             self.next_at = wanted;
             self.last_hurry = Some(wanted);
+        }
+    }
+}
+
+/// The pause after `failures` earlier ones: 1, 2, 4 seconds and so on, at most `longest`.
+#[must_use]
+pub fn growing_pause(failures: u32, longest: u64) -> u64 {
+    let pause = 1_u64.checked_shl(failures).unwrap_or(longest);
+    pause.min(longest)
+}
+
+/// Why a fetch brought no body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Status of the response. `None` without a response, or if its body broke off.
+    pub status: Option<u16>,
+    /// The reason, for the log.
+    pub why: String,
+}
+
+impl Failure {
+    #[must_use]
+    pub fn without_response(why: impl Into<String>) -> Self {
+        Self {
+            status: None,
+            why: why.into(),
         }
     }
 }

@@ -175,8 +175,8 @@ impl Guard {
         self.stripped.respelled(name)
     }
 
-    /// Turns a decision into what the host must do, with report-only mode applied. A request that would have to
-    /// wait, but was held already, is refused.
+    /// Turns a decision into what the host must do, with report-only mode applied. A request that the host cannot
+    /// hold is refused.
     #[must_use]
     pub fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
         let (fate, denial) = match decision {

@@ -1,16 +1,23 @@
 //! Token introspection (RFC 7662), for issuers without a revocation feed.
 //!
 //! The guard asks the issuer once about each verified token, and uses the answer for a bounded time. The
-//! numbers of sent questions, waiting questions and stored answers are bounded. After a failure, the guard
-//! sends no question for a pause that grows, so that requests do not wait for an endpoint that is down. During
-//! the pause, the configuration decides about tokens, except that a token whose last answer was "inactive"
-//! stays refused. Times are seconds of the steady clock, except those of a token.
+//! numbers of sent questions, waiting questions and stored answers are bounded, and one client takes at most a
+//! quarter of the places.
+//!
+//! After a failure, the guard sends no question about that token for a pause that grows. After failures of the
+//! endpoint with several tokens, it sends no question at all for such a pause, so that requests do not wait for an
+//! endpoint that is down. During a pause, the configuration decides about tokens. A token stays refused if its last
+//! answer was "inactive", or was no answer (RFC 7662) although the endpoint works. Times are seconds of the steady
+//! clock, except those of a token.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use claims::json::numeric_date;
 use sha2::{Digest as _, Sha256};
 
 use crate::clock::Time;
-use crate::fetch::TIMEOUT_SECONDS;
+use crate::fetch::{TIMEOUT_SECONDS, growing_pause};
 use crate::secret::Secret;
 use crate::source::{Endpoint, WhenStale};
 
@@ -26,8 +33,18 @@ const WAYS: usize = 4;
 /// Most questions that wait or are sent, for one issuer. Each question holds its token.
 const MAX_QUESTIONS: usize = 1024;
 
+/// The part of all places that one client gets.
+const PART_OF_CLIENT: usize = 4;
+
+/// Most requests of one client that wait for answers.
+const MAX_REQUESTS_OF_CLIENT: usize = MAX_QUESTIONS / PART_OF_CLIENT;
+
 /// The longest pause after a failure, in seconds.
 const MAX_PAUSE: u64 = 10;
+
+/// Number of tokens with which the endpoint must fail, without an answer in between, before all questions pause. The
+/// holder of one token must not decide about the tokens of others.
+const SEVERAL_TOKENS: usize = 3;
 
 /// The configuration of an introspection endpoint.
 #[derive(Debug)]
@@ -37,7 +54,7 @@ pub struct IntrospectionSource {
     pub authorization: Secret,
     /// Time for which an answer is used, in seconds since its question.
     pub cache_seconds: u64,
-    /// Most questions that one VM has sent and that are not answered yet.
+    /// Most questions that one VM has sent and that are not answered yet. One client gets a quarter of them.
     pub max_concurrent: usize,
     /// What happens to a token while the issuer does not answer.
     pub when_unavailable: WhenStale,
@@ -61,7 +78,44 @@ pub enum Standing {
     Busy,
 }
 
+/// A verified token, with its client.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    pub token: &'a str,
+    pub client: &'a str,
+    /// True if the request may wait for an answer.
+    pub may_wait: bool,
+}
+
+/// What a question failed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The endpoint answered, but did not say whether this token is active.
+    Token,
+    /// The endpoint did not answer, or has a problem that is not this token's.
+    Endpoint,
+}
+
+impl Fault {
+    /// Reads the status of a response other than 200, if there was a response. 400, 413 and 422 are about the
+    /// content of the request, of which only the token changes.
+    #[must_use]
+    pub const fn of_status(status: Option<u16>) -> Self {
+        match status {
+            Some(400 | 413 | 422) => Self::Token,
+            _ => Self::Endpoint,
+        }
+    }
+}
+
+/// Hash of a token without its signature, because the signature of a token may have several spellings: with an ES256
+/// signature (r, s), (r, n - s) is valid too.
 type Fingerprint = [u8; 32];
+
+fn fingerprint(token: &str) -> Fingerprint {
+    let signed = token.rsplit_once('.').map_or(token, |(signed, _)| signed);
+    Sha256::digest(signed).into()
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Answer {
@@ -70,9 +124,20 @@ struct Answer {
 }
 
 #[derive(Debug, Clone, Copy)]
+struct Failure {
+    fault: Fault,
+    /// Number of failures since the last answer.
+    number: u32,
+    /// No question about the token is sent before this time.
+    until: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
 struct Record {
     fingerprint: Fingerprint,
     answer: Option<Answer>,
+    /// The last failure, if it is newer than the answer.
+    failure: Option<Failure>,
     /// The number of the open question about the token.
     question: Option<u64>,
 }
@@ -82,6 +147,9 @@ struct Question {
     number: u64,
     fingerprint: Fingerprint,
     token: Secret,
+    client: Rc<str>,
+    /// Number of requests that came to wait for the answer.
+    requests: usize,
     since: u64,
     asked_at: Option<u64>,
 }
@@ -95,7 +163,10 @@ pub struct Introspection {
     /// In the order of arrival.
     questions: Vec<Question>,
     last_question: u64,
-    failures: u32,
+    /// The tokens with which the endpoint failed since its last answer and the last pause.
+    failing: Vec<Fingerprint>,
+    /// Number of pauses since the last answer.
+    pauses: u32,
     /// No question is sent before this time.
     paused_until: u64,
     /// True if the issuer has ever answered.
@@ -103,19 +174,26 @@ pub struct Introspection {
 }
 
 impl Introspection {
-    /// Returns what is known about a token with a verified signature. `may_wait`: the request may wait for an
-    /// answer.
+    /// Returns what is known about a token with a verified signature.
     pub fn standing(
         &mut self,
         source: &IntrospectionSource,
-        token: &str,
-        may_wait: bool,
+        Asker {
+            token,
+            client,
+            may_wait,
+        }: Asker<'_>,
         now: u64,
     ) -> Standing {
-        let fingerprint: Fingerprint = Sha256::digest(token).into();
-        let record = self.record(&fingerprint).copied();
-        let answer = record.and_then(|record| record.answer);
-        if let Some(Answer { is_active, until }) = answer
+        let fingerprint = fingerprint(token);
+        let new = Record {
+            fingerprint,
+            answer: None,
+            failure: None,
+            question: None,
+        };
+        let record = self.record(&fingerprint).map_or(new, |record| *record);
+        if let Some(Answer { is_active, until }) = record.answer
             && now < until
         {
             return match is_active {
@@ -123,17 +201,23 @@ impl Introspection {
                 false => Standing::Inactive,
             };
         }
-        if !may_wait || now < self.paused_until {
-            return self.without_answer(source, answer, now);
+        let pauses = record.failure.is_some_and(|failure| now < failure.until);
+        if !may_wait || pauses || now < self.paused_until {
+            return self.without_answer(source, &record, now);
         }
-        if let Some(question) = record.and_then(|record| record.question) {
-            return Standing::Asked(question);
+        let of_client = self.questions.iter().filter(|one| *one.client == *client);
+        if of_client.map(|one| one.requests).sum::<usize>() >= MAX_REQUESTS_OF_CLIENT {
+            return Standing::Busy;
+        }
+        let is_open = |one: &&mut Question| record.question == Some(one.number);
+        if let Some(question) = self.questions.iter_mut().find(is_open) {
+            question.requests += 1;
+            return Standing::Asked(question.number);
         }
         let number = self.last_question + 1;
         let record = Record {
-            fingerprint,
-            answer,
             question: Some(number),
+            ..record
         };
         if self.questions.len() >= MAX_QUESTIONS || !self.keep(record) {
             return Standing::Busy;
@@ -143,6 +227,8 @@ impl Introspection {
             number,
             fingerprint,
             token: Secret::new(token.to_owned()),
+            client: client.into(),
+            requests: 1,
             since: now,
             asked_at: None,
         });
@@ -152,15 +238,22 @@ impl Introspection {
     fn without_answer(
         &self,
         source: &IntrospectionSource,
-        last: Option<Answer>,
+        Record {
+            answer, failure, ..
+        }: &Record,
         now: u64,
     ) -> Standing {
+        let is_own = failure.is_some_and(|failure| failure.fault == Fault::Token);
         match source.when_unavailable {
-            _ if last.is_some_and(|answer| !answer.is_active) => Standing::Inactive,
+            _ if answer.is_some_and(|answer| !answer.is_active) => Standing::Inactive,
+            _ if is_own => Standing::Unknown,
             WhenStale::Deny => Standing::Unknown,
-            WhenStale::Allow => Standing::Active {
-                until: self.paused_until.max(now + 1),
-            },
+            WhenStale::Allow => {
+                let pause = failure.map_or(0, |failure| failure.until);
+                Standing::Active {
+                    until: pause.max(self.paused_until).max(now + 1),
+                }
+            }
         }
     }
 
@@ -171,10 +264,24 @@ impl Introspection {
         if now < self.paused_until {
             return due;
         }
-        let waiting = |question: &&mut Question| question.asked_at.is_none();
-        let under_way = self.questions.len() - self.questions.iter_mut().filter(waiting).count();
-        let more = source.max_concurrent.saturating_sub(under_way);
-        for question in self.questions.iter_mut().filter(waiting).take(more) {
+        let mut under_way = 0;
+        let mut of_clients = BTreeMap::<Rc<str>, usize>::new();
+        for question in self.questions.iter().filter(|one| one.asked_at.is_some()) {
+            under_way += 1;
+            *of_clients.entry(Rc::clone(&question.client)).or_default() += 1;
+        }
+        let most_of_client = (source.max_concurrent / PART_OF_CLIENT).max(1);
+        let waiting = |one: &&mut Question| one.asked_at.is_none();
+        for question in self.questions.iter_mut().filter(waiting) {
+            if under_way >= source.max_concurrent {
+                break;
+            }
+            let of_client = of_clients.entry(Rc::clone(&question.client)).or_default();
+            if *of_client >= most_of_client {
+                continue;
+            }
+            under_way += 1;
+            *of_client += 1;
             question.asked_at = Some(now);
             // The characters of a JWS need no encoding (RFC 7515 §7.1, RFC 3986 §2.3).
             let token = question.token.expose();
@@ -193,7 +300,7 @@ impl Introspection {
         while let Some(question) = self.questions.iter().find(|question| over(question)) {
             let (number, was_asked) = (question.number, question.asked_at.is_some());
             match was_asked {
-                true => self.failed(number, now),
+                true => self.failed(number, Fault::Endpoint, now),
                 false => drop(self.close(number)),
             }
         }
@@ -202,7 +309,8 @@ impl Introspection {
     /// Applies the issuer's answer: `active`, and optionally an earlier `exp` (RFC 7662 §2.2).
     ///
     /// # Errors
-    /// What is wrong with the body, for the log. The caller then calls [`Introspection::failed`].
+    /// What is wrong with the body, for the log. The caller then calls [`Introspection::failed`] with
+    /// [`Fault::Token`].
     pub fn answered(
         &mut self,
         source: &IntrospectionSource,
@@ -223,7 +331,8 @@ impl Introspection {
                 .saturating_sub(time.wall),
         };
         self.is_known = true;
-        self.failures = 0;
+        self.failing.clear();
+        self.pauses = 0;
         self.paused_until = 0;
         let Some(question) = self.close(number) else {
             return Ok(());
@@ -235,6 +344,7 @@ impl Introspection {
             .min(time.steady.saturating_add(left))
             .max(time.steady + 1);
         if let Some(record) = self.record(&question.fingerprint) {
+            record.failure = None;
             record.answer = Some(Answer {
                 is_active: is_active && left > 0,
                 until,
@@ -243,17 +353,30 @@ impl Introspection {
         Ok(())
     }
 
-    /// A question was not answered. No question is sent for a pause of 1, 2, 4 seconds and so on, up to
-    /// `MAX_PAUSE`.
-    pub fn failed(&mut self, number: u64, now: u64) {
-        if self.close(number).is_none() {
+    /// A question brought no answer. No question about the token is sent for a pause of 1, 2, 4 seconds and so on, up
+    /// to `MAX_PAUSE`. After failures of the endpoint with [`SEVERAL_TOKENS`], such a pause is for all tokens.
+    pub fn failed(&mut self, number: u64, fault: Fault, now: u64) {
+        let Some(Question { fingerprint, .. }) = self.close(number) else {
+            return;
+        };
+        if let Some(record) = self.record(&fingerprint) {
+            let number = record.failure.map_or(0, |failure| failure.number);
+            record.failure = Some(Failure {
+                fault,
+                number: number.saturating_add(1),
+                until: now + growing_pause(number, MAX_PAUSE),
+            });
+        }
+        // Questions that were sent before a pause do not make the next one longer.
+        if fault == Fault::Token || now < self.paused_until || self.failing.contains(&fingerprint) {
             return;
         }
-        // Questions that were sent at the same time count as one failure.
-        if now >= self.paused_until {
-            let pause = 1_u64.checked_shl(self.failures).unwrap_or(MAX_PAUSE);
-            self.failures = self.failures.saturating_add(1).min(16);
-            self.paused_until = now + pause.min(MAX_PAUSE);
+        self.failing.push(fingerprint);
+        if self.failing.len() >= SEVERAL_TOKENS {
+            // After the pause, one token alone must not cause the next.
+            self.failing.clear();
+            self.paused_until = now + growing_pause(self.pauses, MAX_PAUSE);
+            self.pauses = self.pauses.saturating_add(1);
         }
     }
 
@@ -294,8 +417,9 @@ impl Introspection {
             Some(other) if other.fingerprint == record.fingerprint => (false, 0),
             None => (false, 1),
             Some(other) => {
-                let until = other.answer.map_or(0, |answer| answer.until);
-                (other.question.is_some(), until.max(2))
+                let answered = other.answer.map_or(0, |answer| answer.until);
+                let failed = other.failure.map_or(0, |failure| failure.until);
+                (other.question.is_some(), answered.max(failed).max(2))
             }
         };
         match slot.iter_mut().min_by_key(|place| age(place)) {

@@ -191,6 +191,15 @@ pub struct TokenReference {
     pub exp: u64,
 }
 
+impl TokenReference {
+    /// The client that got the token, or else its subject.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        let client = self.client_id.as_ref().or(self.sub.as_ref());
+        client.map_or("", String::as_str)
+    }
+}
+
 impl<'a> ParsedToken<'a> {
     /// Parses a token and finds its issuer by `iss`, without trying keys.
     ///

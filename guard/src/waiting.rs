@@ -6,8 +6,8 @@
 //!   the request was held for [`MAX_SECONDS`] ([`expire`](Waiting::expire)), or for longer while pages of its feed
 //!   arrive ([`extend`](Waiting::extend)). Next: resumed or gone.
 //! - resumed: the request's turn came, earliest arrival first ([`next_turn`](Waiting::next_turn)). The guard decides
-//!   again: the request passes, is answered, or is held again ([`hold_again`](Waiting::hold_again)) with its old place
-//!   and time.
+//!   again: the request passes, is answered, or is held again ([`hold_again`](Waiting::hold_again)) with its old place,
+//!   and with its old time unless it waits for another source. Next: as above.
 //! - gone: the client reset the request, or its stream ended ([`forget`](Waiting::forget)).
 //!
 //! Releasing a request does not answer it. Envoy ends the stream of a request inside the call that answers it,
@@ -27,10 +27,10 @@ pub const MAX_WAITING: usize = 1024;
 /// Most requests that one callback resumes: a tenth of the number that overflowed the stack.
 pub const BATCH: usize = 32;
 
-/// Longest time that a request is held, in seconds.
+/// Longest time that a request is held for one source, in seconds.
 pub const MAX_SECONDS: u64 = crate::fetch::TIMEOUT_SECONDS;
 
-/// Longest time that a request is held while pages of a feed arrive, in seconds.
+/// Longest time that a request is held for several sources, or while pages of a feed arrive, in seconds.
 pub const MAX_EXTENDED_SECONDS: u64 = 30;
 
 /// What a request waits for: the index of an issuer, and the subject of the fetch.
@@ -124,15 +124,19 @@ impl<R> Waiting<R> {
         self.places.insert(context, place);
     }
 
-    /// Holds a resumed request again, with its old place and time of arrival.
-    pub fn hold_again(&mut self, turn: Turn<R>, source: Source) {
+    /// Holds a resumed request again, with its old place and time of arrival. `now` in seconds of the steady clock.
+    pub fn hold_again(&mut self, turn: Turn<R>, source: Source, now: u64) {
+        // The wait for another source begins now, and a fetch from another source is not final for this one.
+        let is_same = turn.source == source;
         let place = Place {
             ticket: turn.ticket,
             source,
             since: turn.since,
-            until: turn.until,
-            // A fetch from another source is not final for this one.
-            fetch_started: turn.fetch_started && turn.source == source,
+            until: match is_same {
+                true => turn.until,
+                false => latest(turn.since, now),
+            },
+            fetch_started: turn.fetch_started && is_same,
             released: None,
             request: turn.request,
         };
@@ -151,7 +155,7 @@ impl<R> Waiting<R> {
     pub fn fetch_ended(&mut self, source: Source) {
         self.release(|place| {
             let patience = match place.fetch_started {
-                true => Patience::Over,
+                true => Patience::Over(source.1),
                 false => Patience::Left,
             };
             (place.source == source).then_some(patience)
@@ -160,7 +164,7 @@ impl<R> Waiting<R> {
 
     /// A fetch has failed. Releases its requests without another wait.
     pub fn fetch_failed(&mut self, source: Source) {
-        self.release(|place| (place.source == source).then_some(Patience::Over));
+        self.release(|place| (place.source == source).then_some(Patience::Over(source.1)));
     }
 
     /// A page of a feed has come, and more follow. Requests that wait for the feed wait for the next page as
@@ -168,14 +172,14 @@ impl<R> Waiting<R> {
     pub fn extend(&mut self, source: Source, now: u64) {
         for place in self.places.values_mut() {
             if place.source == source {
-                place.until = (now + MAX_SECONDS).min(place.since + MAX_EXTENDED_SECONDS);
+                place.until = latest(place.since, now);
             }
         }
     }
 
     /// Releases the requests whose time is over.
     pub fn expire(&mut self, now: u64) {
-        self.release(|place| (now >= place.until).then_some(Patience::Over));
+        self.release(|place| (now >= place.until).then_some(Patience::Over(place.source.1)));
     }
 
     fn release(&mut self, patience: impl Fn(&Place<R>) -> Option<Patience>) {
@@ -183,8 +187,8 @@ impl<R> Waiting<R> {
             let Some(patience) = patience(place) else {
                 continue;
             };
-            // A released request that may not be held again stays so.
-            if place.released != Some(Patience::Over) {
+            // A request whose wait is over stays so.
+            if !matches!(place.released, Some(Patience::Over(_))) {
                 place.released = Some(patience);
             }
             self.released.insert(place.ticket, *context);
@@ -200,7 +204,7 @@ impl<R> Waiting<R> {
             };
             return Some(Turn {
                 context,
-                patience: place.released.unwrap_or(Patience::Over),
+                patience: place.released.unwrap_or(Patience::Over(place.source.1)),
                 request: place.request,
                 ticket: place.ticket,
                 since: place.since,
@@ -219,6 +223,11 @@ impl<R> Waiting<R> {
     }
 }
 
+/// The latest time of release of a request that came at `since` and waits for a fetch from `now` on.
+fn latest(since: u64, now: u64) -> u64 {
+    (now + MAX_SECONDS).min(since + MAX_EXTENDED_SECONDS)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -227,6 +236,7 @@ mod tests {
 
     const KEYS: Source = (0, Subject::Keys);
     const FEED: Source = (0, Subject::Revocations);
+    const OVER: Patience = Patience::Over(KEYS.1);
     const NOW: u64 = 1_800_000_000;
 
     fn waiting(contexts: impl IntoIterator<Item = u32>) -> Waiting<()> {
@@ -273,13 +283,13 @@ mod tests {
         waiting.fetch_started(KEYS);
         waiting.hold(2, KEYS, NOW, ());
         waiting.fetch_ended(KEYS);
-        assert_eq!(waiting.next_turn().unwrap().patience, Patience::Over);
+        assert_eq!(waiting.next_turn().unwrap().patience, OVER);
         let late = waiting.next_turn().unwrap();
         assert_eq!(late.patience, Patience::Left);
-        waiting.hold_again(late, KEYS);
+        waiting.hold_again(late, KEYS, NOW);
         waiting.fetch_started(KEYS);
         waiting.fetch_ended(KEYS);
-        assert_eq!(turns(&mut waiting), [(2, Patience::Over)]);
+        assert_eq!(turns(&mut waiting), [(2, OVER)]);
     }
 
     /// While a request waits for its turn, the next fetch may start and end.
@@ -290,9 +300,9 @@ mod tests {
         waiting.fetch_started(KEYS);
         let turn = waiting.next_turn().unwrap();
         assert_eq!(turn.patience, Patience::Left);
-        waiting.hold_again(turn, KEYS);
+        waiting.hold_again(turn, KEYS, NOW);
         waiting.fetch_ended(KEYS);
-        let over = |context| (context, Patience::Over);
+        let over = |context| (context, OVER);
         assert_eq!(turns(&mut waiting), [over(1), over(2)]);
     }
 
@@ -302,7 +312,7 @@ mod tests {
         waiting.fetch_started(KEYS);
         waiting.fetch_ended(KEYS);
         let turn = waiting.next_turn().unwrap();
-        waiting.hold_again(turn, FEED);
+        waiting.hold_again(turn, FEED, NOW);
         waiting.fetch_ended(FEED);
         assert_eq!(turns(&mut waiting), [(1, Patience::Left)]);
     }
@@ -312,11 +322,32 @@ mod tests {
         let mut waiting = waiting([1]);
         waiting.fetch_ended(KEYS);
         let turn = waiting.next_turn().unwrap();
-        waiting.hold_again(turn, KEYS);
+        waiting.hold_again(turn, KEYS, NOW);
         waiting.expire(NOW + MAX_SECONDS - 1);
         assert!(!waiting.has_released());
         waiting.expire(NOW + MAX_SECONDS);
-        assert_eq!(turns(&mut waiting), [(1, Patience::Over)]);
+        assert_eq!(turns(&mut waiting), [(1, OVER)]);
+    }
+
+    #[test]
+    fn each_source_has_its_own_wait_but_not_for_good() {
+        let mut waiting = waiting([1]);
+        waiting.expire(NOW + MAX_SECONDS);
+        let mut now = NOW + MAX_SECONDS;
+        for source in [FEED, KEYS, FEED, KEYS, FEED] {
+            let turn = waiting.next_turn().unwrap();
+            waiting.hold_again(turn, source, now);
+            now += MAX_SECONDS;
+            waiting.expire(now - 1);
+            assert!(!waiting.has_released());
+            waiting.expire(now);
+        }
+        assert_eq!(now, NOW + MAX_EXTENDED_SECONDS);
+        let turn = waiting.next_turn().unwrap();
+        assert_eq!(turn.patience, Patience::Over(FEED.1));
+        waiting.hold_again(turn, KEYS, now);
+        waiting.expire(now);
+        assert_eq!(turns(&mut waiting), [(1, OVER)]);
     }
 
     #[test]
@@ -327,13 +358,13 @@ mod tests {
             let now = NOW + page * (MAX_SECONDS - 1);
             waiting.extend(FEED, now);
             waiting.expire(now);
-            let others = (page == 2).then_some((1, Patience::Over));
+            let others = (page == 2).then_some((1, OVER));
             assert_eq!(turns(&mut waiting), Vec::from_iter(others));
         }
         waiting.expire(NOW + MAX_EXTENDED_SECONDS - 1);
         assert!(!waiting.has_released());
         waiting.expire(NOW + MAX_EXTENDED_SECONDS);
-        assert_eq!(turns(&mut waiting), [(2, Patience::Over)]);
+        assert_eq!(turns(&mut waiting), [(2, Patience::Over(FEED.1))]);
     }
 
     #[test]
@@ -343,7 +374,7 @@ mod tests {
         waiting.fetch_failed(KEYS);
         waiting.forget(2);
         waiting.forget(99);
-        assert_eq!(turns(&mut waiting), [(3, Patience::Over)]);
+        assert_eq!(turns(&mut waiting), [(3, OVER)]);
         waiting.forget(3);
         assert!(waiting.is_empty());
     }
@@ -380,7 +411,7 @@ mod tests {
                         if let Some(turn) = waiting.next_turn() {
                             prop_assert!(present.contains(&turn.context));
                             if turn.patience == Patience::Left {
-                                waiting.hold_again(turn, source);
+                                waiting.hold_again(turn, source, NOW);
                             } else {
                                 present.retain(|context| *context != turn.context);
                             }

@@ -2,11 +2,13 @@
 //! does not block a worker.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use guard::fetch::Failure;
 use guard::guard::Fetch;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -59,8 +61,8 @@ impl Fetcher {
     /// Returns the body of a successful response.
     ///
     /// # Errors
-    /// The reason of the failure, for the log.
-    pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, String> {
+    /// The [`Failure`].
+    pub(crate) async fn fetch(&self, fetch: &Fetch) -> Result<Vec<u8>, Failure> {
         let (sender, receiver) = oneshot::channel();
         let (fetcher, fetch) = (self.clone(), fetch.clone());
         let thread = std::thread::Builder::new().name("fetch".to_owned());
@@ -69,18 +71,17 @@ impl Fetcher {
                 // While the program stops, no worker waits for the result.
                 let _ = sender.send(fetcher.fetch_now(&fetch));
             })
-            .map_err(|error| format!("no thread: {error}"))?;
+            .map_err(|error| Failure::without_response(format!("no thread: {error}")))?;
         let answer = receiver.await;
-        answer.unwrap_or_else(|_| Err("the fetch broke off".to_owned()))
+        answer.unwrap_or_else(|_| Err(Failure::without_response("the fetch broke off")))
     }
 
-    fn fetch_now(&self, fetch: &Fetch) -> Result<Vec<u8>, String> {
+    fn fetch_now(&self, fetch: &Fetch) -> Result<Vec<u8>, Failure> {
         let endpoint = &fetch.endpoint;
         let origin = self
             .origins
             .get(&endpoint.cluster)
-            .ok_or("no --cluster says where it is")?;
-        let longest = fetch.subject.longest_answer();
+            .ok_or_else(|| Failure::without_response("no --cluster says where it is"))?;
         let mut request = Request::builder()
             .method(fetch.method())
             .uri(origin.url(&endpoint.path))
@@ -89,21 +90,25 @@ impl Fetcher {
             request = request.header(name, value);
         }
         let timeout = Duration::from_secs(fetch.timeout);
-        let mut response = match fetch.body() {
-            Some(form) => self.run(request.body(form.to_owned()), timeout)?,
-            None => self.run(request.body(()), timeout)?,
+        let response = match fetch.body() {
+            Some(form) => self.run(request.body(form.to_owned()), timeout),
+            None => self.run(request.body(()), timeout),
         };
-        // Reads one byte more than allowed, to detect a body that is too long.
-        let body = response
-            .body_mut()
-            .with_config()
-            .limit(longest as u64 + 1)
-            .read_to_vec();
-        let status = response.status();
+        let mut response = response.map_err(Failure::without_response)?;
+        // Reads one byte more than allowed, for the guard to see a body that is too long.
+        let longest = fetch.subject.longest_answer() as u64 + 1;
+        let mut body = Vec::new();
+        let mut reader = response.body_mut().as_reader().take(longest);
+        let read = reader.read_to_end(&mut body);
+        let status = response.status().as_u16();
         if status != 200 {
-            return Err(format!("status {}", status.as_u16()));
+            return Err(Failure {
+                status: Some(status),
+                why: format!("status {status}"),
+            });
         }
-        body.map_err(|error| error.to_string())
+        read.map_err(|error| Failure::without_response(error.to_string()))?;
+        Ok(body)
     }
 
     fn run(
@@ -138,7 +143,7 @@ fn roots(ca_file: Option<&Path>) -> anyhow::Result<Vec<Certificate<'static>>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
 
     use guard::config::Endpoint;
@@ -211,7 +216,7 @@ mod tests {
 
         let strange = Fetcher::new(origins, None).unwrap();
         let refusal = strange.fetch(&fetch(Subject::Keys)).await.unwrap_err();
-        assert!(refusal.contains("certificate"), "{refusal}");
+        assert!(refusal.why.contains("certificate"), "{refusal:?}");
 
         std::fs::write(&ca_file, "").unwrap();
         let empty = Fetcher::new(BTreeMap::new(), Some(&ca_file)).unwrap_err();

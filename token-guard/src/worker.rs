@@ -12,7 +12,7 @@ use guard::answers::Denial;
 use guard::clock::{Clock, Time};
 use guard::config::{Config, WhenStale};
 use guard::denial_log::{Denied, Line};
-use guard::fetch::{FailureLog, Severity};
+use guard::fetch::{Failure, FailureLog, Severity};
 use guard::guard::{Decision, Effect, Fate, Fetch, Guard, Outcome, Patience, Request, Subject};
 use guard::waiting::{Source, Turn, Waiting};
 use tokio::sync::{Notify, oneshot};
@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    fn fetched(self: &Rc<Self>, fetch: &Fetch, outcome: Result<Vec<u8>, String>) {
+    fn fetched(self: &Rc<Self>, fetch: &Fetch, outcome: Result<Vec<u8>, Failure>) {
         let now = self.take_time().steady;
         let source = fetch.source();
         match outcome {
@@ -214,10 +214,10 @@ impl Worker {
                     waiting.fetch_ended(source);
                 }
             }
-            Err(why) => {
+            Err(Failure { status, why }) => {
                 self.metrics.fetched(false);
                 let mut guard = self.guard.borrow_mut();
-                guard.failed(fetch.issuer, fetch.subject, now);
+                guard.failed(fetch.issuer, fetch.subject, status, now);
                 let is_known = guard.has_keys(fetch.issuer);
                 let goes_on = guard.goes_on(fetch, false, now);
                 drop(guard);
@@ -259,9 +259,10 @@ impl Worker {
         };
         let outcome = self.ask(request, turn.patience);
         match outcome.decision {
-            Decision::Wait { issuer, subject } if turn.patience == Patience::Left => {
+            Decision::Wait { issuer, subject } => {
+                let now = self.take_time().steady;
                 let mut waiting = self.waiting.borrow_mut();
-                waiting.hold_again(turn, (issuer, subject));
+                waiting.hold_again(turn, (issuer, subject), now);
                 drop(waiting);
                 self.hurry.notify_one();
             }

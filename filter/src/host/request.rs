@@ -148,9 +148,9 @@ pub(super) fn resume(shared: &Shared, turn: Turn<HeldRequest>) {
         .borrow_mut()
         .decide(request, turn.patience, shared.tick(), now);
     match outcome.decision {
-        Decision::Wait { issuer, subject } if turn.patience == Patience::Left => {
+        Decision::Wait { issuer, subject } => {
             let mut waiting = shared.waiting.borrow_mut();
-            waiting.hold_again(turn, (issuer, subject));
+            waiting.hold_again(turn, (issuer, subject), shared.steady());
             drop(waiting);
             shared.hurry();
         }

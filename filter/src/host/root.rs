@@ -15,7 +15,7 @@ use super::metrics::Metrics;
 use super::request::{self, resume};
 use super::shared::{FOLLOWING_TICK, Shared, TICK, now};
 use guard::config::Config;
-use guard::fetch::{FailureLog, Severity};
+use guard::fetch::{Failure, FailureLog, Severity};
 use guard::guard::{Fetch, Guard, Subject};
 use guard::waiting::{BATCH, Source};
 
@@ -151,9 +151,9 @@ impl Root {
         if let Some(fetch) = fetch {
             self.fetched(&fetch, body_size);
             self.log_remarks();
-            // The next page, or the next held request, follows at once.
-            self.fetch(self.shared.steady());
+            // The next page follows at once, and so does what the resumed requests need next.
             self.resume_released();
+            self.fetch(self.shared.steady());
         }
     }
 
@@ -200,11 +200,10 @@ impl Root {
                     .fetch_started(fetch.source());
                 self.fetches.borrow_mut().insert(call, fetch);
             }
-            Err(_) => self.fetch_failed(
-                &fetch,
-                "the host knows no such cluster, or is not ready",
-                now,
-            ),
+            Err(_) => {
+                let why = "the host knows no such cluster, or is not ready";
+                self.fetch_failed(&fetch, &Failure::without_response(why), now);
+            }
         }
     }
 
@@ -239,20 +238,20 @@ impl Root {
                     waiting.fetch_ended(fetch.source());
                 }
             }
-            Err(why) => {
+            Err(failure) => {
                 self.metrics.fetch(false);
-                self.fetch_failed(fetch, &why, now);
+                self.fetch_failed(fetch, &failure, now);
             }
         }
     }
 
-    fn fetch_failed(&self, fetch: &Fetch, why: &str, now: u64) {
+    fn fetch_failed(&self, fetch: &Fetch, failure: &Failure, now: u64) {
         let mut guard = self.shared.guard.borrow_mut();
-        guard.failed(fetch.issuer, fetch.subject, now);
+        guard.failed(fetch.issuer, fetch.subject, failure.status, now);
         let known = guard.has_keys(fetch.issuer);
         let goes_on = guard.goes_on(fetch, false, now);
         drop(guard);
-        self.log_failure(fetch, why, now);
+        self.log_failure(fetch, &failure.why, now);
         let mut waiting = self.shared.waiting.borrow_mut();
         // Without keys, requests wait for the next attempt, if there is a timer to start one. With keys,
         // requests are decided now.
@@ -321,16 +320,16 @@ impl Root {
     }
 }
 
-/// Returns the body of a successful response, or else the reason of the failure, as far as the host reports it.
-fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
+/// Returns the body of a successful response, or else the failure, as far as the host reports it.
+fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, Failure> {
     let longest = fetch.subject.longest_answer();
     let headers = calls::response_headers().unwrap_or_default();
     let status = headers.iter().find(|(name, _)| *name == b":status");
     let Some((_, status)) = status else {
-        return Err(format!(
+        return Err(Failure::without_response(format!(
             "no answer within {} seconds, or no connection",
             fetch.timeout
-        ));
+        )));
     };
     // Reads one byte more than allowed, to detect a body that is too long.
     let size = body_size.min(longest + 1);
@@ -346,5 +345,8 @@ fn read_response(fetch: &Fetch, body_size: usize) -> Result<Vec<u8>, String> {
         .take(200)
         .collect();
     let status = String::from_utf8_lossy(status);
-    Err(format!("status {status}: {words}"))
+    Err(Failure {
+        why: format!("status {status}: {words}"),
+        status: status.parse().ok(),
+    })
 }

@@ -4,7 +4,7 @@
 
 use guard::clock::Time;
 use guard::config::{Endpoint, WhenStale};
-use guard::introspection::{Introspection, IntrospectionSource, Standing};
+use guard::introspection::{Asker, Introspection, IntrospectionSource, Standing};
 use guard::secret::Secret;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +24,12 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut introspection = Introspection::default();
     let mut standing = |introspection: &mut Introspection, may_wait| {
-        introspection.standing(&source, "token", may_wait, NOW)
+        let asker = Asker {
+            token: "token",
+            client: "client",
+            may_wait,
+        };
+        introspection.standing(&source, asker, NOW)
     };
     let Standing::Asked(question) = standing(&mut introspection, true) else {
         panic!("nothing is known yet");

@@ -25,7 +25,7 @@ const DEFAULT_STALENESS_SECONDS: u64 = 60;
 const DEFAULT_REVOCATION_ENTRIES: u64 = 1_000_000;
 const REVOCATION_ENTRIES: std::ops::RangeInclusive<u64> = 1_000..=20_000_000;
 const DEFAULT_CACHE_SECONDS: u64 = 30;
-const DEFAULT_CONCURRENT: u64 = 16;
+const DEFAULT_CONCURRENT: u64 = 64;
 const DAY: u64 = 24 * 60 * 60;
 
 pub(super) fn read(root: &mut Section<'_>, host: &dyn HostVerifier) -> Vec<IssuerConfig> {

@@ -441,7 +441,7 @@ fn discovery_and_introspection_are_read_strictly() {
     );
     let asked = config.issuers[0].introspection.as_ref().unwrap();
     assert_eq!(asked.authorization.expose(), "Bearer b");
-    assert_eq!((asked.cache_seconds, asked.max_concurrent), (30, 16));
+    assert_eq!((asked.cache_seconds, asked.max_concurrent), (30, 64));
     assert_eq!(asked.when_unavailable, WhenStale::Deny);
 
     for (members, expected) in [

@@ -19,13 +19,24 @@ pub struct Request<'a> {
     pub authorization: &'a [&'a [u8]],
 }
 
-/// Whether a request may be held until a fetch has ended.
+/// For which fetches a request may be held. Each subject has its own wait, because one request may need keys first,
+/// and then the revocation feed or an introspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// The request may be held.
+    /// The request may be held for every fetch.
     Left,
-    /// The request was held already.
-    Over,
+    /// The wait for this subject is over. The request may be held for other subjects.
+    Over(Subject),
+}
+
+impl Patience {
+    /// True if a request may be held for a fetch of `subject`.
+    pub(super) fn is_left_for(self, subject: Subject) -> bool {
+        match self {
+            Self::Left => true,
+            Self::Over(over) => over.kind() != subject.kind(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

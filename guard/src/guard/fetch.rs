@@ -30,7 +30,7 @@ impl Subject {
     }
 
     /// The subject without the number of the question.
-    const fn kind(self) -> Self {
+    pub(super) const fn kind(self) -> Self {
         match self {
             Self::Introspection(_) => Self::Introspection(0),
             other => other,

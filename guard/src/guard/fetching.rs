@@ -5,6 +5,7 @@ use super::fetch::{Fetch, Form, Subject};
 use crate::clock::Time;
 use crate::config::Endpoint;
 use crate::fetch::TIMEOUT_SECONDS;
+use crate::introspection::Fault;
 
 impl Guard {
     /// Returns the fetches to start now, and counts each as started. Here and in the methods below, times are
@@ -97,12 +98,19 @@ impl Guard {
             }
         };
         if outcome.is_err() {
-            self.failed(issuer, subject, now);
+            self.ended_without_use(issuer, subject, Fault::Token, now);
         }
         outcome
     }
 
-    pub fn failed(&mut self, issuer: usize, subject: Subject, now: u64) {
+    /// A fetch brought no body. `status`: of the response, if there was one.
+    pub fn failed(&mut self, issuer: usize, subject: Subject, status: Option<u16>, now: u64) {
+        let fault = Fault::of_status(status);
+        self.ended_without_use(issuer, subject, fault, now);
+    }
+
+    /// `fault`: what an introspection failed for.
+    fn ended_without_use(&mut self, issuer: usize, subject: Subject, fault: Fault, now: u64) {
         match subject {
             Subject::Metadata | Subject::Keys => {
                 let state = self.issuers.get_mut(issuer);
@@ -112,7 +120,7 @@ impl Guard {
             }
             Subject::Introspection(question) => {
                 if let Some(state) = self.issuers.get_mut(issuer) {
-                    state.introspection.failed(question, now);
+                    state.introspection.failed(question, fault, now);
                 }
             }
             Subject::Revocations => {

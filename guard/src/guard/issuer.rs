@@ -11,7 +11,7 @@ use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
-use crate::introspection::{Introspection, Standing};
+use crate::introspection::{Asker, Introspection, Standing};
 use crate::keys::{KeySet, Skipped};
 use crate::signature::HostVerifier;
 use crate::verify::{ParsedToken, Refusal, TokenReference, VerifiedToken};
@@ -123,9 +123,8 @@ impl IssuerState {
             patience,
         }: Moment,
     ) -> Result<(VerifiedToken, u64), Check> {
-        let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match (schedule, patience)
-        {
-            (Some(schedule), Patience::Left) => {
+        let wait_for_keys_or = |schedule: &mut Option<Schedule>, denial| match schedule {
+            Some(schedule) if patience.is_left_for(Subject::Keys) => {
                 schedule.hurry(now.steady);
                 Check::Wait(Subject::Keys)
             }
@@ -150,9 +149,13 @@ impl IssuerState {
             Err(refusal) => return Err(Check::Deny(Denial::Token(refusal), None)),
         };
         if let Some(source) = &config.introspection {
-            let may_wait = patience == Patience::Left;
+            let asker = Asker {
+                token,
+                client: verified.reference.client(),
+                may_wait: patience.is_left_for(Subject::Introspection(0)),
+            };
             let introspection = &mut self.introspection;
-            let standing = introspection.standing(source, token, may_wait, now.steady);
+            let standing = introspection.standing(source, asker, now.steady);
             let denial = match standing {
                 Standing::Active { until } => return Ok((verified, until)),
                 Standing::Asked(question) => {
@@ -168,7 +171,7 @@ impl IssuerState {
             return Ok((verified, u64::MAX));
         };
         if !is_usable(feed, config, now.steady) {
-            if patience == Patience::Left {
+            if patience.is_left_for(Subject::Revocations) {
                 feed.hurry(now.steady);
                 return Err(Check::Wait(Subject::Revocations));
             }

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::{self, Issuer, NOW, claims, with};
 
+/// The wait for keys is over.
+const OVER: Patience = Patience::Over(Subject::Keys);
+
 fn guard(config: &Value) -> Guard {
     match Config::parse(config.to_string().as_bytes(), &NoHostVerifier) {
         Ok(config) => Guard::new(config),
@@ -161,11 +164,11 @@ fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
         }
     );
     assert_eq!(guard.due(NOW).len(), 1);
-    guard.failed(0, Subject::Keys, NOW);
-    let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+    guard.failed(0, Subject::Keys, None, NOW);
+    let over = decide_at(&mut guard, "/api/x", Some(&token), OVER, NOW);
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
     fetch_keys(&mut guard, &issuer, NOW + 1);
-    let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 1);
+    let over = decide_at(&mut guard, "/api/x", Some(&token), OVER, NOW + 1);
     assert!(is_allowed(&over));
 }
 
@@ -219,13 +222,7 @@ fn a_rotation_refuses_nothing() {
     guard
         .fetched(0, Subject::Keys, both.as_bytes(), NOW + 10)
         .unwrap();
-    let over = decide_at(
-        &mut guard,
-        "/api/x",
-        Some(&new_token),
-        Patience::Over,
-        NOW + 10,
-    );
+    let over = decide_at(&mut guard, "/api/x", Some(&new_token), OVER, NOW + 10);
     assert!(is_allowed(&over));
     guard.take_counts();
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&old_token))));
@@ -241,13 +238,7 @@ fn a_rotation_refuses_nothing() {
     guard
         .fetched(0, Subject::Keys, only_new.as_bytes(), NOW + 400)
         .unwrap();
-    let retired = decide_at(
-        &mut guard,
-        "/api/x",
-        Some(&old_token),
-        Patience::Over,
-        NOW + 400,
-    );
+    let retired = decide_at(&mut guard, "/api/x", Some(&old_token), OVER, NOW + 400);
     assert_eq!(retired, refused(Refusal::KeyUnknown));
 }
 
@@ -282,18 +273,12 @@ fn known_keys_outlive_bad_answers() {
     ] {
         assert!(guard.fetched(0, Subject::Keys, bad, NOW + 301).is_err());
     }
-    guard.failed(0, Subject::Keys, NOW + 302);
+    guard.failed(0, Subject::Keys, None, NOW + 302);
     assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
     // A key that cannot be looked up does not make the token invalid.
     let header = with(issuer.header(), "kid", json!("key-2")).to_string();
     let unknown = issuer.sign(&header, &claims().to_string());
-    let over = decide_at(
-        &mut guard,
-        "/api/x",
-        Some(&unknown),
-        Patience::Over,
-        NOW + 303,
-    );
+    let over = decide_at(&mut guard, "/api/x", Some(&unknown), OVER, NOW + 303);
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
 }
 
@@ -312,21 +297,21 @@ fn a_fetch_that_a_stopped_replica_ends_is_repeated_at_once() {
     };
     assert_eq!(decide(&mut guard, Patience::Left, NOW + 10), waits);
     let first = guard.due(NOW + 10);
-    guard.failed(0, Subject::Keys, NOW + 11);
+    guard.failed(0, Subject::Keys, None, NOW + 11);
     assert!(guard.goes_on(&first[0], false, NOW + 11));
     assert_eq!(guard.due(NOW + 11), first);
     // The second failure is the result.
-    guard.failed(0, Subject::Keys, NOW + 11);
+    guard.failed(0, Subject::Keys, None, NOW + 11);
     assert!(!guard.goes_on(&first[0], false, NOW + 11));
     assert_eq!(guard.due(NOW + 11), []);
-    let over = decide(&mut guard, Patience::Over, NOW + 11);
+    let over = decide(&mut guard, OVER, NOW + 11);
     assert_eq!(over, Decision::Deny(Denial::KeysUnavailable));
     let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
     guard
         .fetched(0, Subject::Keys, both.as_bytes(), NOW + 13)
         .unwrap();
     assert!(!guard.goes_on(&first[0], true, NOW + 13));
-    assert!(is_allowed(&decide(&mut guard, Patience::Over, NOW + 13)));
+    assert!(is_allowed(&decide(&mut guard, OVER, NOW + 13)));
 }
 
 fn with_feed(when_stale: &str) -> Value {
@@ -380,14 +365,15 @@ fn a_revoked_token_is_refused_cached_or_not() {
 fn a_lost_feed_does_what_was_configured() {
     let issuer = Issuer::new(Algorithm::EdDsa);
     let token = issuer.token(&claims());
+    let over = Patience::Over(Subject::Revocations);
     for (when_stale, expected) in [("deny", false), ("allow", true)] {
         let mut guard = ready_with(&with_feed(when_stale), &issuer);
-        let first = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+        let first = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
         assert_eq!(is_allowed(&first), expected, "never read, {when_stale}");
         feed(&mut guard, vec![], NOW);
-        let fresh = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 60);
+        let fresh = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 60);
         assert!(is_allowed(&fresh));
-        let stale = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 61);
+        let stale = decide_at(&mut guard, "/api/x", Some(&token), over, NOW + 61);
         assert_eq!(is_allowed(&stale), expected, "stale, {when_stale}");
         if !expected {
             assert_eq!(stale, Decision::Deny(Denial::RevocationsUnavailable));
@@ -902,7 +888,7 @@ fn metadata_that_cannot_be_used_leads_nowhere() {
         due_paths(&mut guard, NOW),
         [(Subject::Metadata, DOCUMENT.to_owned())]
     );
-    guard.failed(0, Subject::Metadata, NOW);
+    guard.failed(0, Subject::Metadata, None, NOW);
     assert_eq!(due_paths(&mut guard, NOW + 1), []);
     assert_eq!(
         due_paths(&mut guard, NOW + 2),
@@ -924,7 +910,7 @@ fn metadata_that_cannot_be_used_leads_nowhere() {
         );
         match bad {
             Some(body) => drop(guard.fetched(0, Subject::Metadata, body, now).unwrap_err()),
-            None => guard.failed(0, Subject::Metadata, now),
+            None => guard.failed(0, Subject::Metadata, None, now),
         }
         assert_eq!(
             due_paths(&mut guard, now),
@@ -1033,8 +1019,9 @@ fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
         let mut guard = ready_with(&introspecting(when_unavailable), &issuer);
         decide(&mut guard, "/api/x", Some(&token));
         let asked = question(&mut guard, NOW);
-        assert!(guard.fetched(0, asked.subject, b"<html>", NOW).is_err());
-        let over = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW);
+        guard.failed(0, asked.subject, Some(503), NOW);
+        let patience = Patience::Over(asked.subject);
+        let over = decide_at(&mut guard, "/api/x", Some(&token), patience, NOW);
         match is_open {
             true => assert!(is_allowed(&over)),
             false => assert_eq!(over, Decision::Deny(Denial::RevocationsUnavailable)),
@@ -1046,7 +1033,87 @@ fn without_an_answer_tokens_are_refused_or_accepted_as_configured() {
         guard
             .fetched(0, asked.subject, br#"{"active":false}"#, NOW + 2)
             .unwrap();
-        let known = decide_at(&mut guard, "/api/x", Some(&token), Patience::Over, NOW + 2);
+        let known = decide_at(&mut guard, "/api/x", Some(&token), patience, NOW + 2);
         assert_eq!(known, refused(Refusal::Revoked));
     }
+}
+
+#[test]
+fn a_token_that_cannot_be_introspected_is_refused_and_no_other() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let [bad, good] = ["bad", "good"].map(|jti| issuer.token(&with(claims(), "jti", json!(jti))));
+    for when_unavailable in ["deny", "allow"] {
+        for body in [
+            None,
+            Some(b"{\"active\":1}".as_slice()),
+            Some(&[b' '; 70_000]),
+        ] {
+            let mut guard = ready_with(&introspecting(when_unavailable), &issuer);
+            decide(&mut guard, "/api/x", Some(&bad));
+            let subject = question(&mut guard, NOW).subject;
+            match body {
+                Some(body) => drop(guard.fetched(0, subject, body, NOW).unwrap_err()),
+                None => guard.failed(0, subject, Some(400), NOW),
+            }
+            for patience in [Patience::Over(subject), Patience::Left] {
+                let refused = decide_at(&mut guard, "/api/x", Some(&bad), patience, NOW);
+                assert_eq!(refused, Decision::Deny(Denial::RevocationsUnavailable));
+            }
+            decide(&mut guard, "/api/x", Some(&good));
+            let subject = question(&mut guard, NOW).subject;
+            let active = guard.fetched(0, subject, br#"{"active":true}"#, NOW);
+            active.unwrap();
+            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&good))));
+        }
+    }
+}
+
+/// The wait for keys takes nothing from the wait for what must be known next about the token.
+#[test]
+fn a_request_that_waited_for_keys_waits_for_the_next_source_too() {
+    let (old, new) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
+    let header = with(new.header(), "kid", json!("key-2")).to_string();
+    let token = new.sign(&header, &claims().to_string());
+    let both = json!({"keys": [old.jwk("key-1"), new.jwk("key-2")]}).to_string();
+    let waiting = |config: &Value| {
+        let mut guard = ready_with(config, &old);
+        let waits = decide(&mut guard, "/api/x", Some(&token));
+        assert!(matches!(
+            waits,
+            Decision::Wait {
+                subject: Subject::Keys,
+                ..
+            }
+        ));
+        guard
+            .fetched(0, Subject::Keys, both.as_bytes(), NOW)
+            .unwrap();
+        let over = Patience::Over(Subject::Keys);
+        let waits = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
+        let Decision::Wait { subject, .. } = waits else {
+            panic!("{waits:?}");
+        };
+        (guard, subject)
+    };
+    for when_unavailable in ["deny", "allow"] {
+        let (mut guard, subject) = waiting(&introspecting(when_unavailable));
+        assert_eq!(question(&mut guard, NOW).subject, subject);
+        guard
+            .fetched(0, subject, br#"{"active":false}"#, NOW)
+            .unwrap();
+        let over = Patience::Over(subject);
+        let decision = decide_at(&mut guard, "/api/x", Some(&token), over, NOW);
+        assert_eq!(decision, refused(Refusal::Revoked));
+    }
+    let (mut guard, subject) = waiting(&with_feed("deny"));
+    assert_eq!(subject, Subject::Revocations);
+    feed(&mut guard, vec![], NOW);
+    let over = Patience::Over(subject);
+    assert!(is_allowed(&decide_at(
+        &mut guard,
+        "/api/x",
+        Some(&token),
+        over,
+        NOW
+    )));
 }

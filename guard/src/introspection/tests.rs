@@ -14,7 +14,7 @@ fn source(when_unavailable: WhenStale) -> IntrospectionSource {
         },
         authorization: Secret::new("Basic x".to_owned()),
         cache_seconds: 30,
-        max_concurrent: 2,
+        max_concurrent: 4,
         when_unavailable,
     }
 }
@@ -35,9 +35,18 @@ impl Asked {
         }
     }
 
+    /// Each token has its own client.
     fn standing(&mut self, token: &str, may_wait: bool) -> Standing {
-        self.introspection
-            .standing(&self.source, token, may_wait, self.now)
+        self.standing_of(token, token, may_wait)
+    }
+
+    fn standing_of(&mut self, client: &str, token: &str, may_wait: bool) -> Standing {
+        let asker = Asker {
+            token,
+            client,
+            may_wait,
+        };
+        self.introspection.standing(&self.source, asker, self.now)
     }
 
     fn left(&mut self, token: &str) -> Standing {
@@ -81,7 +90,18 @@ impl Asked {
     }
 
     fn fail(&mut self, question: u64) {
-        self.introspection.failed(question, self.now);
+        self.introspection
+            .failed(question, Fault::Endpoint, self.now);
+    }
+
+    /// Asks about tokens, and the endpoint fails for all of them.
+    #[track_caller]
+    fn fail_all(&mut self, tokens: &[&str]) {
+        let questions: Vec<u64> = tokens.iter().map(|token| self.ask(token)).collect();
+        assert_eq!(self.due(), questions);
+        questions
+            .into_iter()
+            .for_each(|question| self.fail(question));
     }
 }
 
@@ -199,10 +219,127 @@ fn without_an_answer_the_configuration_decides() {
         asked.fail(question);
         assert_eq!(asked.over("t"), expected);
         assert_eq!(asked.left("t"), expected, "nobody waits during the pause");
+        asked.fail_all(&["u", "v"]);
         assert_eq!(asked.left("other"), expected);
         asked.now += 1;
         assert!(matches!(asked.left("t"), Standing::Asked(_)));
     }
+}
+
+/// The holder of one token does not decide about the tokens of others.
+#[test]
+fn one_token_with_which_the_endpoint_fails_pauses_nothing() {
+    for when_unavailable in [WhenStale::Deny, WhenStale::Allow] {
+        let mut asked = Asked::new(when_unavailable);
+        for second in 0..100 {
+            asked.now = NOW + second;
+            if matches!(asked.left("bad"), Standing::Asked(_)) {
+                let [question] = asked.due()[..] else {
+                    panic!("one question");
+                };
+                asked.fail(question);
+            }
+            asked.learn(&format!("revoked {second}"), false);
+        }
+        // Without answers in between, too.
+        for second in 100..200 {
+            asked.now = NOW + second;
+            if matches!(asked.left("bad"), Standing::Asked(_)) {
+                let question = asked.due()[0];
+                asked.fail(question);
+            }
+        }
+        assert!(matches!(asked.left("other"), Standing::Asked(_)));
+    }
+}
+
+/// After a pause, the first token that fails does not start the next pause.
+#[test]
+fn each_pause_needs_several_tokens() {
+    let mut asked = Asked::new(WhenStale::Deny);
+    asked.fail_all(&["one", "two", "three"]);
+    assert_eq!(asked.left("other"), Standing::Unknown);
+    asked.now += 1;
+    asked.fail_all(&["one"]);
+    asked.learn("other", true);
+}
+
+/// An answer that does not say whether the token is active says that the endpoint works.
+#[test]
+fn a_token_that_cannot_be_introspected_is_refused_alone() {
+    for when_unavailable in [WhenStale::Deny, WhenStale::Allow] {
+        let mut asked = Asked::new(when_unavailable);
+        let tokens = ["a", "b", "c", "d"];
+        for (round, pause) in [1, 2, 4, 8, 10, 10].into_iter().enumerate() {
+            for token in tokens {
+                let question = asked.ask(token);
+                assert_eq!(asked.due(), [question], "{round}");
+                asked
+                    .introspection
+                    .failed(question, Fault::Token, asked.now);
+            }
+            asked.learn(&format!("other {round}"), true);
+            for _ in 0..pause {
+                assert!(
+                    tokens
+                        .iter()
+                        .all(|token| asked.left(token) == Standing::Unknown)
+                );
+                assert!(
+                    tokens
+                        .iter()
+                        .all(|token| asked.over(token) == Standing::Unknown)
+                );
+                asked.now += 1;
+            }
+        }
+        // Nor is such a token accepted while the endpoint is down.
+        asked.fail_all(&["one", "two", "three"]);
+        assert_eq!(asked.left("a"), Standing::Unknown);
+        asked.now += 10;
+        asked.learn("a", true);
+        assert!(matches!(asked.left("a"), Standing::Active { .. }));
+    }
+}
+
+#[test]
+fn one_client_gets_a_quarter_of_the_places() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    asked.source.max_concurrent = 8;
+    let greedy = |asked: &mut Asked, number: usize| {
+        asked.standing_of("greedy", &format!("token {number}"), true)
+    };
+    for number in 0..MAX_REQUESTS_OF_CLIENT - 1 {
+        assert!(matches!(greedy(&mut asked, number), Standing::Asked(_)));
+    }
+    assert_eq!(
+        greedy(&mut asked, 0),
+        Standing::Asked(1),
+        "the same token again"
+    );
+    assert_eq!(greedy(&mut asked, 0), Standing::Busy);
+    assert_eq!(greedy(&mut asked, MAX_QUESTIONS), Standing::Busy);
+    assert_eq!(asked.due(), [1, 2]);
+    let others: Vec<u64> = ["x", "y"].iter().map(|token| asked.ask(token)).collect();
+    assert_eq!(asked.due(), others);
+    asked.answer(1, &json!({"active": true})).unwrap();
+    assert_eq!(asked.due(), [3]);
+    assert!(matches!(
+        greedy(&mut asked, MAX_QUESTIONS),
+        Standing::Asked(_)
+    ));
+}
+
+/// RFC 7515 §A.3: with an ES256 signature (r, s), (r, n - s) is valid too.
+#[test]
+fn another_signature_of_the_same_token_is_not_another_token() {
+    let mut asked = Asked::new(WhenStale::Allow);
+    asked.learn("header.claims.signature", false);
+    assert_eq!(asked.left("header.claims.twin"), Standing::Inactive);
+    assert!(matches!(
+        asked.left("header.others.signature"),
+        Standing::Asked(_)
+    ));
 }
 
 /// `Allow` accepts tokens without an answer, but a token whose last answer was "inactive" stays refused.
@@ -212,9 +349,7 @@ fn a_token_that_was_inactive_stays_refused_without_an_answer() {
     asked.learn("revoked", false);
     asked.learn("good", true);
     asked.now += 30;
-    let question = asked.ask("revoked");
-    asked.due();
-    asked.fail(question);
+    asked.fail_all(&["revoked", "two", "three"]);
     assert_eq!(asked.left("revoked"), Standing::Inactive);
     assert_eq!(
         asked.left("good"),
@@ -229,10 +364,7 @@ fn pauses_grow_and_an_answer_ends_them() {
     let mut asked = Asked::new(WhenStale::Deny);
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        let (one, two) = (asked.ask("one"), asked.ask("two"));
-        assert_eq!(asked.due(), [one, two]);
-        asked.fail(one);
-        asked.fail(two);
+        asked.fail_all(&["one", "two", "three", "four"]);
         let start = asked.now;
         while asked.left("one") == Standing::Unknown {
             asked.now += 1;
@@ -241,12 +373,10 @@ fn pauses_grow_and_an_answer_ends_them() {
     }
     assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
     asked.due();
-    asked.learn("three", true);
-    let question = asked.ask("four");
-    asked.due();
-    asked.fail(question);
+    asked.learn("five", true);
+    asked.fail_all(&["six", "seven", "eight"]);
     asked.now += 1;
-    assert!(matches!(asked.left("four"), Standing::Asked(_)));
+    assert!(matches!(asked.left("six"), Standing::Asked(_)));
 }
 
 #[test]
@@ -256,15 +386,15 @@ fn questions_are_bounded_under_way_and_in_all() {
         asked.ask(&format!("token {number}"));
     }
     assert_eq!(asked.left("one more"), Standing::Busy);
-    assert_eq!(asked.due(), [1, 2]);
+    assert_eq!(asked.due(), [1, 2, 3, 4]);
     assert_eq!(asked.due(), [0; 0]);
     asked.answer(1, &json!({"active": true})).unwrap();
-    assert_eq!(asked.due(), [3]);
+    assert_eq!(asked.due(), [5]);
     assert!(matches!(asked.left("one more"), Standing::Asked(_)));
     // No request waits any more: unsent questions are closed, and sent questions fail in the end.
     asked.now += TIMEOUT_SECONDS;
     assert_eq!(asked.due(), [0; 0]);
-    assert_eq!(asked.introspection.questions.len(), 2);
+    assert_eq!(asked.introspection.questions.len(), 4);
     asked.now += TIMEOUT_SECONDS;
     asked.due();
     assert!(asked.introspection.questions.is_empty());
@@ -304,7 +434,7 @@ fn a_question_is_not_displaced() {
     let mut same_slot = (0..)
         .map(|number| format!("token {number}"))
         .filter(|token| {
-            let hash: Fingerprint = Sha256::digest(token).into();
+            let hash = fingerprint(token);
             usize::from(u16::from_le_bytes([hash[0], hash[1]])).is_multiple_of(SLOTS)
         });
     for token in same_slot.by_ref().take(WAYS) {
@@ -325,10 +455,9 @@ fn an_answer_to_a_question_that_was_given_up_is_not_a_failure() {
     asked.now += 2 * TIMEOUT_SECONDS;
     asked.due();
     asked.answer(question, &json!({"active": true})).unwrap();
-    assert!(
-        matches!(asked.left("t"), Standing::Asked(_)),
-        "nor does it count"
-    );
+    assert_eq!(asked.left("t"), Standing::Unknown, "nor does it count");
+    asked.now += 1;
+    assert!(matches!(asked.left("t"), Standing::Asked(_)));
 }
 
 proptest! {
