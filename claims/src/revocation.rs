@@ -11,6 +11,9 @@ pub const VERSION: u64 = 2;
 /// Most entries of one [`Page`].
 pub const MAX_PAGE_ENTRIES: usize = 5000;
 
+/// Longest page that readers accept, in bytes of JSON.
+pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
 /// Longest time for which the service holds a request when there is no entry after `since`, in seconds.
 pub const MAX_WAIT_SECONDS: u64 = 20;
 

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use claims::revocation::{Feed, MAX_PAGE, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page};
+use claims::revocation::{
+    Feed, MAX_PAGE, MAX_PAGE_BYTES, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page,
+};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -23,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use domain::FeedState;
 use entries::{in_first_version, published};
 use store::{self, Store, StoreError};
-use tail::{TAIL_ENTRIES, Tail, changes, written};
+use tail::{TAIL_ENTRIES, Tail, WrittenPage, changes};
 
 /// Interval in which a process checks for revocations by other processes, while a request is held.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -312,18 +314,9 @@ impl RevocationFeed {
             return Ok(Found::InStore { state, since });
         }
         let entries = tail.entries.iter();
-        let page = Page {
-            feed,
-            since,
-            position: state.last,
-            more: false,
-            holds: !self.has_ended(),
-            revocations: entries
-                .filter(|entry| since < entry.sequence)
-                .map(|entry| published(entry, &self.issuer))
-                .collect(),
-        };
-        let page = tail.keep(&page)?;
+        let entries: Vec<_> = entries.filter(|entry| since < entry.sequence).collect();
+        let page = self.write(state, since, &entries, Some(state.last))?;
+        let page = tail.keep(since, page);
         Ok(if nothing {
             Found::Nothing(page)
         } else {
@@ -344,27 +337,49 @@ impl RevocationFeed {
             .await?;
         let more = entries.len() > MAX_PAGE_ENTRIES;
         entries.truncate(MAX_PAGE_ENTRIES);
+        let entries: Vec<_> = entries.iter().collect();
         let reached = entries.last().map_or(since, |entry| entry.sequence);
-        let page = Page {
-            feed: state.feed.to_string(),
-            since,
-            position: if more {
-                reached
-            } else {
-                reached.max(state.last)
-            },
-            more,
-            holds: !self.has_ended(),
-            revocations: entries
-                .iter()
-                .map(|entry| published(entry, &self.issuer))
-                .collect(),
-        };
+        let end = (!more).then_some(reached.max(state.last));
+        let page = self.write(state, since, &entries, end)?;
         let mut tail = self.tail();
         if tail.state == Some(state) {
-            tail.keep(&page)
+            Ok(tail.keep(since, page))
         } else {
-            written(&page)
+            Ok(page.text)
+        }
+    }
+
+    /// Writes a page of the `entries` after `since`: all of them, or as many of the first as readers accept. `end`: the
+    /// position after the last entry, if the feed has no more entries.
+    fn write(
+        &self,
+        state: FeedState,
+        since: u64,
+        entries: &[&domain::Revocation],
+        end: Option<u64>,
+    ) -> Result<WrittenPage, FeedError> {
+        let mut entries = entries;
+        let mut end = end;
+        loop {
+            let reached = entries.last().map_or(since, |entry| entry.sequence);
+            let page = Page {
+                feed: state.feed.to_string(),
+                since,
+                position: end.unwrap_or(reached),
+                more: end.is_none(),
+                holds: !self.has_ended(),
+                revocations: entries
+                    .iter()
+                    .map(|entry| published(entry, &self.issuer))
+                    .collect(),
+            };
+            let text = serde_json::to_vec(&page)?;
+            let (first, rest) = entries.split_at(entries.len().div_ceil(2));
+            if text.len() <= MAX_PAGE_BYTES || rest.is_empty() {
+                return Ok(WrittenPage::new(text.into(), page.more));
+            }
+            entries = first;
+            end = None;
         }
     }
 }

@@ -8,13 +8,14 @@
 //! kind, and applies the rest of the page.
 
 mod sharing;
+mod stalls;
 mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
-use sha2::{Digest as _, Sha256};
 
-use self::sharing::{News, Published, Role, Sharing};
+use self::sharing::{News, Published, Role, Sharing, prefix};
 pub use self::sharing::{NoSharedData, Refused, SharedData, Versioned};
+use self::stalls::Stalls;
 use crate::clock::Time;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::revocations::{Page, Revocations};
@@ -85,6 +86,7 @@ pub struct Feed {
     progressed_at: Option<u64>,
     /// The positions of the feed start again at 0, so the leader must start a new ring.
     is_new: bool,
+    stalls: Stalls,
     /// True if the answer to the current request must be ignored, because the reader has started over since.
     is_void: bool,
     sharing: Sharing,
@@ -112,6 +114,7 @@ impl Feed {
             completed_at: None,
             progressed_at: None,
             is_new: false,
+            stalls: Stalls::new(config.poll_seconds),
             is_void: false,
             sharing,
             skipped: 0,
@@ -261,23 +264,24 @@ impl Feed {
         if position < since || (page.more && position == since) {
             return Err("its position does not go on from since".to_owned());
         }
+        let mut pause = None;
         if self.identity.as_deref() != Some(identity) {
             let is_first = self.identity.is_none() && self.position == 0;
             self.identity = Some(identity.to_owned());
             if !is_first {
-                self.start_anew();
+                pause = Some(self.start_anew());
             }
             if since > 0 {
-                self.schedule.continues(time.steady);
+                self.schedule.pauses(time.steady, pause.unwrap_or(0));
                 return Ok(());
             }
         } else if since == 0 && self.asked.since > 0 {
-            self.start_anew();
+            pause = Some(self.start_anew());
         } else if since > self.position {
             // This answers a request that was given up.
             return Ok(());
         }
-        self.apply(&page, since, position, data, time);
+        self.apply(&page, since, position, pause, data, time);
         Ok(())
     }
 
@@ -289,41 +293,58 @@ impl Feed {
     ) -> Result<(), String> {
         let since = self.asked.since;
         if self.identity.take().is_some() || page.last < Some(since) {
-            self.start_anew();
-            self.schedule.continues(time.steady);
+            let pause = self.start_anew();
+            self.schedule.pauses(time.steady, pause);
             return Ok(());
         }
         if page.first.is_some_and(|first| first <= since) {
             return Err("its entries are out of order".to_owned());
         }
         let position = page.position.unwrap_or(since);
-        self.apply(&page, since, position, data, time);
+        self.apply(&page, since, position, None, data, time);
         Ok(())
     }
 
-    fn apply(&mut self, page: &Page, since: u64, position: u64, data: &dyn SharedData, time: Time) {
+    /// Applies a page. `pause`: until the next request, if the page is the first after a new start.
+    fn apply(
+        &mut self,
+        page: &Page,
+        since: u64,
+        position: u64,
+        pause: Option<u64>,
+        data: &dyn SharedData,
+        time: Time,
+    ) {
         let now = time.steady;
         self.note_unknown(page);
         self.revocations.add(&page.revoked, time.wall);
         self.note_folding();
+        let is_known = position <= self.position;
         self.position = position.max(self.position);
         self.holds = page.holds;
         let was_caught_up = self.caught_up;
-        let waited = now.saturating_sub(self.asked.at);
-        let came_early = position == since && waited < self.asked.wait.div_ceil(2);
-        if page.more {
-            self.progressed_at = Some(now);
-            self.schedule.continues(now);
-        } else {
+        if !page.more {
             self.completed(now);
-            if !self.holds || now < self.short_until || self.config.max_staleness_seconds < 3 {
-                self.schedule.succeeded(now);
-            } else if came_early {
-                // The service announced that it holds requests, but did not. The pause prevents a loop of
-                // requests.
-                self.schedule.pauses(now, 1);
-            } else {
-                self.schedule.continues(now);
+        } else if !is_known {
+            self.progressed_at = Some(now);
+        }
+        let polls = !self.holds || now < self.short_until || self.config.max_staleness_seconds < 3;
+        // A service that holds requests answers without news only when the time is over.
+        let came_early = now.saturating_sub(self.asked.at) < self.asked.wait.div_ceil(2);
+        match pause {
+            Some(pause) if page.more || pause > 0 => self.schedule.pauses(now, pause),
+            None if is_known && (page.more || (came_early && !polls)) => {
+                self.schedule.pauses(now, self.stalls.added_nothing());
+            }
+            _ if page.more => self.schedule.continues(now),
+            _ => {
+                if since == self.asked.since {
+                    self.stalls.settled();
+                }
+                match polls {
+                    true => self.schedule.succeeded(now),
+                    false => self.schedule.continues(now),
+                }
             }
         }
         if self.caught_up {
@@ -350,10 +371,11 @@ impl Feed {
     }
 
     /// The feed has another identity, or its positions went back. Entries that were read stay until they
-    /// expire.
-    fn start_anew(&mut self) {
+    /// expire. Returns the pause until the next request, in seconds.
+    fn start_anew(&mut self) -> u64 {
         self.is_new = true;
         self.start_over();
+        self.stalls.started()
     }
 
     fn start_over(&mut self) {
@@ -398,6 +420,7 @@ impl Feed {
                     self.position = page.position;
                 }
                 self.note_folding();
+                self.stalls.settled();
                 if is_fresh {
                     self.completed(now);
                 } else {
@@ -407,14 +430,12 @@ impl Feed {
             }
             News::Gap => {
                 self.caught_up = false;
-                self.schedule.continues(now);
+                self.schedule.pauses(now, self.stalls.started());
                 false
             }
             News::Anew => {
-                // A VM that has just read the feed does not read it again at once, because the leader may have
-                // learned of the change later.
                 self.start_over();
-                self.schedule.succeeded(self.completed_at.unwrap_or(0));
+                self.schedule.pauses(now, self.stalls.started());
                 false
             }
         }
@@ -455,23 +476,6 @@ impl Feed {
             None => "all live revocations are held again: no token is refused for its age".to_owned(),
         });
     }
-}
-
-/// Prefix of the keys in the shared data. It contains a hash of everything that two VMs must have in common so
-/// that a page means the same to both.
-fn prefix(config: &FeedConfig) -> String {
-    let endpoint = &config.endpoint;
-    let mut hash = Sha256::new();
-    let texts = [&endpoint.cluster, &endpoint.authority, &endpoint.path];
-    for text in texts.into_iter().chain(&config.issuers) {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    let mut prefix = format!("gatepass.revocations.{}.", wire::VERSION);
-    for byte in hash.finalize().iter().take(16) {
-        prefix.push_str(&format!("{byte:02x}"));
-    }
-    prefix
 }
 
 #[cfg(test)]

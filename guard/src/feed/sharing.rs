@@ -9,7 +9,10 @@
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher as _, RandomState};
 
-use super::wire::{Head, Slot};
+use sha2::{Digest as _, Sha256};
+
+use super::FeedConfig;
+use super::wire::{self, Head, Slot};
 use crate::revocations::Revoked;
 
 /// A leader that did not renew the lease for this many seconds has lost it.
@@ -390,4 +393,21 @@ pub(super) struct Published<'a> {
     pub(super) entries: &'a [Revoked],
     pub(super) is_complete: bool,
     pub(super) is_new: bool,
+}
+
+/// Prefix of the keys in the shared data. It contains a hash of everything that two VMs must have in common so
+/// that a page means the same to both.
+pub(super) fn prefix(config: &FeedConfig) -> String {
+    let endpoint = &config.endpoint;
+    let mut hash = Sha256::new();
+    let texts = [&endpoint.cluster, &endpoint.authority, &endpoint.path];
+    for text in texts.into_iter().chain(&config.issuers) {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    let mut prefix = format!("gatepass.revocations.{}.", wire::VERSION);
+    for byte in hash.finalize().iter().take(16) {
+        prefix.push_str(&format!("{byte:02x}"));
+    }
+    prefix
 }

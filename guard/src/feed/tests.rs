@@ -202,6 +202,72 @@ fn a_service_that_only_says_that_it_holds_is_not_asked_without_end() {
     assert!(asked <= 12, "{asked}");
 }
 
+/// The number of requests that a reader sends in a minute to feeds that answer at once. `answer` gets the number and
+/// the path of each request.
+fn asked_in_a_minute(answer: impl Fn(usize, &str) -> Vec<u8>) -> usize {
+    let mut feed = alone();
+    let mut asked = 0;
+    for now in 0..60 {
+        while let Some(request) = feed.due(now) {
+            let body = answer(asked, &request.path);
+            feed.answered(&body, &NoSharedData, at(now)).unwrap();
+            asked += 1;
+            assert!(asked < 1000, "without end");
+        }
+    }
+    asked
+}
+
+#[test]
+fn a_feed_that_never_settles_is_asked_with_pauses() {
+    let service = |identity: &str, entries: usize, page: usize| {
+        let mut service = Service::new(identity);
+        service.page = page;
+        (0..entries).for_each(|number| service.revoke(&format!("{identity} {number}")));
+        service
+    };
+    for page in [3, 100] {
+        let one = service("A", 10, page);
+        let stores = [&one, &service("B", 7, page), &service("C", 0, page)];
+        // A cache drops the query.
+        let first = one.answer("/revocations?version=2&since=0");
+        let of_cache = asked_in_a_minute(|_, _| first.clone());
+        // A cache answers every request behind the start with the same page.
+        let cached = one.answer("/revocations?version=2&feed=A&since=3");
+        let of_middle = asked_in_a_minute(|number, path| match number {
+            0 => one.answer(path),
+            _ => cached.clone(),
+        });
+        // Several stores share an address.
+        let of_stores = asked_in_a_minute(|number, path| stores[number % 3].answer(path));
+        let of_empty = asked_in_a_minute(|number, path| stores[1 + number % 2].answer(path));
+        let all = [of_cache, of_middle, of_stores, of_empty];
+        assert!(all.iter().all(|asked| (25..=40).contains(asked)), "{all:?}");
+    }
+}
+
+/// After pauses, the next restore is read at once again.
+#[test]
+fn a_feed_that_settles_is_read_at_once_again() {
+    let mut feed = alone();
+    for (now, identity) in [(0, "A"), (100, "B"), (200, "C")] {
+        let mut service = Service::new(identity);
+        service.page = 1;
+        (0..5).for_each(|number| service.revoke(&format!("{identity} {number}")));
+        if now > 0 {
+            let body = service.answer("/revocations?version=2&feed=Z&since=5&wait=20");
+            feed.answered(&body, &NoSharedData, at(now)).unwrap();
+        }
+        let paths = read_up(&mut feed, &service, &NoSharedData, now);
+        assert!(paths.last().unwrap().contains("wait=20"), "{paths:?}");
+        assert!(is_revoked(&feed, &format!("{identity} 4")));
+        let nothing = service.answer("/revocations?version=2&since=5&wait=20");
+        feed.answered(&nothing, &NoSharedData, at(now + 20))
+            .unwrap();
+        feed.due(now + 20).unwrap();
+    }
+}
+
 /// A proxy in between cuts long requests, but short requests succeed.
 #[test]
 fn where_held_requests_fail_short_ones_follow() {
@@ -632,6 +698,32 @@ fn all_vms_follow_to_another_feed() {
     gateway.seconds(1);
     gateway.assert_all_know("next");
     assert!(gateway.requests.len() <= 2, "{:?}", gateway.requests);
+}
+
+/// However rarely the VMs would poll for themselves.
+#[test]
+fn all_vms_read_another_feed_at_once() {
+    let mut gateway = Gateway::new(4);
+    for (feed, _) in &mut gateway.vms {
+        *feed = Feed::new(FeedConfig {
+            poll_seconds: 50,
+            ..config()
+        });
+        feed.share();
+    }
+    gateway.service.revoke("a");
+    gateway.seconds(3);
+    for (round, identity) in ["B", "C"].into_iter().enumerate() {
+        gateway.service = Service::new(identity);
+        gateway.service.revoke(identity);
+        // The leader's held request ends.
+        gateway.now = 100 * (round as u64 + 1);
+        for _ in 0..3 {
+            gateway.tick();
+        }
+        gateway.assert_all_know(identity);
+        gateway.seconds(30);
+    }
 }
 
 #[test]

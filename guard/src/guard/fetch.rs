@@ -1,10 +1,11 @@
 //! What the host fetches for the guard.
 
+use claims::revocation::MAX_PAGE_BYTES;
+
 use crate::config::Endpoint;
 use crate::discovery::MAX_METADATA_BYTES;
 use crate::introspection::MAX_ANSWER_BYTES;
 use crate::keys::MAX_JWKS_BYTES;
-use crate::revocations::MAX_PAGE_BYTES;
 use crate::secret::Secret;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

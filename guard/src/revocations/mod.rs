@@ -10,7 +10,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
-pub use page::{MAX_PAGE_BYTES, Page, Revoked};
+pub use page::{Page, Revoked};
 
 use self::page::Names;
 use self::table::{Row, Table};

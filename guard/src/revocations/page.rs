@@ -4,14 +4,11 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use claims::revocation::MAX_PAGE;
+use claims::revocation::{MAX_PAGE, MAX_PAGE_BYTES};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::table::Key;
-
-/// Longest page that is read, in bytes.
-pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The kind of a key in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use claims::revocation::{Feed, MAX_PAGE, Revocation, RevocationKind};
+use claims::revocation::{Feed, MAX_PAGE, MAX_PAGE_BYTES, Revocation, RevocationKind};
 use serde_json::{Value, json};
 
 use super::*;

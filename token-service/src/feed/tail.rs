@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use claims::revocation::{MAX_PAGE_ENTRIES, Page};
+use claims::revocation::MAX_PAGE_ENTRIES;
 use tokio::time::Instant;
 
-use super::{FeedError, POLL_EVERY, Reader};
+use super::{POLL_EVERY, Reader};
 use domain::FeedState;
 use store::Store;
 
@@ -19,7 +19,7 @@ const PAUSE_PER_HELD: Duration = Duration::from_micros(50);
 /// Number of newest entries kept in memory.
 pub(super) const TAIL_ENTRIES: usize = MAX_PAGE_ENTRIES;
 
-/// Maximum number of written pages kept in memory. A full page has about 600 kB.
+/// Maximum number of written pages kept in memory. A full page has about 600 kB, and 4 MiB at most.
 const MAX_PAGES: usize = 32;
 
 /// Time for which a full page is kept, because many gateways that start together read the same pages.
@@ -50,10 +50,21 @@ pub(super) struct Tail {
 }
 
 pub(super) struct WrittenPage {
-    text: Bytes,
+    /// A page as JSON.
+    pub(super) text: Bytes,
     /// True if the page stays valid when entries are added.
     full: bool,
     written_at: Instant,
+}
+
+impl WrittenPage {
+    pub(super) fn new(text: Bytes, full: bool) -> Self {
+        Self {
+            text,
+            full,
+            written_at: Instant::now(),
+        }
+    }
 }
 
 /// Number of changes to a store that only this process writes to.
@@ -135,23 +146,14 @@ impl Tail {
         fresh.then(|| page.text.clone())
     }
 
-    /// Writes a page and caches it if there is room.
-    pub(super) fn keep(&mut self, page: &Page) -> Result<Bytes, FeedError> {
-        let text = written(page)?;
+    /// Caches the page after `since` if there is room. Returns its text.
+    pub(super) fn keep(&mut self, since: u64, page: WrittenPage) -> Bytes {
+        let text = page.text.clone();
         self.pages
             .retain(|_, page| !page.full || page.written_at.elapsed() < KEEP_FULL_PAGE_FOR);
         if self.pages.len() < MAX_PAGES {
-            let kept = WrittenPage {
-                text: text.clone(),
-                full: page.more,
-                written_at: Instant::now(),
-            };
-            self.pages.insert(page.since, kept);
+            self.pages.insert(since, page);
         }
-        Ok(text)
+        text
     }
-}
-
-pub(super) fn written(page: &Page) -> Result<Bytes, FeedError> {
-    Ok(serde_json::to_vec(page)?.into())
 }

@@ -232,6 +232,38 @@ async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() 
     assert_eq!(old.last, number as u64 + 1);
 }
 
+/// Readers accept no longer page, and must not ask for the same page again and again.
+#[tokio::test]
+async fn a_page_of_long_names_is_cut() {
+    let name = "n".repeat(MAX_PAGE_BYTES / 20);
+    for from_memory in [false, true] {
+        let subject = Fixture::new();
+        if from_memory {
+            subject.page(None, 0, 0).await;
+        }
+        for entry in 0..50 {
+            let revoked = Revoked::Issuer(format!("https://{entry}.{name}.example"));
+            assert!(subject.store.announce(revoked, extent(0)).await.unwrap());
+        }
+        let (mut since, mut pages, mut more) = (0, 0, true);
+        while more {
+            let reader = Reader {
+                since,
+                ..Reader::default()
+            };
+            let text = subject.feed.page(&reader).await.unwrap();
+            assert!(text.len() <= MAX_PAGE_BYTES, "{}", text.len());
+            let page: Page = serde_json::from_slice(&text).unwrap();
+            assert_eq!(page.since, since);
+            assert_eq!(page.position, since + page.revocations.len() as u64);
+            (since, more) = (page.position, page.more);
+            pages += 1;
+        }
+        assert_eq!(since, 50);
+        assert!((5..=12).contains(&pages), "{pages}");
+    }
+}
+
 #[tokio::test]
 async fn every_kind_says_whose_tokens_it_ends() {
     let subject = Fixture::new();
