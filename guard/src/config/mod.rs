@@ -1,6 +1,8 @@
 //! The guard's configuration: a JSON object. Every problem is reported with its path.
 
+mod headers;
 mod issuers;
+mod rules;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -10,13 +12,12 @@ use document::{Problems, Section, Table};
 use serde_json::Value;
 
 use crate::algorithm::Algorithm;
-use crate::authorization::is_token_byte;
 use crate::discovery::Discovery;
-use crate::forward::{ForwardedHeader, ListForm};
+use crate::forward::ForwardedHeader;
 use crate::introspection::IntrospectionSource;
 use crate::keys::KeySet;
 use crate::profile::Profile;
-use crate::rules::{Access, PathCase, PathPattern, Rule, Rules};
+use crate::rules::{PathPattern, Rules};
 use crate::signature::HostVerifier;
 pub use crate::source::{Endpoint, WhenStale};
 
@@ -165,9 +166,9 @@ impl Config {
         let mut root = Section::root(table, problems);
         let config = Self {
             issuers: issuers::read(&mut root, host),
-            rules: rules(&mut root),
-            forward: forward(&mut root),
-            forward_payload: header_name(&mut root, "forward_payload"),
+            rules: rules::read(&mut root),
+            forward: headers::read(&mut root),
+            forward_payload: headers::name(&mut root, "forward_payload"),
             forward_authorization: flag(&mut root, "forward_authorization", true),
             clock_skew_seconds: number(
                 &mut root,
@@ -192,7 +193,7 @@ impl Config {
             access_log_state: flag(&mut root, "access_log_state", false),
             report_only: flag(&mut root, "report_only", false),
         };
-        check_headers(&root, &config);
+        headers::check(&root, &config);
         root.finish();
         config
     }
@@ -239,6 +240,16 @@ fn one_of<T: Copy, const N: usize>(
     named.map_or(default, |(_, value)| *value)
 }
 
+/// Returns `values` if they are texts, at least one, and no text is empty.
+fn texts_of(values: &[Value]) -> Option<Vec<String>> {
+    let mut texts = Vec::new();
+    for value in values {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        texts.push(text.to_owned());
+    }
+    Some(texts).filter(|texts| !texts.is_empty())
+}
+
 fn flag(object: &mut Section<'_>, key: &'static str, default: bool) -> bool {
     object.flag(key).map_or(default, |flag| flag.value)
 }
@@ -252,203 +263,6 @@ fn number(
     object
         .number(key, range)
         .map_or(default, |number| number.value)
-}
-
-fn rules(root: &mut Section<'_>) -> Rules {
-    let cases = [
-        ("insensitive", PathCase::Insensitive),
-        ("sensitive", PathCase::Sensitive),
-    ];
-    let case = one_of(root, "path_case", cases, PathCase::Insensitive);
-    let mut rules: Vec<Rule> = Vec::new();
-    let none = "needs at least one rule: without one, all is denied";
-    for mut object in root.required_sections("rules", none) {
-        let pattern = match (text(&mut object, "path"), text(&mut object, "path_prefix")) {
-            (Some(path), None) => Some(PathPattern::Exact(path)),
-            (None, Some(prefix)) => Some(PathPattern::Prefix(prefix)),
-            _ => {
-                object.problem("path", "or path_prefix is needed, and only one of the two");
-                None
-            }
-        };
-        if let Some(pattern) = &pattern
-            && let Err(why) = pattern.check()
-        {
-            object.problem(pattern.key(), why);
-        }
-        let methods = object.values("methods");
-        if methods.as_ref().is_some_and(Vec::is_empty) {
-            object.problem("methods", "needs at least one method, or leave it out");
-        }
-        for method in methods.iter().flatten() {
-            if let Err(why) = check_method(method) {
-                object.problem("methods", &why);
-            }
-        }
-        let scopes = object.values("scopes").unwrap_or_default();
-        if !scopes.iter().all(|scope| is_scope(scope)) {
-            object.problem("scopes", "has something that is no scope token");
-        }
-        let is_anonymous = [("token", false), ("anonymous", true)];
-        let access = if one_of(&mut object, "access", is_anonymous, false) {
-            if !scopes.is_empty() {
-                object.problem("scopes", "means nothing on an anonymous path");
-            }
-            Access::Anonymous
-        } else {
-            Access::Token { scopes }
-        };
-        if let Some(pattern) = pattern {
-            let rule = Rule {
-                pattern,
-                methods: methods.unwrap_or_default(),
-                access,
-            };
-            for other in &rules {
-                if let Err(why) = rule.check_beside(other, case) {
-                    object.problem(rule.pattern.key(), why);
-                }
-            }
-            rules.push(rule);
-        }
-        object.finish();
-    }
-    Rules::new(rules, case)
-}
-
-/// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was
-/// meant for fall to another rule, so a typing error could open a path.
-fn check_method(method: &str) -> Result<(), String> {
-    if method.is_empty() || !method.bytes().all(is_token_byte) {
-        let trimmed = method.trim().to_ascii_uppercase();
-        let hint = match !trimmed.is_empty() && trimmed.bytes().all(is_token_byte) {
-            true => format!("; did you mean \"{trimmed}\"?"),
-            false => String::new(),
-        };
-        return Err(format!("{method:?} is no HTTP method{hint}"));
-    }
-    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        let upper = method.to_ascii_uppercase();
-        return Err(format!(
-            "{method:?} is not in upper case, and methods are case-sensitive; did you mean {upper:?}?"
-        ));
-    }
-    Ok(())
-}
-
-fn forward(root: &mut Section<'_>) -> Vec<ForwardedHeader> {
-    let mut headers = Vec::new();
-    root.optional("forward", |forward| {
-        while let Some((name, value)) = forward.take_any() {
-            if let Err(why) = check_header_name(&name) {
-                forward.problem(&name, why);
-            }
-            let form = match value {
-                value @ (Value::String(_) | Value::Array(_)) => {
-                    claim_names(forward, &name, &value).map(|claims| (claims, ListForm::Comma))
-                }
-                Value::Object(members) => {
-                    let mut object = forward.within(&name, members);
-                    object.required("claim");
-                    let claims = object
-                        .take("claim")
-                        .and_then(|claim| claim_names(&object, "claim", &claim.value));
-                    let forms = [("comma", ListForm::Comma), ("json", ListForm::Json)];
-                    let lists = one_of(&mut object, "lists", forms, ListForm::Comma);
-                    object.finish();
-                    claims.map(|claims| (claims, lists))
-                }
-                _ => {
-                    forward.problem(
-                        &name,
-                        "must be the name of a claim, a list of names, or an object with claim and lists",
-                    );
-                    None
-                }
-            };
-            if let Some((claims, lists)) = form {
-                headers.push(ForwardedHeader {
-                    name,
-                    claims,
-                    lists,
-                });
-            }
-        }
-        Some(())
-    });
-    headers
-}
-
-/// The name of a claim, or a list of names: the guard forwards the first claim that the token has.
-fn claim_names(object: &Section<'_>, key: &str, value: &Value) -> Option<Vec<String>> {
-    let names = match value {
-        Value::Array(names) => names.as_slice(),
-        name => std::slice::from_ref(name),
-    };
-    let names = texts_of(names);
-    if names.is_none() {
-        object.problem(
-            key,
-            "must be the name of a claim, or a list of at least one name",
-        );
-    }
-    names
-}
-
-/// Returns `values` if they are texts, at least one, and no text is empty.
-fn texts_of(values: &[Value]) -> Option<Vec<String>> {
-    let mut texts = Vec::new();
-    for value in values {
-        let text = value.as_str().filter(|text| !text.is_empty())?;
-        texts.push(text.to_owned());
-    }
-    Some(texts).filter(|texts| !texts.is_empty())
-}
-
-/// Headers that no claim may replace, because the gateway or the guard gives them a meaning.
-const RESERVED_HEADERS: [&str; 23] = [
-    "authorization",
-    "connection",
-    "content-length",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "http2-settings",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-method",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-uri",
-    "x-request-id",
-    "x-token-filter",
-    "x-token-guard-body",
-    "x-token-guard-status",
-];
-
-fn check_header_name(name: &str) -> Result<(), &'static str> {
-    let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if name.is_empty() || !name.bytes().all(token) {
-        return Err("is not a header name in lower case");
-    }
-    if RESERVED_HEADERS.contains(&name) || name.starts_with("x-envoy-") {
-        return Err("is a header with a meaning of its own");
-    }
-    Ok(())
-}
-
-fn header_name(root: &mut Section<'_>, key: &'static str) -> Option<String> {
-    let name = text(root, key)?;
-    if let Err(why) = check_header_name(&name) {
-        root.problem(key, why);
-    }
-    Some(name)
 }
 
 fn realm(root: &mut Section<'_>) -> String {
@@ -500,15 +314,6 @@ fn check_resource(resource: &str) -> Result<(), &'static str> {
         );
     }
     path.map_or(Ok(()), |path| PathPattern::Exact(path).check())
-}
-
-/// Reports a header that would carry both a claim and the whole payload.
-fn check_headers(root: &Section<'_>, config: &Config) {
-    if let Some(payload) = &config.forward_payload
-        && config.forward.iter().any(|header| header.name == *payload)
-    {
-        root.problem("forward_payload", "is also in forward");
-    }
 }
 
 /// `scope-token` of RFC 6749 §3.3.

@@ -1,0 +1,89 @@
+//! Reads the rules of the configuration.
+
+use document::Section;
+
+use super::{is_scope, one_of, text};
+use crate::authorization::is_token_byte;
+use crate::rules::{Access, PathCase, PathPattern, Rule, Rules};
+
+pub(super) fn read(root: &mut Section<'_>) -> Rules {
+    let cases = [
+        ("insensitive", PathCase::Insensitive),
+        ("sensitive", PathCase::Sensitive),
+    ];
+    let case = one_of(root, "path_case", cases, PathCase::Insensitive);
+    let mut rules: Vec<Rule> = Vec::new();
+    let none = "needs at least one rule: without one, all is denied";
+    for mut object in root.required_sections("rules", none) {
+        let pattern = match (text(&mut object, "path"), text(&mut object, "path_prefix")) {
+            (Some(path), None) => Some(PathPattern::Exact(path)),
+            (None, Some(prefix)) => Some(PathPattern::Prefix(prefix)),
+            _ => {
+                object.problem("path", "or path_prefix is needed, and only one of the two");
+                None
+            }
+        };
+        if let Some(pattern) = &pattern
+            && let Err(why) = pattern.check()
+        {
+            object.problem(pattern.key(), why);
+        }
+        let methods = object.values("methods");
+        if methods.as_ref().is_some_and(Vec::is_empty) {
+            object.problem("methods", "needs at least one method, or leave it out");
+        }
+        for method in methods.iter().flatten() {
+            if let Err(why) = check_method(method) {
+                object.problem("methods", &why);
+            }
+        }
+        let scopes = object.values("scopes").unwrap_or_default();
+        if !scopes.iter().all(|scope| is_scope(scope)) {
+            object.problem("scopes", "has something that is no scope token");
+        }
+        let is_anonymous = [("token", false), ("anonymous", true)];
+        let access = if one_of(&mut object, "access", is_anonymous, false) {
+            if !scopes.is_empty() {
+                object.problem("scopes", "means nothing on an anonymous path");
+            }
+            Access::Anonymous
+        } else {
+            Access::Token { scopes }
+        };
+        if let Some(pattern) = pattern {
+            let rule = Rule {
+                pattern,
+                methods: methods.unwrap_or_default(),
+                access,
+            };
+            for other in &rules {
+                if let Err(why) = rule.check_beside(other, case) {
+                    object.problem(rule.pattern.key(), why);
+                }
+            }
+            rules.push(rule);
+        }
+        object.finish();
+    }
+    Rules::new(rules, case)
+}
+
+/// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was
+/// meant for fall to another rule, so a typing error could open a path.
+fn check_method(method: &str) -> Result<(), String> {
+    if method.is_empty() || !method.bytes().all(is_token_byte) {
+        let trimmed = method.trim().to_ascii_uppercase();
+        let hint = match !trimmed.is_empty() && trimmed.bytes().all(is_token_byte) {
+            true => format!("; did you mean \"{trimmed}\"?"),
+            false => String::new(),
+        };
+        return Err(format!("{method:?} is no HTTP method{hint}"));
+    }
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let upper = method.to_ascii_uppercase();
+        return Err(format!(
+            "{method:?} is not in upper case, and methods are case-sensitive; did you mean {upper:?}?"
+        ));
+    }
+    Ok(())
+}

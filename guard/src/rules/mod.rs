@@ -1,0 +1,219 @@
+//! The rules: what a request needs, by path and method. No spelling of a path can reach a wider rule than the
+//! path itself (RFC 9700 §4.13).
+
+mod pattern;
+mod readings;
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode;
+
+pub use self::pattern::PathPattern;
+pub use self::readings::PathCase;
+use self::readings::{MAX_LAYERS, before, is_plain, refuses, without_case, without_parameters};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub pattern: PathPattern,
+    /// Empty for all methods.
+    pub methods: Vec<String>,
+    pub access: Access,
+}
+
+/// The rules of a configuration.
+#[derive(Debug)]
+pub struct Rules {
+    list: Vec<Rule>,
+    case: PathCase,
+    /// True if no pattern has an upper-case letter.
+    is_lower: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// No token. Headers that only the filter may set are still removed.
+    Anonymous,
+    Token {
+        /// The token must have all of these scopes.
+        scopes: Vec<String>,
+    },
+}
+
+/// A server could read the path in several ways, for which different rules apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AmbiguousPath;
+
+impl Access {
+    /// What a request needs that needs both.
+    fn and(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Anonymous, access) | (access, Self::Anonymous) => access.clone(),
+            (Self::Token { scopes }, Self::Token { scopes: others }) => {
+                let others = others.iter().filter(|scope| !scopes.contains(scope));
+                let scopes = scopes.iter().chain(others).cloned().collect();
+                Self::Token { scopes }
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn allows_method(&self, method: &[u8]) -> bool {
+        self.methods.is_empty()
+            || self
+                .methods
+                .iter()
+                .any(|allowed| allowed.as_bytes() == method)
+    }
+
+    /// Checks that [`Rules::find`] can choose between the two rules.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_beside(&self, other: &Self, case: PathCase) -> Result<(), &'static str> {
+        let share_methods = match (self.methods.as_slice(), other.methods.as_slice()) {
+            ([], []) => true,
+            ([], _) | (_, []) => false,
+            (mine, theirs) => mine.iter().any(|method| theirs.contains(method)),
+        };
+        if share_methods && self.pattern == other.pattern {
+            return Err("has another rule for the same method");
+        }
+        let (mine, theirs) = (&self.pattern, &other.pattern);
+        let differ_in_case =
+            mine.key() == theirs.key() && mine.text().eq_ignore_ascii_case(theirs.text());
+        if share_methods
+            && differ_in_case
+            && case == PathCase::Insensitive
+            && self.access != other.access
+        {
+            return Err(
+                "differs from another rule in the case of letters alone: if the API distinguishes the two, set path_case to sensitive",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    #[must_use]
+    pub fn new(list: Vec<Rule>, case: PathCase) -> Self {
+        let has_upper = |rule: &Rule| rule.pattern.text().bytes().any(|b| b.is_ascii_uppercase());
+        Self {
+            is_lower: !list.iter().any(has_upper),
+            list,
+            case,
+        }
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.list.iter()
+    }
+
+    /// Returns what the rule for a request requires; `None` if no rule applies. Exact paths take precedence over
+    /// prefixes, and longer paths over shorter ones. Among equal paths, a rule that names the method takes precedence.
+    ///
+    /// `target` is the `:path` of the request, with the query. Resource servers differ in how they read percent
+    /// signs, path parameters (`;`), encoded question marks and the case of letters, and some decode twice. Therefore
+    /// all these readings must require the same.
+    ///
+    /// # Errors
+    /// [`AmbiguousPath`] if the readings do not require the same, or if the path contains something that no client
+    /// needs: encoded slashes and backslashes, double slashes, dot segments, fragments, control characters, `%u`
+    /// escapes or overlong UTF-8, each also when encoded twice.
+    pub fn find(
+        &self,
+        method: &[u8],
+        target: &[u8],
+    ) -> Result<Option<Cow<'_, Access>>, AmbiguousPath> {
+        let path = before(target, b'?');
+        let access = self.access(method, path, PathCase::Sensitive);
+        if is_plain(path, self.case) && (self.is_lower || self.case == PathCase::Sensitive) {
+            return Ok(access);
+        }
+        if refuses(path) {
+            return Err(AmbiguousPath);
+        }
+        let agrees_in_any_case = |reading: &[u8]| {
+            self.case == PathCase::Sensitive
+                || access == self.access(method, &without_case(reading), PathCase::Insensitive)
+        };
+        if !path.iter().any(|byte| matches!(byte, b'%' | b';')) {
+            return match agrees_in_any_case(path) {
+                true => Ok(access),
+                false => Err(AmbiguousPath),
+            };
+        }
+        let agrees = |reading: &[u8]| {
+            access == self.access(method, reading, PathCase::Sensitive)
+                && agrees_in_any_case(reading)
+        };
+        let mut layer = Cow::Borrowed(path);
+        for _ in 0..MAX_LAYERS {
+            let unquestioned = before(&layer, b'?');
+            for reading in [
+                Cow::Borrowed(layer.as_ref()),
+                Cow::Borrowed(unquestioned),
+                without_parameters(&layer),
+                without_parameters(unquestioned),
+            ] {
+                if refuses(&reading) || !agrees(&reading) {
+                    return Err(AmbiguousPath);
+                }
+            }
+            let decoded = match percent_decode(&layer).into() {
+                Cow::Borrowed(_) => return Ok(access),
+                Cow::Owned(decoded) => decoded,
+            };
+            layer = Cow::Owned(decoded);
+        }
+        Err(AmbiguousPath)
+    }
+
+    /// A path that no rule names needs what its own rule requires, and what the rule requires that names the path with or
+    /// without a slash at the end.
+    fn access(&self, method: &[u8], path: &[u8], case: PathCase) -> Option<Cow<'_, Access>> {
+        let own = self.best(method, |pattern| pattern.matches(path, case))?;
+        let twin = match own.pattern.text().len() == path.len() {
+            true => None,
+            false => self.best(method, |pattern| pattern.is_twin_of(path, case)),
+        };
+        Some(match twin {
+            Some(twin) => Cow::Owned(own.access.and(&twin.access)),
+            None => Cow::Borrowed(&own.access),
+        })
+    }
+
+    fn best(&self, method: &[u8], applies: impl Fn(&PathPattern) -> bool) -> Option<&Rule> {
+        let rules = self.list.iter();
+        rules
+            .filter(|rule| applies(&rule.pattern) && rule.allows_method(method))
+            .max_by_key(|rule| (rule.pattern.precedence(), !rule.methods.is_empty()))
+    }
+
+    /// Prefixes with a slash at the end, for which the path without the slash falls to a rule with other requirements.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (number, rule) in self.list.iter().enumerate() {
+            let PathPattern::Prefix(text) = &rule.pattern else {
+                continue;
+            };
+            let Some(path) = text.strip_suffix('/').filter(|path| !path.is_empty()) else {
+                continue;
+            };
+            let matches =
+                |other: &&Rule| other.pattern.matches(path.as_bytes(), PathCase::Sensitive);
+            let mut others = self.list.iter().filter(matches);
+            let is_named = others.clone().any(|other| other.pattern.text() == path);
+            if !is_named && others.any(|other| other.access != rule.access) {
+                warnings.push(format!(
+                    "rules[{number}].path_prefix: {path} falls to another rule, and requests for it need what both rules require; without the slash at the end, this rule covers {path} too"
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests;
