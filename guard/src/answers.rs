@@ -27,6 +27,8 @@ pub enum Denial {
     Token(Refusal),
     /// The token lacks scopes. Contains all scopes that the rule requires.
     Scope(Vec<String>),
+    /// A claim of the token lacks a value that the rule requires, such as a role.
+    ClaimValue,
     /// The issuer's keys are not known yet.
     KeysUnavailable,
     /// The guard cannot know whether the token is revoked.
@@ -49,6 +51,7 @@ impl Denial {
             Self::TwoTokens => "two_tokens",
             Self::Token(refusal) => refusal.name(),
             Self::Scope(_) => "scope",
+            Self::ClaimValue => "claim_value",
             Self::KeysUnavailable => "keys_unavailable",
             Self::RevocationsUnavailable => "revocations_unavailable",
             Self::Busy => "busy",
@@ -66,6 +69,7 @@ impl Denial {
             Self::Credentials(MalformedCredentials::Token),
             Self::TwoTokens,
             Self::Scope(Vec::new()),
+            Self::ClaimValue,
             Self::KeysUnavailable,
             Self::RevocationsUnavailable,
             Self::Busy,
@@ -79,7 +83,7 @@ impl Denial {
         match self {
             Self::Path | Self::Credentials(_) | Self::TwoTokens => 400,
             Self::NoToken | Self::Token(_) => 401,
-            Self::NoRule | Self::Scope(_) => 403,
+            Self::NoRule | Self::Scope(_) | Self::ClaimValue => 403,
             Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => 503,
         }
     }
@@ -91,7 +95,8 @@ impl Denial {
                 "invalid_request"
             }
             Self::Token(_) => "invalid_token",
-            Self::Scope(_) => "insufficient_scope",
+            // RFC 6750 §3.1 has this one code for privileges that the token does not give.
+            Self::Scope(_) | Self::ClaimValue => "insufficient_scope",
             Self::NoRule => "access_denied",
             Self::KeysUnavailable | Self::RevocationsUnavailable | Self::Busy | Self::Host => {
                 "temporarily_unavailable"
@@ -116,6 +121,9 @@ impl Denial {
                 let scopes = scopes.join(" ");
                 return format!("The access token lacks a scope; needed here: {scopes}").into();
             }
+            Self::ClaimValue => {
+                "The access token lacks a role or another value that is needed here"
+            }
             Self::KeysUnavailable => {
                 "The gateway has not read the keys of the issuer yet; try again"
             }
@@ -133,7 +141,11 @@ impl Denial {
         let mut challenge = format!("Bearer realm=\"{}\"", config.realm);
         match self {
             Self::NoToken => {}
-            Self::Credentials(_) | Self::TwoTokens | Self::Token(_) | Self::Scope(_) => {
+            Self::Credentials(_)
+            | Self::TwoTokens
+            | Self::Token(_)
+            | Self::Scope(_)
+            | Self::ClaimValue => {
                 let (error, description) = (self.error(), self.description());
                 challenge.push_str(&format!(
                     ", error=\"{error}\", error_description=\"{description}\""

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::forward::Header;
 use crate::keys::Key;
+use crate::rules::RequiredClaim;
 use crate::verify::TokenReference;
 
 /// Longest token that is cached, in bytes. Longer tokens are verified on every request.
@@ -39,6 +40,8 @@ pub struct CachedToken {
     /// introspection.
     pub active_until: u64,
     pub scopes: Vec<String>,
+    /// The required values of rules that the token has.
+    pub claims: Vec<Rc<RequiredClaim>>,
     pub headers: Rc<[Header]>,
 }
 
@@ -62,6 +65,7 @@ impl CachedToken {
             .map(|text| text.capacity() + ALLOCATION)
             .sum();
         let lists = self.scopes.capacity() * size_of::<String>()
+            + self.claims.capacity() * size_of::<Rc<RequiredClaim>>()
             + self.headers.len() * size_of::<Header>()
             + size_of::<TokenReference>();
         texts + lists + 3 * ALLOCATION
@@ -259,6 +263,7 @@ mod tests {
             not_revoked_at: 0,
             active_until: u64::MAX,
             scopes: vec![],
+            claims: vec![],
             headers: Rc::new([]),
         }
     }

@@ -19,7 +19,19 @@ pub enum ListForm {
     /// The elements, joined by commas. Commas within an element are percent-encoded. Elements that are lists or
     /// objects are written as JSON.
     Comma,
+    /// As `Comma`, but with spaces: the form of `scope` (RFC 6749 §3.3).
+    Space,
     Json,
+}
+
+impl ListForm {
+    const fn separator(self) -> Option<char> {
+        match self {
+            Self::Comma => Some(','),
+            Self::Space => Some(' '),
+            Self::Json => None,
+        }
+    }
 }
 
 /// Name and value.
@@ -53,25 +65,26 @@ fn first_present<'a>(names: &[String], claims: &'a Map<String, Value>) -> Option
 fn text(value: &Value, lists: ListForm) -> Option<String> {
     match value {
         Value::Null => None,
-        Value::String(text) => Some(encode(text, false)),
+        Value::String(text) => Some(encode(text, None)),
         Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        Value::Array(members) if lists == ListForm::Comma => {
-            let members: Vec<String> = members
-                .iter()
-                .map(|member| match member {
-                    Value::String(text) => encode(text, true),
-                    other => encode(&other.to_string(), true),
-                })
-                .collect();
-            Some(members.join(","))
-        }
-        Value::Array(_) | Value::Object(_) => Some(ascii_json(value)),
+        Value::Array(members) => Some(match lists.separator() {
+            Some(separator) => {
+                let members = members.iter().map(|member| match member {
+                    Value::String(text) => encode(text, Some(separator)),
+                    other => encode(&other.to_string(), Some(separator)),
+                });
+                let members: Vec<String> = members.collect();
+                members.join(separator.encode_utf8(&mut [0; 4]))
+            }
+            None => ascii_json(value),
+        }),
+        Value::Object(_) => Some(ascii_json(value)),
     }
 }
 
 /// Encodes a text as a header value. Percent-encodes percent signs, bytes that are not printable ASCII, and
-/// spaces at both ends. Any URL decoder restores the claim, and no claim can inject a header.
-fn encode(text: &str, commas: bool) -> String {
+/// spaces at both ends, and the separator of a list. Any URL decoder restores the claim, and no claim can inject a header.
+fn encode(text: &str, separator: Option<char>) -> String {
     let from_first = text.trim_start_matches(' ');
     let inner = from_first.trim_end_matches(' ');
     let leading = text.len() - from_first.len();
@@ -80,8 +93,7 @@ fn encode(text: &str, commas: bool) -> String {
     for byte in inner.bytes() {
         match byte {
             b'%' => encoded.push_str("%25"),
-            b',' if commas => encoded.push_str("%2C"),
-            0x20..=0x7e => encoded.push(char::from(byte)),
+            0x20..=0x7e if Some(char::from(byte)) != separator => encoded.push(char::from(byte)),
             _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -163,6 +175,13 @@ mod tests {
             (json!(["a", "b,c", 1]), ListForm::Comma, Some("a,b%2Cc,1")),
             (json!([]), ListForm::Comma, Some("")),
             (
+                json!(["a", "b,c d", 1]),
+                ListForm::Space,
+                Some("a b,c%20d 1"),
+            ),
+            (json!("a b"), ListForm::Space, Some("a b")),
+            (json!({"k": 1}), ListForm::Space, Some("{\"k\":1}")),
+            (
                 json!(["a", "é"]),
                 ListForm::Json,
                 Some("[\"a\",\"\\u00e9\"]"),
@@ -205,7 +224,7 @@ mod tests {
             ("Zoë", "Zo%C3%AB"),
             ("\u{7f}", "%7F"),
         ] {
-            assert_eq!(encode(value, false), expected);
+            assert_eq!(encode(value, None), expected);
         }
     }
 

@@ -27,6 +27,7 @@ use crate::clock::Time;
 use crate::config::Config;
 use crate::feed::{Feed, NoSharedData, SharedData};
 use crate::forward::{self, Header, Stripped};
+use crate::rules::Access;
 use crate::signature::{HostVerifier, NoHostVerifier};
 use crate::verify::{self, ParsedToken, Refusal, TokenReference};
 
@@ -244,21 +245,21 @@ impl Guard {
             return Decision::Answer(answer).into();
         }
         let config = Rc::clone(&self.config);
-        let scopes = match needed(&config.rules, &request) {
+        let access = match needed(&config.rules, &request) {
             Ok(Needed::Nothing) => return Decision::Allow(Rc::clone(&self.no_headers)).into(),
-            Ok(Needed::Token(scopes)) => scopes,
+            Ok(Needed::Token(access)) => access,
             Err(denial) => return denial.into(),
         };
         let credentials = match presented(&request) {
             Ok(credentials) => credentials,
             Err(denial) => return denial.into(),
         };
-        self.by_cache(credentials, &scopes, tick)
-            .unwrap_or_else(|| self.by_verification(credentials, &scopes, patience, clock))
+        self.by_cache(credentials, &access, tick)
+            .unwrap_or_else(|| self.by_verification(credentials, &access, patience, clock))
     }
 
     /// Decides about a cached token. `None` if the token is not in the cache, or would no longer be accepted.
-    fn by_cache(&mut self, credentials: &[u8], scopes: &[String], tick: u64) -> Option<Outcome> {
+    fn by_cache(&mut self, credentials: &[u8], needed: &Access, tick: u64) -> Option<Outcome> {
         let hit = self.cache.get(credentials)?;
         let still_good = self.issuers.get(hit.issuer).is_some_and(|issuer| {
             issuer.still_good(hit, &self.config, &self.feeds, tick, self.time)
@@ -269,14 +270,14 @@ impl Guard {
             return None;
         }
         self.counts.cache_hits += 1;
-        Some(permitted(scopes, &hit.scopes, &hit.headers, &hit.reference))
+        Some(permitted(needed, hit))
     }
 
     /// Decides about a token that is not in the cache.
     fn by_verification(
         &mut self,
         credentials: &[u8],
-        scopes: &[String],
+        needed: &Access,
         patience: Patience,
         clock: impl FnOnce() -> u64,
     ) -> Outcome {
@@ -335,6 +336,7 @@ impl Guard {
                     not_revoked_at,
                     active_until,
                     scopes: verify::scopes(&verified.claims),
+                    claims: self.config.rules.values_in(&verified.claims),
                     headers: forward::headers(
                         &self.config.forward,
                         self.config.forward_payload.as_deref(),
@@ -342,7 +344,7 @@ impl Guard {
                     )
                     .into(),
                 };
-                let outcome = permitted(scopes, &cached.scopes, &cached.headers, &cached.reference);
+                let outcome = permitted(needed, &cached);
                 self.cache.insert(credentials, cached);
                 outcome
             }

@@ -23,7 +23,11 @@ pub(super) fn read(root: &mut Section<'_>) -> Vec<ForwardedHeader> {
                     let claims = object
                         .take("claim")
                         .and_then(|claim| claim_names(&object, "claim", &claim.value));
-                    let forms = [("comma", ListForm::Comma), ("json", ListForm::Json)];
+                    let forms = [
+                        ("comma", ListForm::Comma),
+                        ("space", ListForm::Space),
+                        ("json", ListForm::Json),
+                    ];
                     let lists = one_of(&mut object, "lists", forms, ListForm::Comma);
                     object.finish();
                     claims.map(|claims| (claims, lists))

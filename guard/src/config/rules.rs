@@ -1,10 +1,12 @@
 //! Reads the rules of the configuration.
 
+use std::rc::Rc;
+
 use document::Section;
 
-use super::{is_scope, one_of, text};
+use super::{is_scope, one_of, required_text, text};
 use crate::authorization::is_token_byte;
-use crate::rules::{Access, PathCase, PathPattern, Rule, Rules};
+use crate::rules::{Access, PathCase, PathPattern, RequiredClaim, Rule, Rules};
 
 pub(super) fn read(root: &mut Section<'_>) -> Rules {
     let cases = [
@@ -41,14 +43,18 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
         if !scopes.iter().all(|scope| is_scope(scope)) {
             object.problem("scopes", "has something that is no scope token");
         }
+        let claims = claims(&mut object);
         let is_anonymous = [("token", false), ("anonymous", true)];
         let access = if one_of(&mut object, "access", is_anonymous, false) {
             if !scopes.is_empty() {
                 object.problem("scopes", "means nothing on an anonymous path");
             }
+            if !claims.is_empty() {
+                object.problem("claims", "means nothing on an anonymous path");
+            }
             Access::Anonymous
         } else {
-            Access::Token { scopes }
+            Access::Token { scopes, claims }
         };
         if let Some(pattern) = pattern {
             let rule = Rule {
@@ -66,6 +72,34 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
         object.finish();
     }
     Rules::new(rules, case)
+}
+
+/// The values of claims that a rule requires, one by one.
+fn claims(rule: &mut Section<'_>) -> Vec<Rc<RequiredClaim>> {
+    let mut required = Vec::new();
+    for mut object in rule.sections("claims") {
+        let claim = required_text(&mut object, "claim").unwrap_or_default();
+        let within = object.values("within").unwrap_or_default();
+        let values = object.values("values").unwrap_or_default();
+        if claim.is_empty() || within.iter().any(String::is_empty) {
+            object.problem("claim", "and the names in within must not be empty");
+        }
+        if values.is_empty() {
+            object.problem(
+                "values",
+                "needs at least one value, which the claim must have",
+            );
+        }
+        for value in values {
+            required.push(Rc::new(RequiredClaim {
+                within: within.clone(),
+                claim: claim.clone(),
+                value,
+            }));
+        }
+        object.finish();
+    }
+    required
 }
 
 /// The guard compares methods byte for byte (RFC 9110 §9.1). If a rule has a misspelt method, the requests that it was

@@ -6,15 +6,14 @@ use std::rc::Rc;
 use super::decision::{Decision, Outcome, Request};
 use crate::answers::Denial;
 use crate::authorization::{self, Credentials};
-use crate::forward::Header;
+use crate::cache::CachedToken;
 use crate::rules::{Access, AmbiguousPath, Rules};
-use crate::verify::TokenReference;
 
 pub(super) enum Needed<'a> {
     /// Nothing: the path is anonymous.
     Nothing,
-    /// A token with all of these scopes.
-    Token(Cow<'a, [String]>),
+    /// A token that fulfils this.
+    Token(Cow<'a, Access>),
 }
 
 /// Returns what the rule for a request requires.
@@ -22,9 +21,8 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
     match rules.find(request.method, request.target) {
         Err(AmbiguousPath) => Err(Denial::Path),
         Ok(None) => Err(Denial::NoRule),
-        Ok(Some(Cow::Borrowed(Access::Token { scopes }))) => Ok(Needed::Token(scopes.into())),
-        Ok(Some(Cow::Owned(Access::Token { scopes }))) => Ok(Needed::Token(scopes.into())),
-        Ok(Some(_)) => Ok(Needed::Nothing),
+        Ok(Some(access)) if *access == Access::Anonymous => Ok(Needed::Nothing),
+        Ok(Some(access)) => Ok(Needed::Token(access)),
     }
 }
 
@@ -38,28 +36,28 @@ pub(super) fn presented<'a>(request: &Request<'a>) -> Result<&'a [u8], Denial> {
     }
 }
 
-/// Allows the request if the scopes of the verified token suffice.
-pub(super) fn permitted(
-    needed: &[String],
-    scopes: &[String],
-    headers: &Rc<[Header]>,
-    token: &Rc<TokenReference>,
-) -> Outcome {
-    let decision = match require(needed, scopes) {
-        Ok(()) => Decision::Allow(Rc::clone(headers)),
+/// Allows the request if the verified token has what is needed.
+pub(super) fn permitted(needed: &Access, token: &CachedToken) -> Outcome {
+    let decision = match require(needed, token) {
+        Ok(()) => Decision::Allow(Rc::clone(&token.headers)),
         Err(denial) => Decision::Deny(denial),
     };
     Outcome {
         decision,
-        token: Some(Rc::clone(token)),
+        token: Some(Rc::clone(&token.reference)),
     }
 }
 
-fn require(needed: &[String], scopes: &[String]) -> Result<(), Denial> {
-    if needed.iter().all(|scope| scopes.contains(scope)) {
-        Ok(())
-    } else {
-        Err(Denial::Scope(needed.to_vec()))
+fn require(needed: &Access, token: &CachedToken) -> Result<(), Denial> {
+    let Access::Token { scopes, claims } = needed else {
+        return Ok(());
+    };
+    if !scopes.iter().all(|scope| token.scopes.contains(scope)) {
+        return Err(Denial::Scope(scopes.clone()));
+    }
+    match claims.iter().all(|claim| token.claims.contains(claim)) {
+        true => Ok(()),
+        false => Err(Denial::ClaimValue),
     }
 }
 

@@ -150,6 +150,70 @@ fn scopes_are_needed_on_every_request() {
     )));
 }
 
+/// Roles as Entra, Auth0 and Keycloak write them.
+#[test]
+fn values_of_claims_are_needed_on_every_request() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    let mut config = fixtures::config();
+    config["rules"].as_array_mut().unwrap().extend([
+        json!({"path_prefix": "/entra", "claims": [{"claim": "roles", "values": ["a", "b"]}]}),
+        json!({"path_prefix": "/auth0/", "claims": [{"claim": "https://example.com/roles", "values": ["a"]}]}),
+        json!({"path_prefix": "/keycloak", "scopes": ["projects"], "claims": [
+            {"claim": "roles", "within": ["realm_access"], "values": ["a"]},
+            {"claim": "tenant", "values": ["t"]},
+        ]}),
+    ]);
+    let mut guard = ready_with(&config, &issuer);
+    let token = |members: Value| {
+        let mut all = claims();
+        let members = members.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(members);
+        issuer.token(&all)
+    };
+    let denied = Decision::Deny(Denial::ClaimValue);
+    for (path, members, passes) in [
+        ("/entra", json!({"roles": ["b", "c", "a"]}), true),
+        ("/entra", json!({"roles": ["a"]}), false),
+        ("/entra", json!({"scope": "a b"}), false),
+        (
+            "/auth0/x",
+            json!({"https://example.com/roles": ["a"]}),
+            true,
+        ),
+        ("/auth0/x", json!({"roles": ["a"]}), false),
+        (
+            "/keycloak",
+            json!({"realm_access": {"roles": ["a"]}, "tenant": "t"}),
+            true,
+        ),
+        (
+            "/keycloak",
+            json!({"realm_access": {"roles": ["a"]}, "tenant": "u"}),
+            false,
+        ),
+        ("/keycloak", json!({"roles": ["a"], "tenant": "t"}), false),
+    ] {
+        let token = token(members);
+        // The second decision comes from the cache.
+        for _ in 0..2 {
+            let decision = decide(&mut guard, path, Some(&token));
+            assert_eq!(is_allowed(&decision), passes, "{path} {decision:?}");
+            assert!(passes || decision == denied);
+            assert!(is_allowed(&decide(&mut guard, "/api/x", Some(&token))));
+        }
+    }
+    // A scope that is missing too is named first, because the client can ask for a scope.
+    let without = token(json!({"scope": "other"}));
+    let decision = decide(&mut guard, "/keycloak", Some(&without));
+    assert_eq!(
+        decision,
+        Decision::Deny(Denial::Scope(vec!["projects".into()]))
+    );
+    // Another reading of the path, without the slash, needs both.
+    let decision = decide(&mut guard, "/auth0", Some(&without));
+    assert!(!is_allowed(&decision));
+}
+
 /// Without keys, no token is accepted, and no client is told that its token is invalid.
 #[test]
 fn rfc8725_s3_3_without_keys_requests_wait_and_then_fail() {
@@ -429,6 +493,10 @@ fn rfc6750_s3_challenges() {
     let (status, challenge) = answer(Denial::Scope(vec!["a".into(), "b".into()]));
     assert_eq!(status, 403);
     assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a scope; needed here: a b\", scope=\"a b\""));
+    // No scope would help.
+    let (status, challenge) = answer(Denial::ClaimValue);
+    assert_eq!(status, 403);
+    assert!(challenge.unwrap().ends_with("error=\"insufficient_scope\", error_description=\"The access token lacks a role or another value that is needed here\""));
     assert_eq!(answer(Denial::NoRule), (403, None));
     assert_eq!(answer(Denial::Path), (400, None));
     assert_eq!(answer(Denial::KeysUnavailable), (503, None));

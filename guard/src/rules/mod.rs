@@ -1,13 +1,17 @@
 //! The rules: what a request needs, by path and method. No spelling of a path can reach a wider rule than the
 //! path itself (RFC 9700 §4.13).
 
+mod claim;
 mod pattern;
 mod readings;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use percent_encoding::percent_decode;
+use serde_json::{Map, Value};
 
+pub use self::claim::RequiredClaim;
 pub use self::pattern::PathPattern;
 pub use self::readings::PathCase;
 use self::readings::{MAX_LAYERS, before, is_plain, refuses, without_case, without_parameters};
@@ -36,6 +40,8 @@ pub enum Access {
     Token {
         /// The token must have all of these scopes.
         scopes: Vec<String>,
+        /// The token must have all of these values.
+        claims: Vec<Rc<RequiredClaim>>,
     },
 }
 
@@ -48,13 +54,24 @@ impl Access {
     fn and(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Anonymous, access) | (access, Self::Anonymous) => access.clone(),
-            (Self::Token { scopes }, Self::Token { scopes: others }) => {
-                let others = others.iter().filter(|scope| !scopes.contains(scope));
-                let scopes = scopes.iter().chain(others).cloned().collect();
-                Self::Token { scopes }
-            }
+            (
+                Self::Token { scopes, claims },
+                Self::Token {
+                    scopes: more_scopes,
+                    claims: more_claims,
+                },
+            ) => Self::Token {
+                scopes: union(scopes, more_scopes),
+                claims: union(claims, more_claims),
+            },
         }
     }
+}
+
+/// The elements of `one`, and those of `other` that `one` lacks.
+fn union<T: Clone + PartialEq>(one: &[T], other: &[T]) -> Vec<T> {
+    let more = other.iter().filter(|element| !one.contains(element));
+    one.iter().chain(more).cloned().collect()
 }
 
 impl Rule {
@@ -104,6 +121,26 @@ impl Rules {
             list,
             case,
         }
+    }
+
+    /// The required values of all rules that these claims have.
+    #[must_use]
+    pub fn values_in(&self, claims: &Map<String, Value>) -> Vec<Rc<RequiredClaim>> {
+        let mut met = Vec::new();
+        for rule in &self.list {
+            let Access::Token {
+                claims: required, ..
+            } = &rule.access
+            else {
+                continue;
+            };
+            for required in required {
+                if !met.contains(required) && required.is_in(claims) {
+                    met.push(Rc::clone(required));
+                }
+            }
+        }
+        met
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {

@@ -1,4 +1,3 @@
-
 use proptest::prelude::*;
 
 use super::*;
@@ -9,6 +8,7 @@ fn rule(pattern: PathPattern, methods: &[&str], scope: &str) -> Rule {
         methods: methods.iter().map(|method| (*method).to_owned()).collect(),
         access: Access::Token {
             scopes: vec![scope.to_owned()],
+            claims: vec![],
         },
     }
 }
@@ -40,7 +40,7 @@ fn found_by(rules: &Rules, method: &str, target: &str) -> Result<Option<String>,
     let access = rules.find(method.as_bytes(), target.as_bytes())?;
     Ok(access.map(|access| match access.as_ref() {
         Access::Anonymous => "anonymous".to_owned(),
-        Access::Token { scopes } => scopes.join(" "),
+        Access::Token { scopes, .. } => scopes.join(" "),
     }))
 }
 

@@ -547,7 +547,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         .ok_or("no rule allows the path that arrived")?;
     let identity = match access.as_ref() {
         Access::Anonymous => Nobody,
-        Access::Token { scopes } if scopes.is_empty() => Good,
+        Access::Token { scopes, .. } if scopes.is_empty() => Good,
         Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
     };
     let credentials = arrived.values("authorization");
