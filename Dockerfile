@@ -80,7 +80,7 @@ FROM envoyproxy/envoy:v1.40.0 AS gateway
 COPY --from=build /source/target/wasm32-wasip1/release/filter.wasm /etc/envoy/filter.wasm
 COPY envoy/envoy.yaml envoy/container.sh /etc/envoy/
 USER envoy
-EXPOSE 8080 8081 8082 8083 9901
+EXPOSE 8080 8081 8082 8083 8084 9901
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s CMD ["bash", "/etc/envoy/container.sh", "health"]
 ENTRYPOINT ["bash", "/etc/envoy/container.sh"]
 CMD ["serve"]

@@ -145,6 +145,11 @@ fn render(template: &str, artifacts: &Artifacts, ports: Ports, feed: u16) -> Res
             ports.legacy.to_string(),
         ),
         (
+            "KEYS_PORT",
+            defaults.keys.to_string(),
+            ports.keys.to_string(),
+        ),
+        (
             "PUBLIC_EA_PORT",
             defaults.public_ea.to_string(),
             ports.public_ea.to_string(),

@@ -21,6 +21,8 @@ pub struct Ports {
     pub lobby_ea: u16,
     /// The hosts of the legacy flow through Envoy.
     pub legacy: u16,
+    /// Public keys and metadata through Envoy, for gateways elsewhere.
+    pub keys: u16,
     /// The page at the redirect URI of the demo's clients.
     pub callback: u16,
     /// Envoy's admin interface.
@@ -46,6 +48,7 @@ impl Default for Ports {
             lobby: 8081,
             lobby_ea: 8082,
             legacy: 8083,
+            keys: 8084,
             callback: 8090,
             envoy_admin: 9901,
             public: 9080,
@@ -77,6 +80,7 @@ impl Ports {
             lobby: port("LOBBY_PORT", default.lobby)?,
             lobby_ea: port("LOBBY_EA_PORT", default.lobby_ea)?,
             legacy: port("LEGACY_PORT", default.legacy)?,
+            keys: port("KEYS_PORT", default.keys)?,
             callback: port("CALLBACK_PORT", default.callback)?,
             envoy_admin: port("ENVOY_ADMIN_PORT", default.envoy_admin)?,
             public: port("PUBLIC_PORT", default.public)?,
@@ -98,6 +102,7 @@ impl Ports {
             ("LOBBY_PORT", self.lobby),
             ("LOBBY_EA_PORT", self.lobby_ea),
             ("LEGACY_PORT", self.legacy),
+            ("KEYS_PORT", self.keys),
             ("API_PORT", self.api),
             ("CALLBACK_PORT", self.callback),
             ("ENVOY_ADMIN_PORT", self.envoy_admin),
@@ -149,6 +154,7 @@ impl Ports {
             internal_replica: free_port()?,
             lobby_ea: free_port()?,
             legacy: free_port()?,
+            keys: free_port()?,
             callback: free_port()?,
             public_ea: free_port()?,
             internal_ea: free_port()?,

@@ -39,10 +39,10 @@ fn reply_of(answer: Option<Answer>) -> Reply {
 }
 
 /// All listeners of the gateway, by name.
-fn listeners() -> [(&'static str, u16); 4] {
-    let ports = pair().ports();
+fn listeners(ports: Ports) -> [(&'static str, u16); 5] {
     [
         ("api", ports.api),
+        ("keys", ports.keys),
         ("lobby", ports.lobby),
         ("early access", ports.lobby_ea),
         ("legacy", ports.legacy),
@@ -63,7 +63,7 @@ fn assert_gateway_error(listener: &str, reply: &Reply, status: u16, error: &str)
 #[test]
 fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_request_id() {
     let long = "a".repeat(100 * 1024);
-    for (listener, port) in listeners() {
+    for (listener, port) in listeners(pair().ports()) {
         let invalid = |request: &str, status| {
             let reply = raw(port, request);
             assert_gateway_error(listener, &reply, status, "invalid_request");
@@ -82,7 +82,7 @@ fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_req
     }
     // Unfinished requests, at all listeners at the same time.
     std::thread::scope(|scope| {
-        for (listener, port) in listeners() {
+        for (listener, port) in listeners(pair().ports()) {
             scope.spawn(move || {
                 let reply = raw(port, "GET / HTTP/1.1\r\nhost: x\r\nx-unfinished:");
                 assert_gateway_error(listener, &reply, 408, "invalid_request");
@@ -93,7 +93,7 @@ fn protocol_s2_4_errors_of_every_listener_itself_have_the_error_body_and_the_req
 
 #[test]
 fn d_18_the_gateway_itself_refuses_large_forms() {
-    for (listener, port) in listeners().into_iter().skip(1) {
+    for (listener, port) in listeners(pair().ports()).into_iter().skip(2) {
         let large = format!(
             "POST /auth/token HTTP/1.1\r\nhost: x\r\ncontent-length: 70000\r\n\r\n{}",
             "a".repeat(70_000)
@@ -106,12 +106,7 @@ fn d_18_the_gateway_itself_refuses_large_forms() {
 fn errors_without_a_service_say_when_to_try_again() {
     let mut pair = OwnPair::start(&[]);
     pair.pair.stop_token_service();
-    let ports = pair.pair.ports();
-    for (listener, port) in [
-        ("lobby", ports.lobby),
-        ("early access", ports.lobby_ea),
-        ("legacy", ports.legacy),
-    ] {
+    for (listener, port) in listeners(pair.pair.ports()).into_iter().skip(2) {
         for path in ["/auth/jwks", "/auth/authorize"] {
             let reply = get(&format!("http://127.0.0.1:{port}{path}"), &[]);
             assert_gateway_error(listener, &reply, 503, "temporarily_unavailable");
@@ -167,6 +162,7 @@ fn one_address_does_not_use_up_the_lobby_of_others() {
         ("port_value: 8081 ", moved(ports.lobby)),
         ("port_value: 8082 ", moved(ports.lobby_ea)),
         ("port_value: 8083 ", moved(ports.legacy)),
+        ("port_value: 8084 ", moved(ports.keys)),
         ("port_value: 9080 ", moved(ports.public)),
         ("port_value: 9081 ", moved(ports.internal)),
         ("port_value: 9082 ", moved(ports.public_ea)),

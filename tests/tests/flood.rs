@@ -1,6 +1,8 @@
 //! A thousand requests that wait for the same fetch, and get their answers together. Envoy ends each stream inside the
 //! call that answers it, so a filter that answered all of them at once would overflow the stack of its VM.
 
+use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -148,4 +150,40 @@ fn a_thousand_requests_at_a_stale_feed_end_no_vm() {
     assert_survives(&pair, &good, (503, true));
     pair.pair.start_token_service().unwrap();
     until("the feed is back", || api_status(&pair, &good) == 200);
+}
+
+/// The lobby takes 4,000 connections, and Envoy does not count them by address. Whoever holds them all keeps browsers away,
+/// but neither the keys from gateways elsewhere nor tokens from the API.
+#[test]
+fn half_sent_requests_that_close_the_lobby_keep_no_keys_away() {
+    const LOBBY: u64 = 4000;
+    tests::flood::allow_open_files(LOBBY + 500).unwrap();
+    let pair = OwnPair::start(&[]);
+    let good = token(&pair);
+    let ports = pair.pair.ports();
+    let at = |port: u16, path: &str| format!("http://127.0.0.1:{port}{path}");
+    let held: Vec<_> = (0..LOBBY)
+        .map(|_| {
+            let address = (Ipv4Addr::LOCALHOST, ports.lobby);
+            let mut connection = std::net::TcpStream::connect(address).unwrap();
+            connection
+                .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-half")
+                .unwrap();
+            connection
+        })
+        .collect();
+    let refused = || {
+        let keys = at(ports.lobby, "/auth/jwks");
+        std::panic::catch_unwind(|| get(&keys, &[])).is_err()
+    };
+    until("the lobby is full", refused);
+    for path in ["/auth/jwks", "/.well-known/oauth-authorization-server"] {
+        assert_eq!(get(&at(ports.keys, path), &[]).status, 200, "{path}");
+    }
+    assert_eq!(api_status(&pair, &good), 200);
+    drop(held);
+    // Everything else is for the lobby.
+    for path in ["/", "/auth/authorize", "/revocations"] {
+        get(&at(ports.keys, path), &[]).assert_error(404, "not_found");
+    }
 }

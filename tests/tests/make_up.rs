@@ -74,11 +74,12 @@ impl Copy {
 }
 
 /// The environment variables for the ports.
-fn variables(ports: Ports) -> [(&'static str, u16); 10] {
+fn variables(ports: Ports) -> [(&'static str, u16); 11] {
     [
         ("LOBBY_PORT", ports.lobby),
         ("LOBBY_EA_PORT", ports.lobby_ea),
         ("LEGACY_PORT", ports.legacy),
+        ("KEYS_PORT", ports.keys),
         ("API_PORT", ports.api),
         ("CALLBACK_PORT", ports.callback),
         ("ENVOY_ADMIN_PORT", ports.envoy_admin),

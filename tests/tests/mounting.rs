@@ -150,6 +150,8 @@ fn envoy_accepts_every_configuration_of_envoy_that_we_ship() {
             assert!(needed.is_subset(&names(clusters)), "{}", path.display());
         }
         let mut text = fs::read_to_string(&path).unwrap();
+        // Some frameworks would take another path from it.
+        assert!(text.contains("- x-rewrite-url\n"), "{}", path.display());
         // Otherwise a worker whose VM crashed would answer 503 until Envoy restarts.
         assert!(
             text.contains("failure_policy: FAIL_RELOAD"),

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-for port in LOBBY LOBBY_EA LEGACY API CALLBACK ENVOY_ADMIN PUBLIC INTERNAL PUBLIC_EA INTERNAL_EA; do
+for port in LOBBY LOBBY_EA LEGACY KEYS API CALLBACK ENVOY_ADMIN PUBLIC INTERNAL PUBLIC_EA INTERNAL_EA; do
     declare -x "${port}_PORT=$(free)"
 done
 log=$(mktemp)

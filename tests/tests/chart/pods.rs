@@ -165,6 +165,19 @@ fn the_internal_listener_is_internal() {
         };
         let services = of_kind(documents, "Service");
         for route in of_kind(documents, "HTTPRoute") {
+            let name = route["metadata"]["name"].as_str().unwrap();
+            let matches = &route["spec"]["rules"][0]["matches"];
+            let keys = json!([
+                {"path": {"type": "Exact", "value": "/auth/jwks"}},
+                {"path": {"type": "PathPrefix", "value": "/.well-known"}},
+            ]);
+            let everything = Value::Null;
+            let expected = if name.ends_with("-keys") {
+                &keys
+            } else {
+                &everything
+            };
+            assert_eq!(matches, expected, "{case}: {name}");
             for backend in list(&route["spec"]["rules"][0]["backendRefs"]) {
                 let to = services
                     .iter()
