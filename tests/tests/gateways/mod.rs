@@ -1,6 +1,7 @@
 //! One table of behaviour for all gateways: token-guard behind nginx, Caddy, Traefik, HAProxy and Envoy's `ext_authz`,
 //! and the filter in Envoy. All run the configurations of `gateways/` and `envoy/plain/`, with other ports.
 
+mod held;
 mod http2;
 mod table;
 
