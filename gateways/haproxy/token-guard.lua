@@ -45,6 +45,11 @@ core.register_action("token_guard", { "http-req" }, function(txn)
                 txn.http:req_set_header(name, found[1])
             end
         end
+        -- token-guard repeats what the resource server may see.
+        txn.http:req_del_header("authorization")
+        for _, value in ipairs(values(response.headers, "authorization")) do
+            txn.http:req_add_header("authorization", value)
+        end
         txn:set_var("txn.token_guard", "allowed")
         return
     end

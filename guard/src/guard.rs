@@ -181,10 +181,17 @@ impl Guard {
     #[must_use]
     pub fn effect(&self, Outcome { decision, token }: Outcome) -> Effect {
         let (fate, denial) = match decision {
-            Decision::Allow(add) => (self.pass(add), None),
+            Decision::Allow(add) => (self.pass(add, false), None),
+            Decision::Anonymous {
+                withhold_authorization,
+            } => {
+                // In report-only mode, the resource server still checks tokens itself.
+                let withhold = withhold_authorization && !self.config.report_only;
+                (self.pass(Rc::clone(&self.no_headers), withhold), None)
+            }
             Decision::Answer(answer) => (Fate::Answer(answer), None),
             Decision::Deny(denial) if self.config.report_only => {
-                (self.pass(Rc::clone(&self.no_headers)), Some(denial))
+                (self.pass(Rc::clone(&self.no_headers), false), Some(denial))
             }
             Decision::Deny(denial) => return self.refusal(denial, token),
             Decision::Wait { .. } => {
@@ -212,10 +219,11 @@ impl Guard {
         }
     }
 
-    fn pass(&self, add: Rc<[Header]>) -> Fate {
+    /// The configuration may withhold the `Authorization` headers of every request.
+    fn pass(&self, add: Rc<[Header]>, withhold: bool) -> Fate {
         Fate::Pass {
             add,
-            withhold_authorization: !self.config.forward_authorization,
+            withhold_authorization: withhold || !self.config.forward_authorization,
         }
     }
 
@@ -246,7 +254,15 @@ impl Guard {
         }
         let config = Rc::clone(&self.config);
         let access = match needed(&config.rules, &request) {
-            Ok(Needed::Nothing) => return Decision::Allow(Rc::clone(&self.no_headers)).into(),
+            Ok(Needed::Nothing {
+                forward_authorization,
+            }) => {
+                let has_some = !request.authorization.is_empty();
+                return Decision::Anonymous {
+                    withhold_authorization: has_some && !forward_authorization,
+                }
+                .into();
+            }
             Ok(Needed::Token(access)) => access,
             Err(denial) => return denial.into(),
         };

@@ -23,6 +23,9 @@ use crate::worker::Worker;
 /// Header of a decision that lets a request pass, with the data for the access log.
 const ACCESS_LOG: &str = "x-token-filter";
 
+/// Header of a decision with the names of the headers that Envoy's `ext_authz` removes from the request.
+const ENVOY_REMOVES: &str = "x-envoy-auth-headers-to-remove";
+
 /// Headers of a folded refusal: the status and the body for the client.
 const FOLDED_STATUS: &str = "x-token-guard-status";
 const FOLDED_BODY: &str = "x-token-guard-body";
@@ -72,8 +75,19 @@ async fn answer(request: HttpRequest, state: Data<State>) -> HttpResponse {
     };
     let effect = state.worker.decide(asked, request_id(&request)).await;
     match &effect.fate {
-        Fate::Pass { add, .. } => {
+        Fate::Pass {
+            add,
+            withhold_authorization,
+        } => {
             let mut response = HttpResponse::Ok();
+            // The gateway replaces the header of the request with that of this response, or removes it.
+            if *withhold_authorization {
+                append(&mut response, ENVOY_REMOVES, header::AUTHORIZATION.as_str());
+            } else {
+                for value in request.headers().get_all(header::AUTHORIZATION) {
+                    response.append_header((header::AUTHORIZATION, value));
+                }
+            }
             for header in add.iter() {
                 append(&mut response, &header.0, &header.1);
             }

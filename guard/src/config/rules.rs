@@ -45,14 +45,22 @@ pub(super) fn read(root: &mut Section<'_>) -> Rules {
         }
         let claims = claims(&mut object);
         let is_anonymous = [("token", false), ("anonymous", true)];
-        let access = if one_of(&mut object, "access", is_anonymous, false) {
+        let is_anonymous = one_of(&mut object, "access", is_anonymous, false);
+        let forward_authorization = object.flag("forward_authorization");
+        if forward_authorization.is_some() && !is_anonymous {
+            let why = "is for anonymous paths: elsewhere, the key of the same name outside the rules decides";
+            object.problem("forward_authorization", why);
+        }
+        let access = if is_anonymous {
             if !scopes.is_empty() {
                 object.problem("scopes", "means nothing on an anonymous path");
             }
             if !claims.is_empty() {
                 object.problem("claims", "means nothing on an anonymous path");
             }
-            Access::Anonymous
+            Access::Anonymous {
+                forward_authorization: forward_authorization.is_some_and(|flag| flag.value),
+            }
         } else {
             Access::Token { scopes, claims }
         };

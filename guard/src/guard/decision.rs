@@ -43,6 +43,11 @@ impl Patience {
 pub enum Decision {
     /// The request passes, with these headers added.
     Allow(Rc<[Header]>),
+    /// The request passes without a token.
+    Anonymous {
+        /// Whether there are `Authorization` headers that the resource server must not receive.
+        withhold_authorization: bool,
+    },
     /// The filter answers the request itself.
     Answer(Answer),
     Deny(Denial),

@@ -11,7 +11,7 @@ use crate::rules::{Access, AmbiguousPath, Rules};
 
 pub(super) enum Needed<'a> {
     /// Nothing: the path is anonymous.
-    Nothing,
+    Nothing { forward_authorization: bool },
     /// A token that fulfils this.
     Token(Cow<'a, Access>),
 }
@@ -21,8 +21,14 @@ pub(super) fn needed<'a>(rules: &'a Rules, request: &Request<'_>) -> Result<Need
     match rules.find(request.method, request.target) {
         Err(AmbiguousPath) => Err(Denial::Path),
         Ok(None) => Err(Denial::NoRule),
-        Ok(Some(access)) if *access == Access::Anonymous => Ok(Needed::Nothing),
-        Ok(Some(access)) => Ok(Needed::Token(access)),
+        Ok(Some(access)) => match *access {
+            Access::Anonymous {
+                forward_authorization,
+            } => Ok(Needed::Nothing {
+                forward_authorization,
+            }),
+            Access::Token { .. } => Ok(Needed::Token(access)),
+        },
     }
 }
 

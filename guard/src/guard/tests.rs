@@ -78,7 +78,7 @@ fn refused(refusal: Refusal) -> Decision {
 }
 
 fn is_allowed(decision: &Decision) -> bool {
-    matches!(decision, Decision::Allow(_))
+    matches!(decision, Decision::Allow(_) | Decision::Anonymous { .. })
 }
 
 #[test]
@@ -212,6 +212,46 @@ fn values_of_claims_are_needed_on_every_request() {
     // Another reading of the path, without the slash, needs both.
     let decision = decide(&mut guard, "/auth0", Some(&without));
     assert!(!is_allowed(&decision));
+}
+
+/// The resource server must not take a token for verified that nobody verified.
+#[test]
+fn anonymous_paths_withhold_the_authorization_header() {
+    let issuer = Issuer::new(Algorithm::EdDsa);
+    for (report_only, of_rule, of_all, on_anonymous, on_others) in [
+        (false, None, true, false, true),
+        (false, Some(false), true, false, true),
+        (false, Some(true), true, true, true),
+        (false, Some(true), false, false, false),
+        (true, None, true, true, true),
+        (true, None, false, false, false),
+    ] {
+        let mut config = fixtures::config();
+        config["report_only"] = json!(report_only);
+        config["forward_authorization"] = json!(of_all);
+        if let Some(of_rule) = of_rule {
+            config["rules"][0]["forward_authorization"] = json!(of_rule);
+        }
+        let mut guard = ready_with(&config, &issuer);
+        let header = format!("Bearer {}", issuer.token(&claims()));
+        let mut forwards = |target: &str| {
+            let request = Request {
+                method: b"GET",
+                target: target.as_bytes(),
+                authorization: &[header.as_bytes()],
+            };
+            let outcome = guard.decide(request, Patience::Left, NOW, || NOW);
+            match guard.effect(outcome).fate {
+                Fate::Pass {
+                    withhold_authorization,
+                    ..
+                } => !withhold_authorization,
+                answer => panic!("{answer:?}"),
+            }
+        };
+        assert_eq!(forwards("/healthz"), on_anonymous, "{config}");
+        assert_eq!(forwards("/api/x"), on_others, "{config}");
+    }
 }
 
 /// Without keys, no token is accepted, and no client is told that its token is invalid.

@@ -36,7 +36,10 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// No token. Headers that only the filter may set are still removed.
-    Anonymous,
+    Anonymous {
+        /// Whether the resource server receives the `Authorization` header, which the guard does not verify here.
+        forward_authorization: bool,
+    },
     Token {
         /// The token must have all of these scopes.
         scopes: Vec<String>,
@@ -53,7 +56,17 @@ impl Access {
     /// What a request needs that needs both.
     fn and(&self, other: &Self) -> Self {
         match (self, other) {
-            (Self::Anonymous, access) | (access, Self::Anonymous) => access.clone(),
+            (
+                Self::Anonymous {
+                    forward_authorization: one,
+                },
+                Self::Anonymous {
+                    forward_authorization: other,
+                },
+            ) => Self::Anonymous {
+                forward_authorization: *one && *other,
+            },
+            (Self::Anonymous { .. }, token) | (token, Self::Anonymous { .. }) => token.clone(),
             (
                 Self::Token { scopes, claims },
                 Self::Token {

@@ -30,7 +30,9 @@ fn rules(case: PathCase) -> Rules {
         Rule {
             pattern: prefix("/public/"),
             methods: vec![],
-            access: Access::Anonymous,
+            access: Access::Anonymous {
+                forward_authorization: false,
+            },
         },
     ];
     Rules::new(list, case)
@@ -39,7 +41,7 @@ fn rules(case: PathCase) -> Rules {
 fn found_by(rules: &Rules, method: &str, target: &str) -> Result<Option<String>, AmbiguousPath> {
     let access = rules.find(method.as_bytes(), target.as_bytes())?;
     Ok(access.map(|access| match access.as_ref() {
-        Access::Anonymous => "anonymous".to_owned(),
+        Access::Anonymous { .. } => "anonymous".to_owned(),
         Access::Token { scopes, .. } => scopes.join(" "),
     }))
 }
@@ -192,7 +194,9 @@ fn a_rule_in_upper_case_is_a_rule_for_the_lower_case_too() {
 #[test]
 fn a_slash_at_the_end_widens_no_rule() {
     let anonymous = |pattern| Rule {
-        access: Access::Anonymous,
+        access: Access::Anonymous {
+            forward_authorization: false,
+        },
         ..rule(pattern, &[], "")
     };
     let exact = |text: &str| PathPattern::Exact(text.to_owned());

@@ -256,6 +256,12 @@ fn rows(tokens: &Tokens) -> Vec<Row> {
             Passes(Nobody),
         ),
         row(
+            "another scheme on an anonymous path",
+            "/public/x",
+            "Authorization: Basic YTpi\r\n",
+            Passes(Nobody),
+        ),
+        row(
             "another case of an anonymous path",
             "/HEALTHZ",
             "",
@@ -546,7 +552,7 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
         .map_err(|_| "the path that arrived has more than one reading")?
         .ok_or("no rule allows the path that arrived")?;
     let identity = match access.as_ref() {
-        Access::Anonymous => Nobody,
+        Access::Anonymous { .. } => Nobody,
         Access::Token { scopes, .. } if scopes.is_empty() => Good,
         Access::Token { .. } => return Err("the token lacks the scope of the path".to_owned()),
     };
@@ -554,6 +560,9 @@ fn allowed(row: &Row, arrived: &Arrived, config: &Config, tokens: &Tokens) -> Re
     let has_token = matches!(credentials.as_slice(), [value] if value.ends_with(&tokens.good));
     if identity == Good && !has_token {
         return Err("the token did not arrive".to_owned());
+    }
+    if identity == Nobody && !credentials.is_empty() {
+        return Err("credentials arrived that nobody verified".to_owned());
     }
     for (name, value) in IDENTITY {
         let expected: &[&str] = match identity {
