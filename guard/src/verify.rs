@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use claims::json::numeric_date;
+use claims::json::{JsonError, numeric_date};
 use claims::{CompactJws, JwsError};
 use serde_json::{Map, Value};
 
@@ -25,6 +25,8 @@ pub enum Refusal {
     Malformed,
     /// Longer than [`claims::jws::MAX_TOKEN_BYTES`].
     TooLong,
+    /// Header or claims are nested deeper than [`claims::json::MAX_DEPTH`].
+    TooDeep,
     /// The header contains `crit`.
     Critical,
     /// `typ` is not that of the issuer's access tokens, as with refresh tokens, assertions or identity tokens
@@ -65,9 +67,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Malformed,
         Self::TooLong,
+        Self::TooDeep,
         Self::Critical,
         Self::Type,
         Self::Kind,
@@ -92,6 +95,7 @@ impl Refusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLong => "too_long",
+            Self::TooDeep => "too_deep",
             Self::Critical => "critical",
             Self::Type => "type",
             Self::Kind => "kind",
@@ -118,6 +122,7 @@ impl Refusal {
         match self {
             Self::Malformed => "The access token is not a signed JWT",
             Self::TooLong => "The access token is longer than 16384 bytes",
+            Self::TooDeep => "The access token is nested deeper than 64 levels",
             Self::Critical => "The access token has a crit header that is not understood",
             Self::Type => {
                 "The token is not an access token: its typ is not one of access tokens of its issuer"
@@ -210,18 +215,20 @@ impl<'a> ParsedToken<'a> {
         issuers: &[IssuerConfig],
         by_name: &BTreeMap<String, usize>,
     ) -> Result<Self, Refusal> {
-        let jws = CompactJws::parse(token).map_err(|error| match error {
+        let refusal = |error| match error {
             JwsError::Critical => Refusal::Critical,
             JwsError::TooLong => Refusal::TooLong,
+            JwsError::Json(_, JsonError::TooDeep) => Refusal::TooDeep,
             _ => Refusal::Malformed,
-        })?;
+        };
+        let jws = CompactJws::parse(token).map_err(refusal)?;
         let algorithm = jws
             .header
             .alg
             .as_deref()
             .and_then(Algorithm::from_name)
             .ok_or(Refusal::Algorithm)?;
-        let claims = jws.claims().map_err(|_| Refusal::Malformed)?;
+        let claims = jws.claims().map_err(refusal)?;
         let issuer = claims
             .get("iss")
             .and_then(Value::as_str)

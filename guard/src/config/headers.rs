@@ -70,7 +70,7 @@ fn claim_names(object: &Section<'_>, key: &str, value: &Value) -> Option<Vec<Str
 }
 
 /// Headers that no claim may replace, because the gateway or the guard gives them a meaning.
-const RESERVED_HEADERS: [&str; 23] = [
+const RESERVED_HEADERS: [&str; 31] = [
     "authorization",
     "connection",
     "content-length",
@@ -79,6 +79,8 @@ const RESERVED_HEADERS: [&str; 23] = [
     "forwarded",
     "host",
     "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
     "te",
     "trailer",
     "transfer-encoding",
@@ -90,7 +92,13 @@ const RESERVED_HEADERS: [&str; 23] = [
     "x-forwarded-prefix",
     "x-forwarded-proto",
     "x-forwarded-uri",
+    "x-guard-authorization",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
     "x-request-id",
+    "x-rewrite-url",
     "x-token-filter",
     "x-token-guard-body",
     "x-token-guard-status",

@@ -223,22 +223,15 @@ fn discovery(object: &mut Section<'_>, issuer: &str) -> Option<Discovery> {
     let refresh_seconds = refresh_seconds(object);
     let mut jwks_hosts = Vec::new();
     for mut host in object.sections("jwks_hosts") {
-        let authority = required_text(&mut host, "authority");
-        if let Some(authority) = &authority
-            && !is_authority(authority)
-        {
-            host.problem(
-                "authority",
-                "must be a host, with a port if the address has one",
-            );
-        }
+        host.required("authority");
+        let authority = authority(&mut host);
         let cluster = required_text(&mut host, "cluster");
         host.finish();
         if let (Some(authority), Some(cluster)) = (authority, cluster) {
             jwks_hosts.push(KeyHost { authority, cluster });
         }
     }
-    let authority = text(object, "authority");
+    let authority = authority(object);
     let cluster = required_text(object, "cluster");
     let (path, own) = place.ok()?;
     Some(Discovery {
@@ -252,9 +245,15 @@ fn discovery(object: &mut Section<'_>, issuer: &str) -> Option<Discovery> {
     })
 }
 
-fn is_authority(text: &str) -> bool {
-    let url = format!("https://{text}");
-    HttpUrl::parse(&url).is_some_and(|url| url.target.is_empty())
+/// `:authority` of requests.
+fn authority(object: &mut Section<'_>) -> Option<String> {
+    let authority = text(object, "authority")?;
+    let url = format!("https://{authority}");
+    if HttpUrl::parse(&url).is_none_or(|url| !url.target.is_empty()) {
+        let why = "must be a host, with a port if the address has one";
+        object.problem("authority", why);
+    }
+    Some(authority)
 }
 
 fn refresh_seconds(object: &mut Section<'_>) -> u64 {
@@ -335,7 +334,7 @@ fn keys(object: &mut Section<'_>, algorithms: &BTreeSet<Algorithm>) -> Option<Ke
 
 fn endpoint(object: &mut Section<'_>) -> Option<Endpoint> {
     let cluster = required_text(object, "cluster");
-    let authority = text(object, "authority");
+    let authority = authority(object);
     let path = required_text(object, "path");
     let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
     if let Some(path) = &path {

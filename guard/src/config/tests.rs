@@ -95,6 +95,54 @@ fn a_misspelt_key_is_answered_with_the_key_that_was_meant() {
 }
 
 #[test]
+fn every_authority_is_a_host() {
+    for authority in [
+        "",
+        "a b",
+        "a/b",
+        "user@a",
+        "https://a",
+        "a\r\nx: y",
+        "a?b",
+        "a#b",
+    ] {
+        let endpoint = json!({"cluster": "c", "path": "/p", "authority": authority});
+        let mut asked = endpoint.clone();
+        asked["bearer"] = json!("b");
+        let mut config = example();
+        let issuers = config["issuers"].as_array_mut().unwrap();
+        let mut other = issuers[0].clone();
+        issuers[0]["jwks"] = endpoint.clone();
+        issuers[0]["revocations"] = endpoint;
+        other["issuer"] = json!("https://other.example");
+        let members = other.as_object_mut().unwrap();
+        members.retain(|name, _| name != "jwks" && name != "revocations");
+        other["introspection"] = asked;
+        other["discovery"] = json!({
+            "cluster": "c", "authority": authority,
+            "jwks_hosts": [{"cluster": "c", "authority": authority}],
+        });
+        issuers.truncate(1);
+        issuers.push(other);
+        let problems = problems(&config);
+        for path in [
+            "issuers[0].jwks.authority",
+            "issuers[0].revocations.authority",
+            "issuers[1].introspection.authority",
+            "issuers[1].discovery.authority",
+            "issuers[1].discovery.jwks_hosts[0].authority",
+        ] {
+            assert!(
+                problems
+                    .iter()
+                    .any(|problem| problem.starts_with(&format!("{path}: "))),
+                "{authority:?} {path}: {problems:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_problem_is_named_with_its_path() {
     let config = json!({
         "issuers": [
@@ -113,7 +161,7 @@ fn every_problem_is_named_with_its_path() {
             {"path": "/z", "claims": [{"claim": "", "values": ["v"]}, {"claim": "r"}, {"values": ["v"], "value": 1}]},
         ],
         "path_case": "lower",
-        "forward": {"X-Upper": "sub", "cookie": "sub", "expect": "sub", "x-forwarded-uri": "sub", "x-token-guard-status": "sub", "x-forwarded-user": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
+        "forward": {"X-Upper": "sub", "cookie": "sub", "expect": "sub", "x-forwarded-uri": "sub", "x-token-guard-status": "sub", "x-guard-authorization": "sub", "x-original-url": "sub", "x-forwarded-user": "sub", "x-a": 1, "x-b": {"claim": "b", "lists": "tabs"}, "x-c": [], "x-d": ["sub", 1], "x-e": {"claim": [""]}},
         "forward_payload": "x_payload",
         "forward_authorization": "yes",
         "clock_skew_seconds": 1.5,
@@ -158,6 +206,8 @@ fn every_problem_is_named_with_its_path() {
         "forward.expect",
         "forward.x-forwarded-uri",
         "forward.x-token-guard-status",
+        "forward.x-guard-authorization",
+        "forward.x-original-url",
         "forward.x-a",
         "forward.x-b.lists",
         "forward.x-c",

@@ -392,6 +392,21 @@ fn rfc7515_s4_1_11_crit_and_duplicate_members_are_refused() {
 }
 
 #[test]
+fn claims_that_are_nested_too_deep_hear_the_limit() {
+    let nested = |levels: usize| {
+        let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let value: Value = serde_json::from_str(&value).unwrap();
+        claims_refusal(&with(claims(), "nested", value))
+    };
+    // The claims themselves are the first level.
+    let limit = claims::json::MAX_DEPTH;
+    assert_eq!(nested(limit - 1), None);
+    assert_eq!(nested(limit), Some(Refusal::TooDeep));
+    let told = format!("{limit} levels");
+    assert!(Refusal::TooDeep.description().ends_with(&told));
+}
+
+#[test]
 fn a_token_that_is_too_long_hears_the_limit() {
     for length in [MAX_TOKEN_BYTES + 1, 100_000] {
         assert_eq!(refusal(&"a".repeat(length)), Some(Refusal::TooLong));
