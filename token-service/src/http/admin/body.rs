@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use actix_web::web::{self, Bytes, BytesMut, Payload};
 use claims::json::{self, JsonError};
+use document::{InvalidDocument, Problems, Section, Table};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::IntoParams;
 
+use crate::admin::forms::Form;
 use crate::admin::registrations::blocking;
 use crate::admin::{AdminError, Object, PageRequest};
 use crate::visible::bounded;
@@ -77,14 +78,22 @@ fn parse(body: &[u8]) -> Result<Object, AdminError> {
     })
 }
 
-/// Reads the body as `T`. A missing body is the default.
-pub(super) async fn form<T: Default + DeserializeOwned>(payload: Payload) -> Result<T, AdminError> {
+/// Reads the body as a `T`. A missing body has no keys.
+pub(super) async fn form<T: Form>(payload: Payload) -> Result<T, AdminError> {
     let body = bytes(payload).await?;
-    if body.is_empty() {
-        return Ok(T::default());
-    }
-    let body = blocking(move || parse(&body)).await??;
-    serde_json::from_value(body.into()).map_err(|error| AdminError::Malformed(error.to_string()))
+    let body = match body.is_empty() {
+        true => Object::new(),
+        false => blocking(move || parse(&body)).await??,
+    };
+    Ok(read(body)?)
+}
+
+fn read<T: Form>(body: Object) -> Result<T, InvalidDocument> {
+    let problems = Problems::default();
+    let mut section = Section::root(Table::from_json(body), &problems);
+    let form = T::read(&mut section);
+    section.finish();
+    problems.none_or(form)
 }
 
 /// Reads the query as `T`.
@@ -124,6 +133,7 @@ fn wrong_parameter<T: for<'de> Deserialize<'de>>(query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::forms::RotationRequest;
 
     #[test]
     fn the_message_says_which_parameter_is_wrong() {
@@ -147,6 +157,15 @@ mod tests {
             let error = query::<Some>(text).unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_message_says_which_member_is_wrong() {
+        let body = br#"{"imediate": true, "cut_off": "yes"}"#;
+        let invalid = read::<RotationRequest>(parse(body).unwrap()).unwrap_err();
+        let expected = "cut_off: expected true or false, found a string\n\
+                        imediate: unknown key; did you mean immediate?";
+        assert_eq!(invalid.to_string(), expected);
     }
 
     #[test]
