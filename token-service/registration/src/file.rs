@@ -19,6 +19,18 @@ const ENTRIES: usize = 5_000;
 /// A registrations file. The type has no `Debug`, because it may contain passwords.
 pub struct RegistrationsFile(Pieces);
 
+/// Reads all of the file at `path`. `now` decides which certificates have expired.
+pub fn load(path: &Path, now: Timestamp) -> Draft<Registrations> {
+    let problems = Problems::default();
+    let file = RegistrationsFile::open(path, &problems);
+    let draft = file.draft(&file.entries(), now);
+    let draft = draft.unwrap_or_else(|| file.whole(now));
+    for problem in problems.into_found() {
+        draft.report(&problem.place, problem.message);
+    }
+    draft
+}
+
 impl RegistrationsFile {
     /// Reads the file at `path`.
     ///
@@ -31,7 +43,7 @@ impl RegistrationsFile {
     }
 
     /// Reads the file at `path`. A file that cannot be read is a problem.
-    pub(crate) fn open(path: &Path, problems: &Problems) -> Self {
+    fn open(path: &Path, problems: &Problems) -> Self {
         Self(Pieces::read(path, LISTS, problems))
     }
 

@@ -6,11 +6,9 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use crate::describe::reading::Reading;
 use crate::describe::{Completeness, Registered, Registration};
-use crate::file::RegistrationsFile;
 use document::{InvalidDocument, Located, Place, Problem, Problems, Section, Table};
 use domain::Excerpt;
 use domain::client::{Client, ClientId, IntegrationType};
@@ -65,18 +63,6 @@ impl Registrations {
         let clients = self.clients.iter();
         let clients = clients.map(|client| client.object.object_name());
         users.chain(clients).collect()
-    }
-
-    /// Reads the file at `path`. `now` decides which certificates have expired.
-    pub fn load(path: &Path, now: Timestamp) -> Draft<Self> {
-        let problems = Problems::default();
-        let file = RegistrationsFile::open(path, &problems);
-        let draft = file.draft(&file.entries(), now);
-        let draft = draft.unwrap_or_else(|| file.whole(now));
-        for problem in problems.into_found() {
-            draft.report(&problem.place, problem.message);
-        }
-        draft
     }
 
     /// Reads registrations as JSON: an object with the lists `clients` and `users`.

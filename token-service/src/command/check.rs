@@ -8,6 +8,7 @@ use domain::Excerpt;
 use domain::clock::{Clock as _, SystemClock};
 use protocol::flow::LongestUserId;
 use protocol::flows;
+use registration::file::load;
 use registration::registrations::Registrations;
 
 /// Reads configuration and registrations like `serve`, without touching the store. Prints the problems of both files
@@ -28,15 +29,13 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     };
     let registrations = match path {
         None => None,
-        Some(path) => {
-            match Registrations::load(&path, SystemClock.now()).check(&Excerpt::default()) {
-                Ok(registrations) => Some(registrations),
-                Err(problems) => {
-                    output::line(problems)?;
-                    return Ok(ExitCode::FAILURE);
-                }
+        Some(path) => match load(&path, SystemClock.now()).check(&Excerpt::default()) {
+            Ok(registrations) => Some(registrations),
+            Err(problems) => {
+                output::line(problems)?;
+                return Ok(ExitCode::FAILURE);
             }
-        }
+        },
     };
     for warning in registrations.iter().flat_map(|read| &read.warnings) {
         output::line(format_args!("warning: {warning}"))?;

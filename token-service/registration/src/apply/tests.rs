@@ -3,6 +3,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
+use crate::file;
 use domain::clock::Timestamp;
 use domain::user::Username;
 use zeroize::Zeroizing;
@@ -62,7 +63,7 @@ fn load(text: &str, stored: &Excerpt) -> Registrations {
 }
 
 fn read(path: &Path, stored: &Excerpt) -> Registrations {
-    match Registrations::load(path, Timestamp::from_seconds(0)).check(stored) {
+    match file::load(path, Timestamp::from_seconds(0)).check(stored) {
         Ok(registrations) => registrations,
         Err(problems) => panic!("{problems}"),
     }

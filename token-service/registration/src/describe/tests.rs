@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::shape::Shape;
 use super::view::{Moment, complete, registration, view};
 use super::*;
-use crate::registrations::{Registrations, read_entry};
+use crate::file::load;
+use crate::registrations::read_entry;
 use domain::clock::Timestamp;
 use domain::{Client, ClientId, LegacyInstance, User, Username};
 
@@ -93,10 +94,7 @@ fn check_view<T: Registered>(object: &T, moment: &Moment<'_>) {
 fn views_have_the_keys_of_their_schemas() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
     let now = Timestamp::from_seconds(1_767_225_600);
-    let read = Registrations::load(&demo, now)
-        .check(&Excerpt::default())
-        .ok()
-        .unwrap();
+    let read = load(&demo, now).check(&Excerpt::default()).ok().unwrap();
     let moment = Moment {
         now,
         secret_times: &[],
@@ -115,10 +113,7 @@ fn views_have_the_keys_of_their_schemas() {
 fn a_registration_of_what_is_stored_is_read_as_it_was() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/registrations.toml");
     let now = Timestamp::from_seconds(1_767_225_600);
-    let read = Registrations::load(&demo, now)
-        .check(&Excerpt::default())
-        .ok()
-        .unwrap();
+    let read = load(&demo, now).check(&Excerpt::default()).ok().unwrap();
     let users = || read.users.iter().map(|user| user.object.clone());
     let stored = Excerpt::new(std::iter::empty(), users());
     for before in read.clients.iter().map(|client| &client.object) {

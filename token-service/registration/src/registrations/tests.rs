@@ -1,6 +1,7 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::file;
 use crate::protection::Hidden;
 use domain::client::{ClientSecret, IntegrationType};
 
@@ -15,12 +16,10 @@ fn load_beside(stored: &Excerpt, now: Timestamp, text: &str) -> Result<Registrat
     std::fs::write(&path, text).unwrap();
     std::fs::write(folder.path().join("cert.pem"), CERTIFICATE).unwrap();
     let prefix = format!("{}/", folder.path().display());
-    Registrations::load(&path, now)
-        .check(stored)
-        .map_err(|error| {
-            let text = error.to_string().replace(&prefix, "");
-            text.lines().map(str::to_owned).collect()
-        })
+    file::load(&path, now).check(stored).map_err(|error| {
+        let text = error.to_string().replace(&prefix, "");
+        text.lines().map(str::to_owned).collect()
+    })
 }
 
 fn load(text: &str) -> Result<Registrations, Vec<String>> {
@@ -48,7 +47,7 @@ fn the_demo_registrations_are_right() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../demo/registrations.toml"
     ));
-    let read = Registrations::load(&path, NOW)
+    let read = file::load(&path, NOW)
         .check(&Excerpt::default())
         .map_err(|error| error.to_string())
         .ok()
@@ -335,7 +334,7 @@ fn no_problem_repeats_a_secret() {
 
 #[test]
 fn a_missing_file_is_one_problem() {
-    let error = Registrations::load(Path::new("/nowhere/r.toml"), NOW)
+    let error = file::load(Path::new("/nowhere/r.toml"), NOW)
         .check(&Excerpt::default())
         .err()
         .unwrap();

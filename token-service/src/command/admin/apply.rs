@@ -15,7 +15,7 @@ use crate::admin::views::Applied;
 use crate::visible::visible_lines;
 use document::{InvalidDocument, Problem, Problems, Table};
 use domain::clock::{Clock as _, SystemClock};
-use registration::registrations::Registrations;
+use registration::file::load;
 
 /// Exit code with `--exit-code` if the registry differed from the file.
 const EXIT_DIFFERS: u8 = 2;
@@ -103,7 +103,7 @@ fn refused(problems: impl Display) -> ExitCode {
 /// Every problem that this command can find without the service. `problems` are those of certificates that cannot be
 /// sent.
 fn every_problem(path: &Path, problems: InvalidDocument) -> InvalidDocument {
-    let every = Registrations::load(path, SystemClock.now()).into_problems();
+    let every = load(path, SystemClock.now()).into_problems();
     if every.problems.is_empty() {
         problems
     } else {

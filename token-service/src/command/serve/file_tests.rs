@@ -178,3 +178,26 @@ async fn an_unchanged_file_is_compared_again_where_more_decides() {
     assert_eq!(site.register().await.1, None);
     assert!(find().await.unwrap().is_some());
 }
+
+/// A list in another form cannot be read entry by entry.
+#[tokio::test]
+async fn a_file_in_another_form_is_read_as_a_whole() {
+    let site = with_file().await;
+    let list = |names: &[&str]| {
+        let users = names
+            .iter()
+            .map(|name| format!("{{ username = \"{name}\" }}"));
+        format!("users = [{}]\n", users.collect::<Vec<_>>().join(", "))
+    };
+    site.write(&list(&["ada", "grace"]));
+    assert_eq!(site.register().await.1, None);
+    let (calls, refusal) = site.register().await;
+    assert_eq!(refusal, None);
+    assert_eq!(excerpts(&calls), [""; 0]);
+    // Grace leaves the file, and is new when she returns to it.
+    site.write(&list(&["ada"]));
+    assert_eq!(site.register().await.1, None);
+    let memory = store::testing::memory(&*site.store).await.unwrap();
+    let keys: Vec<String> = memory.iter().map(|one| one.object.key()).collect();
+    assert_eq!(keys, ["u:ada"]);
+}

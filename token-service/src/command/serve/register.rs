@@ -208,9 +208,7 @@ impl Start<'_> {
         plan.merge_legacy_instances(instances, stored, &protection)?;
         let files = match listed {
             // No object left the file.
-            Some(names)
-                if before.is_some_and(|before| before.is_settled && names.contain(before)) =>
-            {
+            Some(names) if before.is_some_and(|before| names.contain(before)) => {
                 OwnFiles::Configuration
             }
             Some(_) => OwnFiles::ConfigurationAndRegistrations,

@@ -100,9 +100,11 @@ impl Names {
         self.0.contains_key(name)
     }
 
-    /// True if all names of `file` are among these names.
+    /// True if all names of `file` are known and are among these names. The names of a file that was read as a whole are
+    /// unknown.
     pub(super) fn contain(&self, file: &AppliedFile) -> bool {
-        file.entries.iter().all(|(_, name)| self.contains(name))
+        let mut entries = file.entries.iter();
+        file.is_settled && entries.len() > 0 && entries.all(|(_, name)| self.contains(name))
     }
 }
 
