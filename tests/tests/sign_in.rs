@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
+
 use crate::api::until;
-use crate::support::{Browser, Form, OwnPair, Reply, WEB, form_body, get, lobby};
+use crate::support::{Browser, Form, OwnPair, Reply, WEB, code_at, form_body, get, lobby, now};
 
 fn request(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
     let mut request = vec![
@@ -166,6 +168,57 @@ fn sign_ins_of_one_person_leave_room_for_other_known_devices() {
         let statuses: Vec<u16> = (0..10).map(|_| device.guess(RIGHT)).collect();
         assert_eq!(statuses, [303; 10]);
     });
+}
+
+/// Somebody knows the password of Joan, who has a second factor, at the address of her known device.
+#[test]
+fn the_right_password_alone_is_slowed_down_and_told_and_keeps_nobody_out() {
+    const SECRET: &str = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
+    let pair = OwnPair::start(&[]);
+    let service = service(&pair);
+    let password = |person: &Guesser| {
+        let fields = [
+            ("username", "joan@example.com"),
+            ("password", "demo-password-of-joan"),
+        ];
+        person.browser.submit(&person.form, &fields)
+    };
+    let code = |person: &Guesser, at: u64| {
+        let page = person.browser.follow(&password(person));
+        let code = code_at(SECRET, at);
+        person.browser.submit(&Form::of(&page), &[("code", &code)])
+    };
+    let device = Guesser::at(&service, "198.51.100.1");
+    assert_eq!(code(&device, now()).status, 303, "nothing to tell");
+
+    let attack = || password(&Guesser::at(&service, "198.51.100.1")).status;
+    let statuses: Vec<u16> = (0..40).map(|_| attack()).collect();
+    assert!(statuses.iter().all(|status| matches!(status, 303 | 429)));
+    let admitted = statuses.iter().filter(|status| **status == 303).count();
+    assert!((10..20).contains(&admitted), "{statuses:?}");
+    let elsewhere = Guesser::at(&service, "203.0.113.1");
+    assert_eq!(password(&elsewhere).status, 303);
+
+    let told = code(&device, now() + 30);
+    assert_eq!(told.status, 200);
+    for text in [
+        "Somebody entered your password",
+        "198.51.100.1",
+        "203.0.113.1",
+        "Change it",
+    ] {
+        assert!(told.body.contains(text), "{text}: {}", told.body);
+    }
+    let next = device.browser.submit(&Form::of(&told), &[]);
+    assert_eq!(next.status, 303, "{}", next.body);
+    for (action, at_least) in [("second_factor_required", 12), ("sign_in_throttled", 20)] {
+        until("the audit log has it", || {
+            let entries = pair.operate_json(&["audit", "--action", action]);
+            let entries = entries["items"].as_array().unwrap();
+            let of_joan = |entry: &&Value| entry["actor"] == "joan@example.com";
+            entries.iter().filter(of_joan).count() >= at_least
+        });
+    }
 }
 
 /// OpenID Connect Core §3.1.2.1.

@@ -18,7 +18,7 @@ use protocol::token::rotation::Policy;
 use protocol::token::{KeyRing, Mint};
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
-use store::{Begin, Store};
+use store::{SessionBegin, Store};
 use token_service::config::{Config, StoreUrl};
 use token_service::key_file;
 use tokio::task::JoinSet;
@@ -72,9 +72,10 @@ pub(crate) async fn signed_in(demo: &Demo, count: usize) -> Vec<String> {
             expires_at: now + HOUR * 24,
             ends_at: now + HOUR * 24,
             credentials_version: credentials.unwrap().version,
+            origin: None,
         };
         let started = store.start_session(Digest::of(id.as_bytes()), session, None);
-        assert_eq!(started.await.unwrap(), Begin::Begun);
+        assert!(matches!(started.await.unwrap(), SessionBegin::Begun(_)));
         ids.push(id);
     }
     ids

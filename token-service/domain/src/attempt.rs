@@ -87,6 +87,13 @@ pub enum Admission {
 }
 
 impl Counted {
+    /// An attempt that was admitted at `at`, in an earlier request.
+    #[must_use]
+    pub const fn at(paced: PacedKey, at: Timestamp) -> Self {
+        let last_at = at;
+        Self { paced, at, last_at }
+    }
+
     /// The key's `failures` without this attempt; `None` if none remain.
     #[must_use]
     pub fn take_back(&self, failures: Failures) -> Option<Failures> {

@@ -77,11 +77,13 @@ pub enum AuditAction {
     TokensRepeated,
     /// An administrator sealed the store with the current encryption key.
     StoreResealed,
+    /// A user gave the correct password and still needs the second factor. `sign_in` follows if the user gives it.
+    SecondFactorRequired,
 }
 
 impl AuditAction {
     /// All actions, in the order of the enum.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SignIn,
         Self::SignInRefused,
         Self::SecondFactorRefused,
@@ -116,6 +118,7 @@ impl AuditAction {
         Self::SignInThrottled,
         Self::TokensRepeated,
         Self::StoreResealed,
+        Self::SecondFactorRequired,
     ];
 
     /// The name in JSON, in metrics and on the command line.
@@ -156,6 +159,7 @@ impl AuditAction {
             Self::SignInThrottled => "sign_in_throttled",
             Self::TokensRepeated => "tokens_repeated",
             Self::StoreResealed => "store_resealed",
+            Self::SecondFactorRequired => "second_factor_required",
         }
     }
 

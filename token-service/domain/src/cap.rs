@@ -4,10 +4,9 @@
 //! A new session, code or grant is never refused, because a refusal would lock the user out. Instead, the entry that
 //! would expire first ends. Sessions and grants in use stay, because each use extends their expiry.
 
-use crate::clock::Timestamp;
-
 /// Sessions per user and stage. The stages are counted separately, so that somebody who knows only the password cannot
-/// end the session of a signed-in browser.
+/// end the session of a signed-in browser. Of the sessions that owe the second factor, those of the new session's origin
+/// end first, so that such a person does not end those of the account's owner either.
 pub const SESSIONS: Cap = Cap(32);
 
 /// Unredeemed legacy codes per user and client. Codes of the current flows take no room in the store.
@@ -36,9 +35,10 @@ impl Cap {
         self.0 + TOO_MANY_AT_ONCE
     }
 
-    /// The entries of `held` that must end before a new entry starts. Each entry has its time of expiry.
+    /// The entries of `held` that must end before a new entry starts, least first. Entries begin with their time of
+    /// expiry, unless something else decides before.
     #[must_use]
-    pub fn to_end<T: Ord>(self, mut held: Vec<(Timestamp, T)>) -> Vec<(Timestamp, T)> {
+    pub fn to_end<T: Ord>(self, mut held: Vec<T>) -> Vec<T> {
         held.sort_unstable();
         let too_many = (held.len() + 1).saturating_sub(self.0);
         held.truncate(too_many);
@@ -49,6 +49,7 @@ impl Cap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Timestamp;
 
     #[test]
     fn what_would_expire_first_ends_once_there_is_no_room() {

@@ -60,7 +60,7 @@ pub use revocation::{
 };
 pub use scope::Scope;
 pub use sealed_value::SealedValue;
-pub use session::{Session, SessionStage};
+pub use session::{PasswordOrigin, Session, SessionStage, UnfinishedSignIn, UnfinishedSignIns};
 pub use signing_key::SealedSigningKey;
 pub use token_id::TokenId;
 pub use user::{CredentialsVersion, LinkedAccount, User, Username};

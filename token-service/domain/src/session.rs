@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::digest::Digest;
 use crate::{CredentialsVersion, Username};
 
 /// Progress of the sign-in of a session.
@@ -30,4 +31,75 @@ pub struct Session {
     /// The user's credentials at the sign-in.
     #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
+    /// Where the password came from, while the second factor is owed.
+    #[serde(deserialize_with = "crate::serde_form::added")]
+    pub origin: Option<PasswordOrigin>,
+}
+
+impl Session {
+    /// True if both sessions owe the second factor to passwords from one origin.
+    #[must_use]
+    pub fn shares_origin_with(&self, other: &Self) -> bool {
+        let key = |session: &Self| session.origin.as_ref().map(|origin| origin.key);
+        key(self) == key(other)
+    }
+}
+
+/// Origin of a right password that a second factor has to follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordOrigin {
+    /// Keyed digest of the user and the network or known device. The [failures](crate::attempt) of this key include the
+    /// password.
+    pub key: Digest,
+    /// The network in words, for the person: an IPv4 address or an IPv6 /64 network. Empty if unknown.
+    pub network: String,
+}
+
+/// A right password that no second factor has followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfinishedSignIn {
+    /// Digest of the session's id.
+    session: Digest,
+    pub at: Timestamp,
+    /// See [`PasswordOrigin::network`].
+    pub network: String,
+}
+
+/// A user's sign-ins without the second factor since the last complete sign-in, which tells the person of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfinishedSignIns {
+    /// The newest ones, oldest first, at most [`UnfinishedSignIns::LISTED`].
+    pub newest: Vec<UnfinishedSignIn>,
+    /// Number of earlier ones.
+    pub earlier: u64,
+}
+
+impl UnfinishedSignIns {
+    /// Bounds the row of a user whose password somebody else uses over and over.
+    pub const LISTED: usize = 5;
+
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.newest.is_empty() && self.earlier == 0
+    }
+
+    /// Counts the start of `session` under `id`. Its predecessor `replaces` is of the same browser, and does not count any
+    /// more.
+    #[must_use]
+    pub fn with(mut self, id: Digest, session: &Session, replaces: Option<Digest>) -> Self {
+        self.newest.retain(|one| Some(one.session) != replaces);
+        if session.stage == SessionStage::SecondFactorOwed {
+            let network = session.origin.as_ref().map(|origin| origin.network.clone());
+            self.newest.push(UnfinishedSignIn {
+                session: id,
+                at: session.authenticated_at,
+                network: network.unwrap_or_default(),
+            });
+        }
+        while self.newest.len() > Self::LISTED {
+            self.newest.remove(0);
+            self.earlier += 1;
+        }
+        self
+    }
 }

@@ -39,14 +39,7 @@ use domain::redirect_uri::RedirectUriUse;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
-    Admission, AppliedFile, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion,
-    CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId, FileChange, Grant,
-    GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount,
-    ObjectName, Owner, Pace, PacedKey, PresentedCode, Redemption, RedirectUriPattern,
-    RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered,
-    Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue,
-    SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId,
-    TokenReference, TokenSubject, Touched, User, Username,
+    Admission, AppliedFile, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId, FileChange, Grant, GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount, ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, UnfinishedSignIns, User, Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -158,7 +151,9 @@ macro_rules! conformance {
             sessions_start_end_and_expire,
             a_session_lives_on_while_it_is_used,
             a_session_replaces_another,
+            a_complete_sign_in_tells_of_unfinished_ones,
             a_person_has_so_many_sessions_of_a_stage,
+            sessions_that_owe_the_second_factor_end_first_where_they_came_from,
             sessions_that_start_in_parallel_are_no_more_than_one_person_has,
             a_person_has_so_many_unused_legacy_codes_for_a_client,
             legacy_codes_issued_in_parallel_are_no_more_than_one_person_has,
@@ -327,7 +322,7 @@ pub(crate) async fn start(
         ..session
     };
     let started = store.start_session(id, session.clone(), replaces).await;
-    assert_eq!(started.unwrap(), Begin::Begun);
+    assert!(matches!(started.unwrap(), SessionBegin::Begun(_)));
     session
 }
 
@@ -414,6 +409,20 @@ pub(crate) fn session(name: &str, expires_at: Timestamp) -> Session {
         expires_at,
         ends_at: expires_at,
         credentials_version: CredentialsVersion::default(),
+        origin: None,
+    }
+}
+
+/// A session of ada that owes the second factor to a password from `network`.
+pub(crate) fn owed(network: &str, given_at: Timestamp) -> Session {
+    Session {
+        stage: SessionStage::SecondFactorOwed,
+        authenticated_at: given_at,
+        origin: Some(PasswordOrigin {
+            key: Digest::of(network.as_bytes()),
+            network: network.to_owned(),
+        }),
+        ..session("ada", given_at + Duration::from_secs(600))
     }
 }
 

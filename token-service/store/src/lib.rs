@@ -31,6 +31,7 @@ pub use self::registrations::Registrations;
 pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 
+use domain::UnfinishedSignIns;
 use domain::clock::Timestamp;
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
@@ -110,6 +111,16 @@ pub enum Begin {
     Begun,
     /// Nothing was changed: the credentials have changed since they were checked, or the user was removed or disabled. For a
     /// code: or the client.
+    CredentialsChanged,
+}
+
+/// The outcome of starting a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum SessionBegin {
+    /// With the sign-ins that the person should know of. Empty while the second factor is owed.
+    Begun(UnfinishedSignIns),
+    /// Nothing was changed, as for [`Begin::CredentialsChanged`].
     CredentialsChanged,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{BackupError, Begin, Claim, Counts, StoreError, Swept};
+use crate::{BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
@@ -364,13 +364,15 @@ pub trait AttemptStore: Send + Sync {
 pub trait SessionStore: Send + Sync {
     /// Starts a session under the digest of its random id, unless the user's credentials have changed since the
     /// sign-in. The same transaction ends `replaces`, and sessions of this user and stage beyond
-    /// [`cap::SESSIONS`](domain::cap::SESSIONS).
+    /// [`cap::SESSIONS`](domain::cap::SESSIONS): first those with the same [`origin`](Session::origin). It also keeps the
+    /// user's [`UnfinishedSignIns`](domain::UnfinishedSignIns); a complete sign-in returns and forgets them, and a change of
+    /// the credentials forgets them.
     async fn start_session(
         &self,
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<Begin, StoreError>;
+    ) -> Result<SessionBegin, StoreError>;
 
     /// The session with this id, if it has not expired.
     async fn session(&self, id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;

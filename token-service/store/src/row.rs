@@ -6,7 +6,9 @@
 use std::sync::LazyLock;
 
 use domain::authorization_code::UsedCode;
-use domain::{AuditEvent, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session};
+use domain::{
+    AuditEvent, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session, UnfinishedSignIns,
+};
 use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +62,7 @@ rows! {
     Revocation: 1,
     SecondFactor: 1,
     Session: 1,
+    UnfinishedSignIns: 1,
     UsedCode: 1,
 }
 

@@ -194,7 +194,7 @@ watched! {
         forgive_attempt(forget: Option<Digest>, take_back: Vec<Counted>) -> Result<(), StoreError>;
     }
     SessionStore {
-        start_session(id: Digest, session: Session, replaces: Option<Digest>) -> Result<Begin, StoreError>;
+        start_session(id: Digest, session: Session, replaces: Option<Digest>) -> Result<SessionBegin, StoreError>;
         session(id: Digest, now: Timestamp) -> Result<Option<Session>, StoreError>;
         extend_session(id: Digest, expires_at: Timestamp, now: Timestamp) -> Result<(), StoreError>;
         end_session(id: Digest) -> Result<(), StoreError>;

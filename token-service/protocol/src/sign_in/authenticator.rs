@@ -218,7 +218,8 @@ async fn check(
         device.as_ref(),
     );
     Ok(match checked.await? {
-        Ok(Checked { right: true, .. }) => {
+        Ok((Checked { right: true, .. }, attempt)) => {
+            attempt.forgive().await?;
             offered.password_right_at = Some(now);
             Ok(())
         }
@@ -289,7 +290,7 @@ pub async fn accept(
         credentials_version,
     };
     let session = session::signed_in(&context.settings.lifetimes, proven, now);
-    let Some(id) = session::start(context, session, Some(id)).await? else {
+    let Some((id, _)) = session::start(context, session, Some(id)).await? else {
         return Ok(SetUpOutcome::NotOffered);
     };
     let device = place.remember(context, &username, credentials_version)?;

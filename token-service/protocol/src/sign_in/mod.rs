@@ -18,7 +18,9 @@ use zeroize::Zeroizing;
 use crate::Context;
 use crate::sealing::SealingError;
 use domain::random::RandomError;
-use domain::{Credentials, CredentialsVersion, SessionStage, Username};
+use domain::{
+    Credentials, CredentialsVersion, PasswordOrigin, SessionStage, UnfinishedSignIns, Username,
+};
 use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
@@ -70,6 +72,8 @@ pub enum PasswordOutcome {
         stage: SessionStage,
         /// Cookie for a device that was unknown before.
         device: Option<DeviceCookie>,
+        /// What the person should know of, if the sign-in is complete.
+        unfinished: UnfinishedSignIns,
     },
     /// The password is wrong, the user does not exist, or the user cannot sign in. All have the same outcome
     /// deliberately. Also returned if the credentials changed during the check (D-35).
@@ -144,7 +148,7 @@ pub async fn with_password(
         place.address,
         device.as_ref(),
     );
-    let checked = match checked.await? {
+    let (checked, attempt) = match checked.await? {
         Ok(checked) => checked,
         Err(wait) => return Ok(PasswordOutcome::Wait(wait)),
     };
@@ -169,31 +173,42 @@ pub async fn with_password(
         credentials_version: credentials.version,
     };
     let session = if credentials.totp_secret_sealed.is_some() {
-        session::second_factor_owed(proven, now)
+        let origin = PasswordOrigin {
+            key: attempt.owe_second_factor().await?,
+            network: throttle::network_in_words(place.address),
+        };
+        session::second_factor_owed(proven, origin, now)
     } else {
+        attempt.forgive().await?;
         session::signed_in(&context.settings.lifetimes, proven, now)
     };
     let stage = session.stage;
-    let Some(id) = session::start(context, session, replaces).await? else {
+    let Some((id, unfinished)) = session::start(context, session, replaces).await? else {
         return refused(Some(&username));
     };
     let device = match stage {
         SessionStage::SignedIn => place.remember(context, &username, credentials.version)?,
         SessionStage::SecondFactorOwed => None,
     };
-    Ok(PasswordOutcome::Begun { id, stage, device })
+    Ok(PasswordOutcome::Begun {
+        id,
+        stage,
+        device,
+        unfinished,
+    })
 }
 
 /// Checks a password of `username` against the hash `stored`, unless the person must wait. The attempt counts before it
-/// takes a place in the queue, so guesses that must wait take no place.
-async fn check_password(
-    context: &Context<'_>,
+/// takes a place in the queue, so guesses that must wait take no place. The caller forgives the attempt if the password is
+/// right.
+async fn check_password<'a>(
+    context: &'a Context<'a>,
     username: &str,
     stored: Option<String>,
     password: Zeroizing<String>,
     address: Option<IpAddr>,
     device: Option<&KnownDevice>,
-) -> Result<Result<Checked, Duration>, SignInError> {
+) -> Result<Result<(Checked, Attempt<'a>), Duration>, SignInError> {
     let request = password::Request::begin(username, device.is_some())?;
     let guess = Guess::Password(username);
     let attempt = match Attempt::admit(context, guess, address, device).await? {
@@ -206,11 +221,12 @@ async fn check_password(
         Err(busy) => Err(busy),
     };
     match checked {
-        Ok(Checked { right: true, .. }) => attempt.forgive().await?,
-        Ok(_) => {}
-        Err(_) => attempt.take_back().await?,
+        Ok(checked) => Ok(Ok((checked, attempt))),
+        Err(error) => {
+            attempt.take_back().await?;
+            Err(error.into())
+        }
     }
-    Ok(Ok(checked?))
 }
 
 /// The credentials of a user, read from the store because the copy in memory may be older than a change.

@@ -6,11 +6,11 @@ use zeroize::Zeroizing;
 
 use super::recovery::{self, recovery_codes_left};
 use super::session::{self, Proven, SessionId};
-use super::throttle::{Attempt, Guess};
+use super::throttle::{self, Attempt, Guess};
 use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, totp};
 use crate::Context;
 use domain::digest::Digest;
-use domain::{SessionStage, Username};
+use domain::{SessionStage, UnfinishedSignIns, Username};
 use store::Claim;
 
 #[must_use]
@@ -24,6 +24,8 @@ pub enum SecondFactorOutcome {
         recovery_codes_left: Option<usize>,
         /// Cookie for a device that was unknown before.
         device: Option<DeviceCookie>,
+        /// What the person should know of.
+        unfinished: UnfinishedSignIns,
     },
     Wrong(Username),
     /// The code was right, but used before (RFC 6238 §5.2).
@@ -142,6 +144,7 @@ pub async fn with_second_factor(
         Verdict::Used => return Ok(SecondFactorOutcome::Used(session.username)),
     }
     attempt.forgive().await?;
+    throttle::forgive_password(context, &session, device.as_ref()).await?;
     let recovery_codes_left = if by_recovery_code {
         recovery_codes_left(context, username).await?
     } else {
@@ -155,7 +158,7 @@ pub async fn with_second_factor(
         credentials_version: session.credentials_version,
     };
     let complete = session::signed_in(&context.settings.lifetimes, proven, now);
-    let Some(id) = session::start(context, complete, Some(id)).await? else {
+    let Some((id, unfinished)) = session::start(context, complete, Some(id)).await? else {
         return Ok(SecondFactorOutcome::NotOwed);
     };
     let device = place.remember(context, &session.username, session.credentials_version)?;
@@ -164,5 +167,6 @@ pub async fn with_second_factor(
         username: session.username,
         recovery_codes_left,
         device,
+        unfinished,
     })
 }

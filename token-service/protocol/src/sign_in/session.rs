@@ -8,8 +8,10 @@ use crate::lifetimes::Lifetimes;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::random::{self, Random, RandomError};
-use domain::{CredentialsVersion, Session, SessionStage, Username};
-use store::{Begin, StoreError};
+use domain::{
+    CredentialsVersion, PasswordOrigin, Session, SessionStage, UnfinishedSignIns, Username,
+};
+use store::{SessionBegin, StoreError};
 
 /// Time limit for the second factor.
 const SECOND_FACTOR_TIME: Duration = Duration::from_secs(10 * 60);
@@ -55,21 +57,21 @@ pub(super) struct Proven {
     pub(super) credentials_version: CredentialsVersion,
 }
 
-/// Starts `session` under a new id and ends `replaces`, in one transaction. `None`, without any change, if the
-/// credentials have changed since the check.
+/// Starts `session` under a new id and ends `replaces`, in one transaction. Returns the id, and the sign-ins that the
+/// person should know of. `None`, without any change, if the credentials have changed since the check.
 pub(super) async fn start(
     context: &Context<'_>,
     session: Session,
     replaces: Option<&SessionId>,
-) -> Result<Option<SessionId>, SignInError> {
+) -> Result<Option<(SessionId, UnfinishedSignIns)>, SignInError> {
     let id = SessionId::generate(context.random)?;
     let begin = context
         .store
         .start_session(id.digest(), session, replaces.map(SessionId::digest))
         .await?;
     Ok(match begin {
-        Begin::Begun => Some(id),
-        Begin::CredentialsChanged => None,
+        SessionBegin::Begun(unfinished) => Some((id, unfinished)),
+        SessionBegin::CredentialsChanged => None,
     })
 }
 
@@ -84,11 +86,16 @@ pub(super) fn signed_in(lifetimes: &Lifetimes, proven: Proven, now: Timestamp) -
         expires_at: ends_at.min(now + lifetimes.session_idle),
         ends_at,
         credentials_version: proven.credentials_version,
+        origin: None,
     }
 }
 
-/// The session of a user whose password was right at `now` and who still needs the second factor.
-pub(super) fn second_factor_owed(proven: Proven, now: Timestamp) -> Session {
+/// The session of a user whose password from `origin` was right at `now`, and who still needs the second factor.
+pub(super) fn second_factor_owed(
+    proven: Proven,
+    origin: PasswordOrigin,
+    now: Timestamp,
+) -> Session {
     let until = now + SECOND_FACTOR_TIME;
     Session {
         username: proven.username,
@@ -98,6 +105,7 @@ pub(super) fn second_factor_owed(proven: Proven, now: Timestamp) -> Session {
         expires_at: until,
         ends_at: until,
         credentials_version: proven.credentials_version,
+        origin: Some(origin),
     }
 }
 
@@ -145,6 +153,7 @@ mod tests {
             expires_at: at(expires_at),
             ends_at: at(10_000),
             credentials_version: CredentialsVersion::default(),
+            origin: None,
         };
         let idle = Duration::from_secs(1000);
         assert_eq!(extension(&session(1000), idle, at(100)), None);

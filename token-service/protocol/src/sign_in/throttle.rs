@@ -5,17 +5,20 @@
 //! network, and last for the account: many wrong passwords from one network never make the account's owner wait
 //! elsewhere.
 //!
+//! A right password counts like a wrong one until the second factor follows, if the account has one. Otherwise somebody
+//! who knows only the password could sign in halfway as often as he likes.
+//!
 //! The store keeps the counts, so they survive restarts and apply to all replicas. The store knows only keyed digests:
 //! a leaked store does not reveal who failed, or what a person typed into the wrong field.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use super::device::KnownDevice;
 use crate::Context;
 use crate::sealing::EncryptionKey;
 use domain::digest::Digest;
-use domain::{Admission, Counted, Pace, PacedKey};
+use domain::{Admission, Counted, Pace, PacedKey, Session};
 use store::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -173,11 +176,46 @@ impl<'a> Attempt<'a> {
         context.store.forgive_attempt(Some(own), counted).await
     }
 
+    /// After a right password that a second factor has to follow: the attempt stays counted for the account until
+    /// [`forgive_password`]. Returns the key of the account from this network or device.
+    pub(super) async fn owe_second_factor(self) -> Result<Digest, StoreError> {
+        let Self {
+            context,
+            own,
+            counted,
+        } = self;
+        let shared = counted.into_iter();
+        let shared = shared.take_while(|counted| counted.paced.key != own);
+        let shared = shared.collect();
+        context.store.forgive_attempt(None, shared).await?;
+        Ok(own)
+    }
+
     /// Removes the attempt from the counts because it had no result, for example when the service is overloaded.
     pub(super) async fn take_back(self) -> Result<(), StoreError> {
         let store = self.context.store;
         store.forgive_attempt(None, self.counted).await
     }
+}
+
+/// Clears the failures of `session`'s account from its origin, like [`Attempt::forgive`], when the second factor has
+/// followed the password, in a browser that may be a known device.
+pub(super) async fn forgive_password(
+    context: &Context<'_>,
+    session: &Session,
+    device: Option<&KnownDevice>,
+) -> Result<(), StoreError> {
+    // Earlier versions did not count the password.
+    let Some(origin) = &session.origin else {
+        return Ok(());
+    };
+    let guess = Guess::Password(session.username.as_str());
+    let last = guess.keys(None, device, context.encryption_key).last;
+    let last = last.map(|paced| Counted::at(paced, session.authenticated_at));
+    let store = context.store;
+    store
+        .forgive_attempt(Some(origin.key), last.into_iter().collect())
+        .await
 }
 
 /// The networks of an address that count. For IPv4: the address. For IPv6: the /64 network, because a client can choose
@@ -241,6 +279,19 @@ pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
         None => Vec::new(),
     };
     network_tag(&network, key)
+}
+
+/// The network of an address in words, as [`PasswordOrigin`](domain::PasswordOrigin) has it.
+pub(super) fn network_in_words(address: Option<IpAddr>) -> String {
+    match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => {
+            let host = u128::from(u64::MAX);
+            let network = Ipv6Addr::from_bits(address.to_bits() & !host);
+            format!("{network}/64")
+        }
+        None => String::new(),
+    }
 }
 
 fn network_tag(network: &[u8], key: &EncryptionKey) -> Digest {

@@ -10,6 +10,7 @@ use super::cookies::with_cookie;
 use super::failure::PageFailure;
 use super::form::Form;
 use super::journey::Journey;
+use super::purpose::Purpose;
 use super::response;
 use super::tags;
 use domain::digest::Digest;
@@ -59,8 +60,10 @@ pub(super) fn remember(response: HttpResponse, journey: &Journey, id: &SessionId
 }
 
 /// `POST /auth/continue`: the person confirms the client, which gets a code.
-pub(super) async fn go_on(form: Form<Journey>) -> Result<HttpResponse, PageFailure> {
-    let journey = &form.of;
+pub(super) async fn go_on(form: Form<Purpose>) -> Result<HttpResponse, PageFailure> {
+    let Purpose::Code(journey) = &form.of else {
+        return Ok(form.of.go_on());
+    };
     let Some((id, signed_in)) = journey.signed_in().await? else {
         return Ok(journey.go_on());
     };

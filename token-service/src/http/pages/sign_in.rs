@@ -12,9 +12,11 @@ use super::failure::PageFailure;
 use super::form::Form;
 use super::purpose::Purpose;
 use super::show::show;
-use super::templates::{Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage, StepView};
+use super::templates::{
+    PasswordAlonePage, Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage, StepView,
+};
 use crate::audit_log::Entry;
-use domain::{AuditAction, SessionStage, Username};
+use domain::{AuditAction, SessionStage, UnfinishedSignIns, Username};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 
@@ -38,8 +40,14 @@ pub(super) async fn password(form: Form<Purpose>) -> Result<HttpResponse, PageFa
         sign_in::with_password(&context, username, password, replaces.as_ref(), place).await?;
     record(browser, username, &outcome).await?;
     let problem = match outcome {
-        PasswordOutcome::Begun { id, device, .. } => {
-            return Ok(signed_in(purpose.go_on(), purpose, &id, device.as_ref()));
+        PasswordOutcome::Begun {
+            id,
+            device,
+            unfinished,
+            ..
+        } => {
+            let response = next(purpose, &unfinished, None)?;
+            return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
         PasswordOutcome::Refused => Problem::PasswordRefused,
         PasswordOutcome::Wait(wait) => Problem::Wait(wait),
@@ -76,6 +84,7 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
             username,
             recovery_codes_left,
             device,
+            unfinished,
         } => {
             let entry = Entry::new(AuditAction::SignIn).by_user(username.as_str());
             let how = if recovery_codes_left.is_some() {
@@ -84,13 +93,7 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
                 "password, one-time code"
             };
             browser.record(entry.detail(how));
-            // The home page always says how many codes are left.
-            let response = match (recovery_codes_left, purpose.journey()) {
-                (Some(left), Some(journey)) => show(journey, StatusCode::OK, |flow| {
-                    RecoveryCodeUsedPage { flow, left }
-                })?,
-                _ => purpose.go_on(),
-            };
+            let response = next(purpose, &unfinished, recovery_codes_left)?;
             return Ok(signed_in(response, purpose, &id, device.as_ref()));
         }
         // The user is already signed in, or the time limit is over. The start of the request decides the next step.
@@ -122,6 +125,29 @@ pub(super) async fn second_factor(form: Form<Purpose>) -> Result<HttpResponse, P
     })
 }
 
+/// The response to a right form: a page with what the person should know of, or else the next step.
+fn next(
+    purpose: &Purpose,
+    unfinished: &UnfinishedSignIns,
+    recovery_codes_left: Option<usize>,
+) -> Result<HttpResponse, PageFailure> {
+    if !unfinished.is_empty() {
+        return purpose.show(StatusCode::OK, |flow| PasswordAlonePage {
+            flow,
+            unfinished,
+            recovery_codes_left,
+        });
+    }
+    match (recovery_codes_left, purpose.journey()) {
+        (Some(left), Some(journey)) => show(journey, StatusCode::OK, |flow| RecoveryCodeUsedPage {
+            flow,
+            left,
+        }),
+        // The home page always says how many codes are left.
+        _ => Ok(purpose.go_on()),
+    }
+}
+
 /// Shows the same form again with the problem.
 fn again<'a, Page: Template>(
     purpose: &'a Purpose,
@@ -148,11 +174,10 @@ async fn record(
             stage: SessionStage::SignedIn,
             ..
         } => Entry::new(AuditAction::SignIn).by_user(username),
-        // The audit entry follows after the second factor.
         PasswordOutcome::Begun {
             stage: SessionStage::SecondFactorOwed,
             ..
-        } => return Ok(()),
+        } => Entry::new(AuditAction::SecondFactorRequired).by_user(username),
         PasswordOutcome::Wait(_) | PasswordOutcome::Refused => {
             let entry = Entry::new(match outcome {
                 PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,

@@ -14,7 +14,7 @@ use super::browser::Browser;
 use super::browser_token::BrowserToken;
 use super::journey::Journey;
 use super::texts::{self, Texts};
-use domain::{LinkedAccount, RedirectUri};
+use domain::{LinkedAccount, RedirectUri, UnfinishedSignIns};
 
 /// The query of the home page that asks for another user while the second factor is missing.
 pub(super) const OTHER_USER: &str = "prompt=login";
@@ -200,6 +200,52 @@ pub(super) struct SecondFactorPage<'a> {
 pub(super) struct RecoveryCodeUsedPage<'a> {
     pub flow: StepView<'a>,
     pub left: usize,
+}
+
+/// Somebody gave the right password without the second factor since the person's last sign-in.
+#[derive(Template)]
+#[template(path = "password_alone.html")]
+pub(super) struct PasswordAlonePage<'a> {
+    pub flow: StepView<'a>,
+    pub unfinished: &'a UnfinishedSignIns,
+    /// After a sign-in with a recovery code.
+    pub recovery_codes_left: Option<usize>,
+}
+
+impl PasswordAlonePage<'_> {
+    /// The listed ones, newest first.
+    fn list(&self) -> Vec<String> {
+        let texts = self.flow.texts;
+        let listed = self.unfinished.newest.iter().rev().map(|one| {
+            // For example 2026-01-31T12:00:00Z.
+            let at = one.at.rfc3339().replace('T', " ").replace('Z', " UTC");
+            let network = match one.network.as_str() {
+                "" => texts.unknown_network,
+                network => network,
+            };
+            texts::html(
+                texts.password_alone_entry,
+                &[("time", &at), ("network", network)],
+            )
+        });
+        listed.collect()
+    }
+
+    fn earlier(&self) -> Option<String> {
+        let count = self.unfinished.earlier.to_string();
+        let text = self.flow.texts.password_alone_earlier;
+        (self.unfinished.earlier > 0).then(|| texts::plain(text, &[("count", &count)]))
+    }
+
+    fn codes_left(&self) -> Option<String> {
+        let left = self.recovery_codes_left;
+        left.map(|left| self.flow.texts.codes_left(left))
+    }
+
+    fn advice(&self) -> String {
+        let values = [("service", self.flow.service)];
+        texts::html(self.flow.texts.password_alone_advice, &values)
+    }
 }
 
 /// The question whether a client on the person's device may use the only linked account (D-34).

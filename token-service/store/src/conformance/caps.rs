@@ -56,6 +56,26 @@ pub(crate) async fn a_person_has_so_many_sessions_of_a_stage(subject: &mut impl 
     assert_eq!((left.len(), left[1]), (MOST, 2));
 }
 
+pub(crate) async fn sessions_that_owe_the_second_factor_end_first_where_they_came_from(
+    subject: &mut impl Subject,
+) {
+    const MOST: usize = cap::SESSIONS.most();
+    let store = subject.store();
+    let owners = numbered("owed", 0);
+    start(&*store, owners, owed("192.0.2.1", at(0)), None).await;
+    for number in 1..MOST * 2 {
+        let attacker = owed("198.51.100.1", at(number as u64));
+        start(&*store, numbered("owed", number), attacker, None).await;
+    }
+    let mut left = vec![0];
+    left.extend(MOST + 1..MOST * 2);
+    assert_eq!(alive(&*store, "owed", 0..MOST * 2).await, left);
+    // A password from elsewhere ends what would expire first.
+    let elsewhere = owed("203.0.113.1", at(100));
+    start(&*store, numbered("elsewhere", 0), elsewhere, None).await;
+    assert_eq!(alive(&*store, "owed", 0..MOST * 2).await, left[1..]);
+}
+
 pub(crate) async fn sessions_that_start_in_parallel_are_no_more_than_one_person_has(
     subject: &mut impl Subject,
 ) {

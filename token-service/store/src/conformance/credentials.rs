@@ -91,7 +91,7 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
                 ..session("ada", at(100))
             };
             let started = store.start_session(id, late, None).await;
-            assert_eq!(started.unwrap(), Begin::CredentialsChanged);
+            assert_eq!(started.unwrap(), SessionBegin::CredentialsChanged);
             assert_eq!(store.session(id, at(6)).await.unwrap(), None);
         }
         let rotation = use_of(&grant, grant.current.refresh_id, at(6));

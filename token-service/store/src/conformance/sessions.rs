@@ -50,3 +50,58 @@ pub(crate) async fn a_session_replaces_another(subject: &mut impl Subject) {
     assert_eq!(store.session(old, at(1)).await.unwrap(), None);
     assert!(store.session(new, at(1)).await.unwrap().is_some());
 }
+
+/// The networks of the sign-ins that a complete one tells of, and the number of earlier ones.
+async fn told(store: &dyn Store, replaces: Option<Digest>) -> (Vec<String>, u64) {
+    let complete = Session {
+        credentials_version: version_of(store, &username("ada")).await,
+        ..session("ada", at(900))
+    };
+    let id = Digest::of(b"complete");
+    match store.start_session(id, complete, replaces).await.unwrap() {
+        SessionBegin::Begun(UnfinishedSignIns { newest, earlier }) => {
+            let newest = newest.into_iter().map(|one| one.network);
+            (newest.collect(), earlier)
+        }
+        other @ SessionBegin::CredentialsChanged => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn a_complete_sign_in_tells_of_unfinished_ones(subject: &mut impl Subject) {
+    let id = |number| numbered("owed", number);
+    let store = subject.store();
+    assert_eq!(told(&*store, None).await, (vec![], 0));
+    for (number, network) in ["a", "b"].into_iter().enumerate() {
+        start(&*store, id(number), owed(network, at(1)), None).await;
+    }
+    // The same browser again, which then gives the second factor too.
+    start(&*store, id(2), owed("c", at(2)), None).await;
+    start(&*store, id(3), owed("d", at(3)), Some(id(2))).await;
+    let other = Session {
+        username: username("grace"),
+        ..owed("e", at(3))
+    };
+    start(&*store, id(4), other, None).await;
+    // They are told of even when their sessions are over.
+    store.end_session(id(0)).await.unwrap();
+    store.sweep(at(5000), 100).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let expected = vec!["a".to_owned(), "b".to_owned()];
+    assert_eq!(told(&*store, Some(id(3))).await, (expected, 0));
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    assert_eq!(told(&*store, None).await, (vec![], 0), "once");
+
+    let listed = UnfinishedSignIns::LISTED;
+    for number in 0..listed + 3 {
+        start(&*store, id(number), owed("f", at(6)), None).await;
+    }
+    assert_eq!(told(&*store, None).await, (vec!["f".to_owned(); listed], 3));
+    start(&*store, id(0), owed("g", at(7)), None).await;
+    let change = store.set_second_factor(username("ada"), None, None, at(8));
+    assert!(change.await.unwrap().is_some());
+    assert_eq!(told(&*store, None).await, (vec![], 0), "other credentials");
+}

@@ -167,6 +167,11 @@ const MIGRATIONS: &[&str] = &["
         part INTEGER PRIMARY KEY,
         body BYTEA NOT NULL
     );
+", "
+    CREATE TABLE IF NOT EXISTS unfinished_sign_ins (
+        username TEXT PRIMARY KEY,
+        body BYTEA NOT NULL
+    );
 "];
 
 /// The tables of every version. The schema version is one of the counters.

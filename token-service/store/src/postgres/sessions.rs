@@ -8,11 +8,11 @@ use super::fault::{Fault, readable};
 use super::operation::Connection;
 use super::value::{rows, seconds};
 use crate::row::{decode, encode};
-use crate::{Begin, SessionStore, StoreError, room};
+use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Session, SessionStage};
+use domain::{Session, SessionStage, UnfinishedSignIns};
 
 #[async_trait]
 impl SessionStore for PostgresStore {
@@ -21,7 +21,7 @@ impl SessionStore for PostgresStore {
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<Begin, StoreError> {
+    ) -> Result<SessionBegin, StoreError> {
         self.transaction(async move |client| {
         let Session {
             username,
@@ -29,12 +29,15 @@ impl SessionStore for PostgresStore {
             ..
         } = &session;
         if !credentials::are_current(client, username, *credentials_version).await? {
-            return Ok(Begin::CredentialsChanged);
+            return Ok(SessionBegin::CredentialsChanged);
         }
         if let Some(replaced) = replaces {
             end(client, &replaced).await?;
         }
-        make_room(client, username.as_str(), session.stage).await?;
+        let (unfinished, ()) = tokio::try_join!(
+            unfinished(client, id, &session, replaces),
+            make_room(client, &session)
+        )?;
         let sql = "INSERT INTO sessions (id, username, expires_at, body) VALUES ($1, $2, $3, $4)
             ON CONFLICT (id) DO UPDATE SET
                 username = excluded.username, expires_at = excluded.expires_at, body = excluded.body";
@@ -43,7 +46,7 @@ impl SessionStore for PostgresStore {
         let expires_at = seconds(session.expires_at);
         let body = encode(&session)?;
         client.execute(sql, &[&id, &username, &expires_at, &body]).await?;
-        Ok(Begin::Begun)
+        Ok(SessionBegin::Begun(unfinished))
         })
         .await
     }
@@ -92,22 +95,46 @@ impl SessionStore for PostgresStore {
     }
 }
 
-/// Ends sessions of the user and stage to make room for a new session.
-async fn make_room(
+/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them. The
+/// transaction holds the user's row.
+async fn unfinished(
     client: &Connection<'_>,
-    username: &str,
-    stage: SessionStage,
-) -> Result<(), Fault> {
+    id: Digest,
+    session: &Session,
+    replaces: Option<Digest>,
+) -> Result<UnfinishedSignIns, Fault> {
+    let username = session.username.as_str();
+    let sql = "DELETE FROM unfinished_sign_ins WHERE username = $1 RETURNING body";
+    let before = match client.query_opt(sql, &[&username]).await? {
+        Some(row) => {
+            let before = decode(row.try_get(0)?).map_err(Fault::from);
+            readable("unfinished sign-ins", before)?.unwrap_or_default()
+        }
+        None => UnfinishedSignIns::default(),
+    };
+    let after = before.with(id, session, replaces);
+    if session.stage == SessionStage::SignedIn {
+        return Ok(after);
+    }
+    let sql = "INSERT INTO unfinished_sign_ins (username, body) VALUES ($1, $2)";
+    client.execute(sql, &[&username, &encode(&after)?]).await?;
+    Ok(UnfinishedSignIns::default())
+}
+
+/// Ends sessions of the user and stage to make room for `new`.
+async fn make_room(client: &Connection<'_>, new: &Session) -> Result<(), Fault> {
+    let username = new.username.as_str();
     let sql = "SELECT id, body FROM sessions WHERE username = $1 LIMIT $2";
     // The rows also contain the sessions of the other stage.
     let limit = rows(cap::SESSIONS.looked_at() * 2);
     let found = client.query(sql, &[&username, &limit]).await?;
-    let mut held: Vec<(Timestamp, &[u8])> = Vec::new();
+    let mut held: Vec<(bool, Timestamp, &[u8])> = Vec::new();
     for row in &found {
         let session = decode::<Session>(row.try_get(1)?).map_err(Fault::from);
-        let of_stage = readable("session", session)?.filter(|session| session.stage == stage);
+        let of_stage = readable("session", session)?.filter(|session| session.stage == new.stage);
         if let Some(session) = of_stage {
-            held.push((session.expires_at, row.try_get(0)?));
+            let elsewhere = !session.shares_origin_with(new);
+            held.push((elsewhere, session.expires_at, row.try_get(0)?));
         }
     }
     let over = cap::SESSIONS.to_end(held);
@@ -115,7 +142,7 @@ async fn make_room(
         return Ok(());
     }
     room::note("session", username, over.len());
-    let ids: Vec<&[u8]> = over.into_iter().map(|(_, id)| id).collect();
+    let ids: Vec<&[u8]> = over.into_iter().map(|(_, _, id)| id).collect();
     client
         .execute("DELETE FROM sessions WHERE id = ANY($1)", &[&ids])
         .await?;
@@ -128,7 +155,14 @@ async fn end(client: &Connection<'_>, id: &Digest) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Ends the sessions of a user whose credentials change, and forgets the unfinished sign-ins with those credentials.
 pub(super) async fn end_all(client: &Connection<'_>, username: &str) -> Result<(), Fault> {
+    client
+        .execute(
+            "DELETE FROM unfinished_sign_ins WHERE username = $1",
+            &[&username],
+        )
+        .await?;
     client
         .execute("DELETE FROM sessions WHERE username = $1", &[&username])
         .await?;

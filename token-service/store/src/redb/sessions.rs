@@ -7,11 +7,11 @@ use super::RedbStore;
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::tables::{Expiring, SESSIONS, Tables, decode, encode};
-use crate::{Begin, SessionStore, StoreError, room};
+use crate::{SessionBegin, SessionStore, StoreError, room};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Session, SessionStage};
+use domain::{Session, SessionStage, UnfinishedSignIns};
 
 #[async_trait]
 impl SessionStore for RedbStore {
@@ -20,23 +20,24 @@ impl SessionStore for RedbStore {
         id: Digest,
         session: Session,
         replaces: Option<Digest>,
-    ) -> Result<Begin, StoreError> {
+    ) -> Result<SessionBegin, StoreError> {
         self.write(move |tables, _| {
             if !credentials::are_current(tables, &session.username, session.credentials_version)? {
-                return Ok(Begin::CredentialsChanged);
+                return Ok(SessionBegin::CredentialsChanged);
             }
+            let unfinished = unfinished(tables, id, &session, replaces)?;
             let (id, row) = (id.as_bytes(), encode(&session)?);
             if let Some(replaced) = replaces {
                 end(tables, replaced.as_bytes())?;
             }
-            make_room(tables, session.username.as_str(), session.stage)?;
+            make_room(tables, &session)?;
             tables.sessions.open()?.insert(id, row.as_slice())?;
             tables
                 .sessions_by_user
                 .open()?
                 .insert((session.username.as_str(), id), ())?;
             tables.expire(Expiring::Session, id, session.expires_at)?;
-            Ok(Begin::Begun)
+            Ok(SessionBegin::Begun(unfinished))
         })
         .await
     }
@@ -83,8 +84,35 @@ impl SessionStore for RedbStore {
     }
 }
 
-/// Ends sessions of the user and stage to make room for a new session.
-fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Result<(), Fault> {
+/// Counts the start of `session` among the unfinished sign-ins of its user; a complete sign-in takes and returns them.
+fn unfinished(
+    tables: &mut Tables<'_>,
+    id: Digest,
+    session: &Session,
+    replaces: Option<Digest>,
+) -> Result<UnfinishedSignIns, Fault> {
+    let username = session.username.as_str();
+    let table = tables.unfinished_sign_ins.open()?;
+    let before = match table.get(username)? {
+        Some(row) => readable("unfinished sign-ins", decode(row.value()))?.unwrap_or_default(),
+        None => UnfinishedSignIns::default(),
+    };
+    let after = before.with(id, session, replaces);
+    match session.stage {
+        SessionStage::SecondFactorOwed => {
+            table.insert(username, encode(&after)?.as_slice())?;
+            Ok(UnfinishedSignIns::default())
+        }
+        SessionStage::SignedIn => {
+            table.remove(username)?;
+            Ok(after)
+        }
+    }
+}
+
+/// Ends sessions of the user and stage to make room for `new`.
+fn make_room(tables: &mut Tables<'_>, new: &Session) -> Result<(), Fault> {
+    let username = new.username.as_str();
     // The index also contains the sessions of the other stage.
     let ids = of_user(tables, username, cap::SESSIONS.looked_at() * 2)?;
     if ids.len() < cap::SESSIONS.most() {
@@ -96,12 +124,12 @@ fn make_room(tables: &mut Tables<'_>, username: &str, stage: SessionStage) -> Re
             continue;
         };
         let session = readable::<Session>("session", decode(row.value()))?;
-        let of_stage = session.filter(|session| session.stage == stage);
-        held.extend(of_stage.map(|session| (session.expires_at, id)));
+        let of_stage = session.filter(|session| session.stage == new.stage);
+        held.extend(of_stage.map(|held| (!held.shares_origin_with(new), held.expires_at, id)));
     }
     let over = cap::SESSIONS.to_end(held);
     room::note("session", username, over.len());
-    over.iter().try_for_each(|(_, id)| end(tables, id))
+    over.iter().try_for_each(|(_, _, id)| end(tables, id))
 }
 
 /// Ends a session, if it exists.
@@ -121,7 +149,9 @@ pub(super) fn end(tables: &mut Tables<'_>, id: &[u8; 32]) -> Result<(), Fault> {
     tables.keep(Expiring::Session, id, session.expires_at)
 }
 
+/// Ends the sessions of a user whose credentials change, and forgets the unfinished sign-ins with those credentials.
 pub(super) fn end_all(tables: &mut Tables<'_>, username: &str) -> Result<(), Fault> {
+    tables.unfinished_sign_ins.open()?.remove(username)?;
     let ids = of_user(tables, username, usize::MAX)?;
     ids.iter().try_for_each(|id| end(tables, id))
 }

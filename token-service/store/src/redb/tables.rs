@@ -127,6 +127,10 @@ pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::
 pub(super) const SESSIONS_BY_USER: TableDefinition<(&str, &[u8; 32]), ()> =
     TableDefinition::new("sessions_by_user");
 
+/// Username to the sign-ins that the person should know of.
+pub(super) const UNFINISHED_SIGN_INS: TableDefinition<&str, &[u8]> =
+    TableDefinition::new("unfinished_sign_ins");
+
 /// Second of expiry, kind of row, and key of the row. The sweep reads this table.
 pub(super) const EXPIRY: TableDefinition<(u64, u8, &[u8; 32]), ()> = TableDefinition::new("expiry");
 
@@ -260,6 +264,7 @@ tables! {
     audit: AUDIT<u64, &'static [u8]>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
     sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
+    unfinished_sign_ins: UNFINISHED_SIGN_INS<&'static str, &'static [u8]>,
     expiry: EXPIRY<(u64, u8, &'static [u8; 32]), ()>,
 }
 

@@ -103,5 +103,6 @@ fn session(username: &str, stage: SessionStage) -> Session {
         expires_at: Timestamp::from_seconds(2),
         ends_at: Timestamp::from_seconds(2),
         credentials_version: CredentialsVersion::default(),
+        origin: None,
     }
 }
