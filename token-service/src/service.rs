@@ -125,15 +125,25 @@ impl Service {
         Ok(())
     }
 
-    /// Rotates the signing keys on demand: see [`rotation::on_demand`].
+    /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`.
     ///
     /// # Errors
     /// A [`KeyRingError`].
-    pub async fn rotate_keys(&self, announced: bool) -> Result<(), KeyRingError> {
+    pub async fn rotate_keys(
+        &self,
+        announced: bool,
+        event: AuditEvent,
+    ) -> Result<(), KeyRingError> {
         let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.store.signing_keys().await?;
         let steps = rotation::on_demand(&keys, &policy, announced, now);
-        carry_out(steps, &*self.store, &self.encryption_key, now).await?;
+        let events: Arc<[AuditEvent]> = [event].into();
+        let audit = Arc::clone(&events);
+        let left = carry_out(steps, &*self.store, &self.encryption_key, audit, now).await?;
+        if !left.is_empty() {
+            self.store.append_audit(left).await?;
+        }
+        self.recorded(&events);
         self.maintain_keys().await
     }
 

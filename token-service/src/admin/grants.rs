@@ -1,5 +1,7 @@
 //! Lists and revokes grants.
 
+use std::sync::Arc;
+
 use super::objects::{Administered, not_found};
 use super::views::{GrantView, Page, RevokedGrants};
 use super::{AdminError, Administration, PageRequest};
@@ -66,13 +68,12 @@ impl Administration<'_> {
         let id = GrantId::parse(grant_id).ok_or_else(not_found)?;
         let store = &self.service.store;
         let now = self.service.clock.now();
-        let entry = Entry::new(AuditAction::GrantRevoked)
-            .by_administrator(self.name)
-            .grant(id);
-        let (ended, entry) = match store.grant(id).await? {
+        let entry = Entry::new(AuditAction::GrantRevoked).grant(id);
+        let (ended, events) = match store.grant(id).await? {
             Some(grant) => {
-                let ended = store.revoke_grant(id, now).await?;
-                (ended, entry.client(grant.client_id).user(grant.username))
+                let events = self.events(entry.client(grant.client_id).user(grant.username));
+                let ended = store.revoke_grant(id, Arc::clone(&events), now).await?;
+                (ended, events)
             }
             None => {
                 // Another replica may have drawn the id, and its clock may be ahead.
@@ -87,11 +88,13 @@ impl Administration<'_> {
                     at: now,
                     expires_at: expires_at.ok_or_else(not_found)?,
                 };
-                (store.announce(Revoked::Grant(id), extent).await?, entry)
+                let events = self.events(entry);
+                let announced = store.announce(Revoked::Grant(id), extent, Arc::clone(&events));
+                (announced.await?, events)
             }
         };
         if ended {
-            self.service.record(self.origin, entry);
+            self.service.recorded(&events);
         }
         Ok(())
     }
@@ -112,11 +115,9 @@ impl Administration<'_> {
         let username = user.map(|user| user.username);
         let now = self.service.clock.now();
         let issued_up_to = now.rfc3339();
-        let mut entry = Entry::new(AuditAction::GrantRevoked)
-            .by_administrator(self.name)
-            .detail(format!(
-                "all, and access tokens issued up to {issued_up_to}"
-            ));
+        let mut entry = Entry::new(AuditAction::GrantRevoked).detail(format!(
+            "all, and access tokens issued up to {issued_up_to}"
+        ));
         if let Some(client_id) = &client_id {
             entry = entry.client(client_id.as_str());
         }
@@ -127,10 +128,10 @@ impl Administration<'_> {
             let message = "name client_id, username, or both".to_owned();
             AdminError::Malformed(message)
         })?;
-        let event = self.service.event(self.origin, entry);
+        let events = self.events(entry);
         let store = &self.service.store;
-        let revoked = store.revoke_all(owner, event.clone(), now).await?;
-        self.service.recorded(&[event]);
+        let revoked = store.revoke_all(owner, Arc::clone(&events), now).await?;
+        self.service.recorded(&events);
         Ok(RevokedGrants {
             revoked,
             issued_up_to,

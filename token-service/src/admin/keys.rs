@@ -1,5 +1,7 @@
 //! Lists, rotates and removes signing keys.
 
+use std::sync::Arc;
+
 use super::views::KeyView;
 use super::{AdminError, Administration};
 use crate::audit_log::Entry;
@@ -37,13 +39,15 @@ impl Administration<'_> {
     /// [`AdminError::Store`], or [`AdminError::Keys`] if no key can be created.
     pub async fn rotate_keys(&self, rotation: Rotation) -> Result<Vec<KeyView>, AdminError> {
         let announced = rotation == Rotation::Announced;
-        self.service.rotate_keys(announced).await?;
         let detail = if announced { "announced" } else { "immediate" };
+        let entry = Entry::new(AuditAction::KeysRotated)
+            .by_administrator(self.name)
+            .detail(detail);
+        let event = self.service.event(self.origin, entry);
+        self.service.rotate_keys(announced, event).await?;
         if rotation == Rotation::ImmediateWithCutOff {
             self.cut_off_earlier_keys().await?;
         }
-        let entry = Entry::new(AuditAction::KeysRotated).by_administrator(self.name);
-        self.service.record(self.origin, entry.detail(detail));
         Ok(self.keys())
     }
 
@@ -75,13 +79,14 @@ impl Administration<'_> {
             let message = format!("{kid} signs: rotate the keys immediately, then delete it");
             return Err(AdminError::Conflict(message));
         }
-        self.service
-            .store
-            .forget_signing_key(kid.to_owned())
-            .await?;
+        let events = self.events(Entry::new(AuditAction::KeyDeleted).detail(kid));
+        let store = &self.service.store;
+        let deleted = store.forget_signing_key(kid.to_owned(), Arc::clone(&events));
+        // Otherwise another replica has deleted the key, with an entry of its own.
+        if deleted.await? {
+            self.service.recorded(&events);
+        }
         self.service.maintain_keys().await?;
-        let entry = Entry::new(AuditAction::KeyDeleted).by_administrator(self.name);
-        self.service.record(self.origin, entry.detail(kid));
         Ok(())
     }
 }

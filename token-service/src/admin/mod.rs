@@ -18,11 +18,14 @@ pub mod service;
 pub mod users;
 pub mod views;
 
+use std::sync::Arc;
+
 pub use error::AdminError;
 use serde_json::{Map, Value};
 
-use crate::audit_log::Origin;
+use crate::audit_log::{Entry, Origin};
 use crate::service::Service;
+use domain::AuditEvent;
 
 /// Default number of entries per page.
 pub const DEFAULT_PAGE: usize = 50;
@@ -35,10 +38,18 @@ pub type Object = Map<String, Value>;
 /// The running service and the administrator who uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Administration<'a> {
-    pub service: &'a std::sync::Arc<Service>,
+    pub service: &'a Arc<Service>,
     pub origin: &'a Origin,
     /// The name of the admin token, if it has one.
     pub name: Option<&'a str>,
+}
+
+impl Administration<'_> {
+    /// The entry of the audit log, by this administrator, for the transaction of a change.
+    fn events(&self, entry: Entry) -> Arc<[AuditEvent]> {
+        let entry = entry.by_administrator(self.name);
+        [self.service.event(self.origin, entry)].into()
+    }
 }
 
 /// A page of a list.

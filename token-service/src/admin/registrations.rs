@@ -96,7 +96,7 @@ impl Administration<'_> {
             let kept = plan.kept.iter().map(ToString::to_string).collect();
             let differences = match run {
                 Run::Dry => plan.differences,
-                Run::Real => self.make(plan).await?,
+                Run::Real => self.make(plan, None).await?,
             };
             Ok(Applied {
                 differences: differences.iter().map(Difference::with_values).collect(),
@@ -137,12 +137,16 @@ impl Administration<'_> {
     /// Makes the change, unless names would not fit into legacy access tokens.
     pub(super) async fn carry_out(&self, plan: Plan, stored: &Excerpt) -> Result<(), AdminError> {
         self.refuse_misfits(&plan, stored, &BTreeMap::new()).await?;
-        self.make(plan).await?;
+        self.make(plan, None).await?;
         Ok(())
     }
 
-    /// Makes the change, with its consequences and its entries in the audit log.
-    async fn make(&self, plan: Plan) -> Result<Vec<Difference>, AdminError> {
+    /// Makes the change, with its consequences and its entries in the audit log, and `also`.
+    pub(super) async fn make(
+        &self,
+        plan: Plan,
+        also: Option<Entry>,
+    ) -> Result<Vec<Difference>, AdminError> {
         if plan.is_empty() {
             return Ok(Vec::new());
         }
@@ -152,7 +156,8 @@ impl Administration<'_> {
             let entry = entry.by_administrator(self.name);
             self.service.event(self.origin, entry)
         };
-        let events: Arc<[AuditEvent]> = entries(&plan.differences, &plan.kept).map(event).collect();
+        let entries = entries(&plan.differences, &plan.kept).chain(also);
+        let events: Arc<[AuditEvent]> = entries.map(event).collect();
         let change = RegistryChange {
             audit: Arc::clone(&events),
             ..plan.change

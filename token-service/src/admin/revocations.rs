@@ -1,5 +1,6 @@
 //! Revocations beyond one grant: all tokens of an issuer up to a time, and the identity of the feed.
 
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::views::{CutOffView, FeedView};
@@ -63,10 +64,11 @@ impl Administration<'_> {
         while self.service.clock.now() <= at {
             ticks.tick().await;
         }
-        if store.announce(revoked, extent).await? {
-            let detail = format!("{issuer}, issued up to {issued_up_to}");
-            let entry = Entry::new(AuditAction::TokensCutOff).by_administrator(self.name);
-            self.service.record(self.origin, entry.detail(detail));
+        let detail = format!("{issuer}, issued up to {issued_up_to}");
+        let events = self.events(Entry::new(AuditAction::TokensCutOff).detail(detail));
+        let announced = store.announce(revoked, extent, Arc::clone(&events));
+        if announced.await? {
+            self.service.recorded(&events);
         }
         Ok(CutOffView {
             issuer,
@@ -94,9 +96,10 @@ impl Administration<'_> {
     /// [`AdminError::Random`] if the random generator fails, or [`AdminError::Store`].
     pub async fn renew_feed(&self) -> Result<FeedView, AdminError> {
         let feed = FeedId::generate(&*self.service.random)?;
-        self.service.store.renew_feed(feed).await?;
-        let entry = Entry::new(AuditAction::RevocationFeedRenewed).by_administrator(self.name);
-        self.service.record(self.origin, entry);
+        let events = self.events(Entry::new(AuditAction::RevocationFeedRenewed));
+        let store = &self.service.store;
+        store.renew_feed(feed, Arc::clone(&events)).await?;
+        self.service.recorded(&events);
         Ok(FeedView {
             feed: feed.to_string(),
         })

@@ -1,5 +1,7 @@
 //! Operations only for users: second factor and linked accounts.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -54,19 +56,23 @@ impl Administration<'_> {
         self.changing(async || {
             let stored = self.excerpt(looked_up(User::KIND, username)).await?;
             let before = found::<User>(&stored, username)?;
-            let (store, now) = (&self.service.store, self.service.clock.now());
-            store
-                .set_second_factor(before.username.clone(), None, None, now)
-                .await?;
+            let entry = Entry::new(AuditAction::SecondFactorRemoved);
+            let entry = entry.user(before.username.as_str());
             if before.totp_secret_sealed.is_some() {
+                // The second factor that the user set up goes with the registered one.
                 let mut plan = Plan::on(&stored);
                 plan.remove_totp_secret(before);
-                self.carry_out(plan, &stored).await?;
+                self.make(plan, Some(entry)).await?;
+                return Ok(());
             }
-            let entry = Entry::new(AuditAction::SecondFactorRemoved)
-                .by_administrator(self.name)
-                .user(before.username.as_str());
-            self.service.record(self.origin, entry);
+            let (store, now) = (&self.service.store, self.service.clock.now());
+            let events = self.events(entry);
+            let audit = Arc::clone(&events);
+            let set = store.set_second_factor(before.username.clone(), None, None, audit, now);
+            if set.await?.is_none() {
+                return Err(AdminError::Overtaken);
+            }
+            self.service.recorded(&events);
             Ok(())
         })
         .await

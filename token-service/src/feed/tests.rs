@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -52,7 +53,12 @@ impl Fixture {
     async fn revoke(&self) -> String {
         let id = TokenId::generate(&OsRandom).unwrap();
         let revoked = Revoked::Token(id);
-        assert!(self.store.announce(revoked, extent(0)).await.unwrap());
+        assert!(
+            self.store
+                .announce(revoked, extent(0), Arc::default())
+                .await
+                .unwrap()
+        );
         id.to_string()
     }
 
@@ -181,7 +187,11 @@ async fn another_identity_of_the_feed_reaches_held_readers() {
         tokio::task::yield_now().await;
     }
     let fresh = FeedId::generate(&OsRandom).unwrap();
-    subject.store.renew_feed(fresh).await.unwrap();
+    subject
+        .store
+        .renew_feed(fresh, Arc::default())
+        .await
+        .unwrap();
     let page: Page = serde_json::from_slice(&held.await.unwrap()).unwrap();
     assert_eq!(page.feed, fresh.to_string());
     assert_ne!(page.feed, before);
@@ -197,13 +207,21 @@ async fn a_long_feed_comes_in_pages_and_version_1_is_never_complete_too_early() 
         let store = Arc::clone(&subject.store);
         announced.spawn(async move {
             let revoked = Revoked::Issuer(format!("https://{entry}.example"));
-            while store.announce(revoked.clone(), extent(0)).await.is_err() {}
+            while store
+                .announce(revoked.clone(), extent(0), Arc::default())
+                .await
+                .is_err()
+            {}
         });
     }
     announced.join_all().await;
     let grant = GrantId::generate(&OsRandom, at(0)).unwrap();
     let last = Revoked::Grant(grant);
-    subject.store.announce(last, extent(0)).await.unwrap();
+    subject
+        .store
+        .announce(last, extent(0), Arc::default())
+        .await
+        .unwrap();
 
     let first = subject.page(None, 0, 0).await;
     assert_eq!(first.revocations.len(), MAX_PAGE_ENTRIES);
@@ -286,7 +304,11 @@ async fn every_kind_says_whose_tokens_it_ends() {
         Revoked::Issuer("https://us1.legacy.example".into()),
     ];
     for revoked in all {
-        subject.store.announce(revoked, extent(5)).await.unwrap();
+        subject
+            .store
+            .announce(revoked, extent(5), Arc::default())
+            .await
+            .unwrap();
     }
     let page = subject.page(None, 0, 0).await;
     let entry = |kind, id: &str, iss: Option<&str>| Entry {

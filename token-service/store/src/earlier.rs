@@ -1,5 +1,7 @@
 //! Stores of earlier versions of the program, with one row of each kind. Later versions must read these rows.
 
+use std::sync::Arc;
+
 use claims::Algorithm;
 
 use super::conformance::{
@@ -43,10 +45,13 @@ pub(super) async fn fill(store: &dyn Store) {
     let weak = store.rehash_password(username("grace"), "hash".into(), "stronger".into());
     weak.await.unwrap();
     let key = signing_key("key", Algorithm::EdDsa, at(0));
-    store.add_signing_key(key, None).await.unwrap();
+    store
+        .add_signing_key(key, None, Arc::default())
+        .await
+        .unwrap();
     let own = second_factor(&["recovery"]);
     store
-        .set_second_factor(username("ada"), Some(own), None, at(0))
+        .set_second_factor(username("ada"), Some(own), None, Arc::default(), at(0))
         .await
         .unwrap();
     for (number, text) in [(1, "used"), (2, "revoked"), (3, "unused")] {
@@ -69,7 +74,10 @@ pub(super) async fn fill(store: &dyn Store) {
     }
     let rotated = store.rotate_refresh(rotation(1, 4)).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated { .. }));
-    store.revoke_grant(grant_id(2), at(5)).await.unwrap();
+    store
+        .revoke_grant(grant_id(2), Arc::default(), at(5))
+        .await
+        .unwrap();
     store
         .claim_jti(code().client_id, "jti".into(), at(300), at(0))
         .await

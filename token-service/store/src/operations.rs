@@ -1,4 +1,7 @@
 //! The operations of the store, one trait per topic. Each store implements a topic in the file of the same name.
+//!
+//! Operations with a parameter `audit` append these entries to the audit log in the transaction of their change, if they
+//! change anything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -150,6 +153,7 @@ pub trait SigningKeyStore: Send + Sync {
         &self,
         key: SealedSigningKey,
         unless_after: Option<Timestamp>,
+        audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError>;
 
     /// Records when a key stopped signing, or (`None`) that the key signs again. An unknown key is not an error.
@@ -160,7 +164,11 @@ pub trait SigningKeyStore: Send + Sync {
     ) -> Result<(), StoreError>;
 
     /// Removes a key, which invalidates everything it signed. Returns `false` if the key is unknown.
-    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError>;
+    async fn forget_signing_key(
+        &self,
+        kid: String,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError>;
 }
 
 /// Values that are sealed with the encryption key.
@@ -245,15 +253,19 @@ pub trait GrantStore: Send + Sync {
     ) -> Result<Vec<Grant>, StoreError>;
 
     /// Revokes a grant and adds the feed entry in the same transaction. Returns `false` if there is no such live grant.
-    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
+    async fn revoke_grant(
+        &self,
+        grant_id: GrantId,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// Revokes all grants of `owner`, and all access tokens issued to `owner` up to `now`, also those without a stored
-    /// grant. The same transaction adds the feed entries and appends `entry` to the audit log. Returns the number of
-    /// grants that were live.
+    /// grant. The same transaction adds the feed entries. Returns the number of grants that were live.
     async fn revoke_all(
         &self,
         owner: Owner,
-        entry: AuditEvent,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<u64, StoreError>;
 }
@@ -262,7 +274,12 @@ pub trait GrantStore: Send + Sync {
 pub trait RevocationStore: Send + Sync {
     /// Adds an entry to the feed. Merges the entry with an existing entry for the same subject. Returns `false`, and
     /// writes nothing, if the existing entry already covers the new one.
-    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
+    async fn announce(
+        &self,
+        revoked: Revoked,
+        extent: Extent,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError>;
 
     /// True if a feed entry revokes the token.
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError>;
@@ -274,7 +291,7 @@ pub trait RevocationStore: Send + Sync {
     async fn feed_state(&self) -> Result<FeedState, StoreError>;
 
     /// Gives the feed a new identity, so that every reader starts over.
-    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError>;
+    async fn renew_feed(&self, feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError>;
 
     /// Changes with every commit that may have added entries. `None` if other processes write to the store too.
     fn feed_changes(&self) -> Option<tokio::sync::watch::Receiver<u64>>;
@@ -328,6 +345,7 @@ pub trait CredentialStore: Send + Sync {
         username: Username,
         second_factor: Option<SecondFactor>,
         rests_on: Option<CredentialsVersion>,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError>;
 

@@ -141,9 +141,9 @@ watched! {
     }
     SigningKeyStore {
         signing_keys() -> Result<Vec<SealedSigningKey>, StoreError>;
-        add_signing_key(key: SealedSigningKey, unless_after: Option<Timestamp>) -> Result<bool, StoreError>;
+        add_signing_key(key: SealedSigningKey, unless_after: Option<Timestamp>, audit: Arc<[AuditEvent]>) -> Result<bool, StoreError>;
         retire_signing_key(kid: String, retired_at: Option<Timestamp>) -> Result<(), StoreError>;
-        forget_signing_key(kid: String) -> Result<bool, StoreError>;
+        forget_signing_key(kid: String, audit: Arc<[AuditEvent]>) -> Result<bool, StoreError>;
     }
     SealedStore {
         sealed_root() -> Result<Option<Vec<u8>>, StoreError>;
@@ -159,14 +159,14 @@ watched! {
         rotate_refresh(rotation: RefreshRotation) -> Result<Rotation, StoreError>;
         grant(grant_id: GrantId) -> Result<Option<Grant>, StoreError>;
         grants(filter: GrantFilter, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
-        revoke_grant(grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError>;
-        revoke_all(owner: Owner, entry: AuditEvent, now: Timestamp) -> Result<u64, StoreError>;
+        revoke_grant(grant_id: GrantId, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<bool, StoreError>;
+        revoke_all(owner: Owner, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<u64, StoreError>;
     }
     RevocationStore {
-        announce(revoked: Revoked, extent: Extent) -> Result<bool, StoreError>;
+        announce(revoked: Revoked, extent: Extent, audit: Arc<[AuditEvent]>) -> Result<bool, StoreError>;
         is_revoked(token: TokenReference) -> Result<bool, StoreError>;
         feed_state() -> Result<FeedState, StoreError>;
-        renew_feed(feed: FeedId) -> Result<(), StoreError>;
+        renew_feed(feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError>;
         revocations_since(since: u64, limit: usize) -> Result<Vec<Revocation>, StoreError>;
         {
             fn longest_token(&self) -> Duration {
@@ -186,7 +186,7 @@ watched! {
     CredentialStore {
         credentials(username: Username) -> Result<Option<Credentials>, StoreError>;
         second_factor(username: Username) -> Result<Option<SecondFactor>, StoreError>;
-        set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
+        set_second_factor(username: Username, second_factor: Option<SecondFactor>, rests_on: Option<CredentialsVersion>, audit: Arc<[AuditEvent]>, now: Timestamp) -> Result<Option<CredentialsVersion>, StoreError>;
         claim_recovery_code(username: Username, code: Digest) -> Result<Claim, StoreError>;
     }
     AttemptStore {

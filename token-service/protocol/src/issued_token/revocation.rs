@@ -2,6 +2,7 @@
 //!
 //! Parameters: `token`. `token_type_hint` is ignored, because the token itself shows its type.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{OpaqueRefresh, read, read_opaque};
@@ -63,7 +64,7 @@ pub async fn revoke(
         admit()?;
         let ended = context
             .store
-            .revoke_grant(grant.grant_id, context.now)
+            .revoke_grant(grant.grant_id, Arc::default(), context.now)
             .await?;
         return Ok(ended.then_some(Ended {
             client_id: grant.client_id,
@@ -88,7 +89,8 @@ pub async fn revoke(
                 return Ok(None);
             }
             admit()?;
-            store.revoke_grant(reference.grant_id, context.now).await?
+            let ended = store.revoke_grant(reference.grant_id, Arc::default(), context.now);
+            ended.await?
         }
         TokenUse::Access => {
             if expires_at <= context.now || store.is_revoked(reference.clone()).await? {
@@ -100,7 +102,7 @@ pub async fn revoke(
                 expires_at,
             };
             let [_, itself] = reference.ended_by();
-            store.announce(itself, extent).await?
+            store.announce(itself, extent, Arc::default()).await?
         }
     };
     let username = match reference.subject {

@@ -5,6 +5,7 @@
 //! back. After a right password with a wrong code, the sealed part also contains the time of that password, so that the
 //! person types only the next code.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -21,7 +22,7 @@ use super::{
 use crate::Context;
 use crate::sealing::SealingError;
 use domain::clock::Timestamp;
-use domain::{SecondFactor, Session, SessionStage, Username, random};
+use domain::{AuditEvent, SecondFactor, Session, SessionStage, Username, random};
 use store::StoreError;
 
 /// 160 bits (RFC 4226 §4).
@@ -88,6 +89,8 @@ pub struct Acceptance<'a> {
     pub password: Zeroizing<String>,
     /// The first code of the app.
     pub code: &'a str,
+    /// Entries for the audit log if the app becomes the second factor.
+    pub audit: Arc<[AuditEvent]>,
 }
 
 /// The session `id` of a person who is signed in.
@@ -279,7 +282,13 @@ pub async fn accept(
     let rests_on = Some(session.credentials_version);
     let set = context
         .store
-        .set_second_factor(username.clone(), Some(second_factor), rests_on, now)
+        .set_second_factor(
+            username.clone(),
+            Some(second_factor),
+            rests_on,
+            acceptance.audit,
+            now,
+        )
         .await?;
     let Some(credentials_version) = set else {
         return Ok(SetUpOutcome::NotOffered);

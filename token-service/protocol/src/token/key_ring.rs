@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::key::{KeyError, SigningKey};
 use super::rotation::{self, Policy, Signers, Step};
 use crate::sealing::{EncryptionKey, SealingError};
-use domain::SealedSigningKey;
 use domain::clock::Timestamp;
+use domain::{AuditEvent, SealedSigningKey};
 use store::{Store, StoreError};
 
 /// Reason why the service has no usable keys.
@@ -174,18 +174,22 @@ async fn upkeep(
     if due.is_empty() {
         return Ok(keys);
     }
-    carry_out(due, store, encryption_key, now).await?;
+    carry_out(due, store, encryption_key, Arc::default(), now).await?;
     Ok(store.signing_keys().await?)
 }
 
+/// Carries out the steps. The first new key is stored together with the entries `audit` of the audit log. Returns the
+/// entries that no key was stored with, because other replicas were faster.
+///
 /// # Errors
 /// A [`KeyRingError`]; steps before the failed step stay in effect.
 pub async fn carry_out(
     steps: Vec<Step>,
     store: &dyn Store,
     encryption_key: &EncryptionKey,
+    mut audit: Arc<[AuditEvent]>,
     now: Timestamp,
-) -> Result<(), KeyRingError> {
+) -> Result<Arc<[AuditEvent]>, KeyRingError> {
     for step in steps {
         match step {
             Step::Add {
@@ -195,7 +199,9 @@ pub async fn carry_out(
             } => {
                 let key = generate(encryption_key, algorithm, signs_from, now)?;
                 let kid = key.kid.clone();
-                if store.add_signing_key(key, unless_after).await? {
+                let entries = Arc::clone(&audit);
+                if store.add_signing_key(key, unless_after, entries).await? {
+                    audit = Arc::default();
                     let algorithm = algorithm.name();
                     tracing::info!(kid, algorithm, %signs_from, "a signing key was made");
                 }
@@ -213,11 +219,11 @@ pub async fn carry_out(
                     kid,
                     "a signing key is forgotten: its last token has expired"
                 );
-                store.forget_signing_key(kid).await?;
+                store.forget_signing_key(kid, Arc::default()).await?;
             }
         }
     }
-    Ok(())
+    Ok(audit)
 }
 
 fn generate(

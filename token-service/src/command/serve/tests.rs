@@ -8,12 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
 use super::*;
+use crate::admin::Administration;
+use crate::admin::keys::Rotation;
 use crate::command::assertion::tests::of_the_demo;
 use crate::encryption_key::EncryptionKeyError;
 use crate::key_file;
 use crate::key_file::KeyFileError;
-use domain::User;
 use domain::clock::{ManualClock, Timestamp};
+use domain::{AuditAction, AuditRange, User};
 use protocol::oauth::assertion::AssertionError;
 use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
@@ -22,6 +24,7 @@ use protocol::oauth::token_endpoint::{self, Trace};
 use protocol::sealing::EncryptionKey;
 use protocol::token::KeyRing;
 use protocol::token::rotation::Policy;
+use store::testing::Watched;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
 
@@ -198,4 +201,74 @@ async fn a_lost_encryption_key_is_not_replaced() {
         "{error}"
     );
     assert!(!key_file.exists());
+}
+
+/// The operations of the store that an operator's command writes with.
+const WRITES: [&str; 9] = [
+    "change_registry",
+    "set_second_factor",
+    "revoke_grant",
+    "revoke_all",
+    "announce",
+    "renew_feed",
+    "add_signing_key",
+    "forget_signing_key",
+    "append_audit",
+];
+
+#[tokio::test]
+async fn a_command_and_its_audit_entry_are_one_write() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let store = Arc::new(Watched::new(open_store(&config).await.unwrap()));
+    let service = prepare_on(config, Arc::clone(&store) as _, Arc::new(SystemClock)).await;
+    let service = Arc::new(service.unwrap());
+    let origin = Origin::default();
+    let admin = Administration {
+        service: &service,
+        origin: &origin,
+        name: None,
+    };
+    let writes = || -> Vec<String> {
+        let calls = store.calls().into_iter();
+        let names = calls.filter_map(|call| Some(call.split_once('(')?.0.to_owned()));
+        let writes = names.filter(|name| WRITES.contains(&name.as_str()));
+        writes.collect()
+    };
+    writes();
+    // Joan's second factor is registered. The second time, she may have set up another.
+    for expected in ["change_registry", "set_second_factor"] {
+        admin
+            .remove_second_factor("joan@example.com")
+            .await
+            .unwrap();
+        assert_eq!(writes(), [expected]);
+    }
+    admin.revoke_grants(Some("web-demo"), None).await.unwrap();
+    assert_eq!(writes(), ["revoke_all"]);
+    admin.rotate_keys(Rotation::Announced).await.unwrap();
+    assert_eq!(writes(), ["add_signing_key"]);
+    admin.renew_feed().await.unwrap();
+    assert_eq!(writes(), ["renew_feed"]);
+    admin.cut_off(None, None).await.unwrap();
+    assert_eq!(writes(), ["announce"]);
+    let entries = service
+        .store
+        .audit(AuditRange::After(0), 100)
+        .await
+        .unwrap();
+    let by_operator = entries
+        .into_iter()
+        .filter(|record| record.event.actor.as_deref() == Some("administrator"));
+    let actions: Vec<AuditAction> = by_operator.map(|record| record.event.action).collect();
+    let expected = [
+        AuditAction::UserUpdated,
+        AuditAction::SecondFactorRemoved,
+        AuditAction::SecondFactorRemoved,
+        AuditAction::GrantRevoked,
+        AuditAction::KeysRotated,
+        AuditAction::RevocationFeedRenewed,
+        AuditAction::TokensCutOff,
+    ];
+    assert_eq!(actions, expected);
 }

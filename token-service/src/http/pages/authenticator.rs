@@ -1,5 +1,7 @@
 //! Set-up of an authenticator app: QR code, first code, recovery codes.
 
+use std::sync::Arc;
+
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use fast_qr::convert::svg::SvgBuilder;
@@ -14,7 +16,7 @@ use super::response;
 use super::templates::{AuthenticatorPage, Problem, RecoveryCodesPage};
 use crate::audit_log::Entry;
 use crate::http::paths;
-use domain::AuditAction;
+use domain::{AuditAction, AuditEvent};
 use protocol::sign_in::Place;
 use protocol::sign_in::authenticator::{self, Acceptance, Offer, SetUpOutcome, SetUpRefusal};
 
@@ -33,14 +35,17 @@ pub(super) async fn offer(browser: Browser) -> Result<HttpResponse, PageFailure>
 /// `POST /auth/authenticator`.
 pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFailure> {
     let browser = &form.of;
-    let Some(id) = browser.session_id() else {
+    let Some((id, session)) = browser.session().await? else {
         return Ok(not_signed_in());
     };
     let sealed = form.field("offer");
+    let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(session.username.as_str());
+    let events: Arc<[AuditEvent]> = [browser.event(entry)].into();
     let acceptance = Acceptance {
         sealed,
         password: form.field("password").to_owned().into(),
         code: form.field("code"),
+        audit: Arc::clone(&events),
     };
     let context = browser.context();
     let devices = browser.cookies.devices(&browser.http);
@@ -55,8 +60,7 @@ pub(super) async fn accept(form: Form<Browser>) -> Result<HttpResponse, PageFail
             recovery_codes,
             device,
         } => {
-            let entry = Entry::new(AuditAction::SecondFactorSetUp).by_user(username.as_str());
-            browser.record(entry);
+            browser.service.recorded(&events);
             let page = RecoveryCodesPage {
                 texts: browser.texts(),
                 service: browser.service_name(),

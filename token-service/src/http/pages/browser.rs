@@ -14,7 +14,7 @@ use super::texts::Texts;
 use crate::audit_log::Entry;
 use crate::http::origin;
 use crate::service::{Moment, Service};
-use domain::Session;
+use domain::{AuditEvent, Session};
 use protocol::Context;
 use protocol::oauth::authorize::LiveSession;
 use protocol::sign_in::{SessionId, session};
@@ -97,6 +97,11 @@ impl Browser {
         };
         let session = session::live(&self.context(), &id).await?;
         Ok(session.map(|session| (id, session)))
+    }
+
+    /// An entry of the audit log, for the transaction of a change.
+    pub(super) fn event(&self, entry: Entry) -> AuditEvent {
+        self.service.event(&origin::of(&self.http), entry)
     }
 
     /// Adds an entry to the audit log.

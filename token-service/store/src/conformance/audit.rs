@@ -36,6 +36,43 @@ pub(crate) async fn a_change_of_the_registry_has_its_entries(subject: &mut impl 
     assert_eq!(events.collect::<Vec<_>>(), [audit_event(1)]);
 }
 
+/// Each change twice: the second time, there is nothing to change.
+pub(crate) async fn changes_outside_the_registry_have_their_entries(subject: &mut impl Subject) {
+    let entry = |number| Arc::from([audit_event(number)]);
+    let store = subject.store();
+    let grant = grant_of(&*store, code()).await;
+    let ada = || username("ada");
+    let key = signing_key("one", Algorithm::EdDsa, at(1));
+    let extent = Extent::of(at(5), ACCESS);
+    for first in [true, false] {
+        let revoked = store.revoke_grant(grant.grant_id, entry(1), at(5)).await;
+        assert_eq!(revoked, Ok(first));
+        let client = Revoked::Client(client_id("web"));
+        assert_eq!(store.announce(client, extent, entry(2)).await, Ok(first));
+        let after = Some(at(0));
+        let added = store.add_signing_key(key.clone(), after, entry(3)).await;
+        assert_eq!(added, Ok(first));
+    }
+    for first in [true, false] {
+        let forgotten = store.forget_signing_key("one".into(), entry(4)).await;
+        assert_eq!(forgotten, Ok(first));
+    }
+    let version = version_of(&*store, &ada()).await;
+    for first in [true, false] {
+        let factor = Some(second_factor(&["a"]));
+        let set = store.set_second_factor(ada(), factor, Some(version), entry(5), at(6));
+        assert_eq!(set.await.unwrap().is_some(), first);
+    }
+    let feed = FeedId::generate(&OsRandom).unwrap();
+    store.renew_feed(feed, entry(6)).await.unwrap();
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let all = store.audit(AuditRange::After(0), 100).await.unwrap();
+    let times: Vec<Timestamp> = all.into_iter().map(|record| record.event.at).collect();
+    assert_eq!(times, (1..=6).map(at).collect::<Vec<_>>());
+}
+
 pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut impl Subject) {
     let events = |numbers: std::ops::Range<u64>| numbers.map(audit_event).collect::<Vec<_>>();
     subject

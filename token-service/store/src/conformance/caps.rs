@@ -221,7 +221,7 @@ pub(crate) async fn a_person_has_so_many_live_grants_for_a_client(subject: &mut 
     let rotated = store.rotate_refresh(used).await.unwrap();
     assert!(matches!(rotated, Rotation::Rotated { .. }), "{rotated:?}");
     store
-        .revoke_grant(made[50].grant_id, at(500))
+        .revoke_grant(made[50].grant_id, Arc::default(), at(500))
         .await
         .unwrap();
     drop(store);

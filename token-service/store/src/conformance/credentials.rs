@@ -10,7 +10,7 @@ pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
         store.change_registry(change, at(5)).await.unwrap();
     };
     let set = async |second_factor: Option<SecondFactor>| {
-        let set = store.set_second_factor(ada.clone(), second_factor, None, at(5));
+        let set = store.set_second_factor(ada.clone(), second_factor, None, Arc::default(), at(5));
         assert!(set.await.unwrap().is_some());
     };
     match way {
@@ -100,7 +100,13 @@ pub(crate) async fn other_credentials_end_codes_sessions_and_grants_in_the_makin
             Rotation::Refused(RotationRefusal::Revoked)
         );
         let factor = Some(second_factor(&["b"]));
-        let set = store.set_second_factor(username("ada"), factor, Some(version), at(6));
+        let set = store.set_second_factor(
+            username("ada"),
+            factor,
+            Some(version),
+            Arc::default(),
+            at(6),
+        );
         assert_eq!(set.await.unwrap(), None);
     }
     let unknown = store_credentials(&*subject.store(), "grace").await;

@@ -5,13 +5,24 @@ use super::*;
 pub(crate) async fn revoking_a_grant(subject: &mut impl Subject) {
     let grant = grant_of(&*subject.store(), code()).await;
     let id = grant.grant_id;
-    assert!(subject.store().revoke_grant(id, at(5)).await.unwrap());
+    assert!(
+        subject
+            .store()
+            .revoke_grant(id, Arc::default(), at(5))
+            .await
+            .unwrap()
+    );
     subject.restart().await;
     let store = subject.store();
-    assert!(!store.revoke_grant(id, at(6)).await.unwrap());
+    assert!(!store.revoke_grant(id, Arc::default(), at(6)).await.unwrap());
     assert_eq!(feed(&*store).await, [Revoked::Grant(id)]);
     let never = GrantId::generate(&OsRandom, at(0)).unwrap();
-    assert!(!store.revoke_grant(never, at(6)).await.unwrap());
+    assert!(
+        !store
+            .revoke_grant(never, Arc::default(), at(6))
+            .await
+            .unwrap()
+    );
 }
 
 pub(crate) async fn grants_are_listed_by_client_and_user_and_paged(subject: &mut impl Subject) {

@@ -490,7 +490,7 @@ pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
             }
             1 => {
                 let own = Some(second_factor(&["a"]));
-                let set = store.set_second_factor(name, own, None, at(0));
+                let set = store.set_second_factor(name, own, None, Arc::default(), at(0));
                 assert!(set.await.unwrap().is_some());
             }
             _ => {

@@ -8,7 +8,7 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
         let grant = grant_of(&*subject.store(), code()).await;
         subject
             .store()
-            .revoke_grant(grant.grant_id, at(second))
+            .revoke_grant(grant.grant_id, Arc::default(), at(second))
             .await
             .unwrap();
         revoked.push(Revoked::Grant(grant.grant_id));
@@ -33,7 +33,10 @@ pub(crate) async fn the_revocation_feed_rises_and_pages(subject: &mut impl Subje
     subject.restart().await;
     let store = subject.store();
     let grant = grant_of(&*store, code()).await;
-    store.revoke_grant(grant.grant_id, at(30)).await.unwrap();
+    store
+        .revoke_grant(grant.grant_id, Arc::default(), at(30))
+        .await
+        .unwrap();
     let page = store.revocations_since(since, 3).await.unwrap();
     let sequences: Vec<_> = page.iter().map(|entry| entry.sequence).collect();
     assert_eq!(sequences, [11]);
@@ -71,6 +74,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
                 at: at(5),
                 expires_at,
             },
+            Arc::default(),
         )
         .await
         .unwrap();
@@ -79,7 +83,10 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
     let store = subject.store();
     assert!(is_revoked(&*store, token.clone()).await);
     assert!(!is_revoked(&*store, another(&token)).await);
-    store.revoke_grant(mine.grant_id, at(6)).await.unwrap();
+    store
+        .revoke_grant(mine.grant_id, Arc::default(), at(6))
+        .await
+        .unwrap();
     assert!(is_revoked(&*store, another(&token)).await);
 
     let theirs = token_of(&theirs, at(7));
@@ -150,7 +157,12 @@ pub(crate) async fn an_account_and_an_issuer_end_their_own_tokens_up_to_a_time(
     let store = subject.store();
     let announce = async |revoked| {
         let extent = Extent::of(at(5), ACCESS);
-        assert!(store.announce(revoked, extent).await.unwrap());
+        assert!(
+            store
+                .announce(revoked, extent, Arc::default())
+                .await
+                .unwrap()
+        );
     };
     let is_revoked = async |token: &TokenReference| store.is_revoked(token.clone()).await.unwrap();
     let (mine, later, legacy) = (token(at(5)), token(at(6)), legacy_token(at(5)));
@@ -185,22 +197,39 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     let issuer = Revoked::Issuer("https://lobby.example".into());
     let extent = Extent::of(at(5), ACCESS);
     for revoked in [&grant, &issuer] {
-        let announced = subject.store().announce(revoked.clone(), extent).await;
+        let announced = subject
+            .store()
+            .announce(revoked.clone(), extent, Arc::default())
+            .await;
         assert_eq!(announced, Ok(true));
     }
     subject.restart().await;
     let store = subject.store();
     for revoked in [&grant, &issuer] {
-        assert_eq!(store.announce(revoked.clone(), extent).await, Ok(false));
+        assert_eq!(
+            store
+                .announce(revoked.clone(), extent, Arc::default())
+                .await,
+            Ok(false)
+        );
     }
     let later = Extent {
         at: at(6),
         ..extent
     };
-    assert_eq!(store.announce(grant.clone(), later).await, Ok(false));
-    assert_eq!(store.announce(issuer.clone(), later).await, Ok(true));
+    assert_eq!(
+        store.announce(grant.clone(), later, Arc::default()).await,
+        Ok(false)
+    );
+    assert_eq!(
+        store.announce(issuer.clone(), later, Arc::default()).await,
+        Ok(true)
+    );
     let longer = Extent::of(at(5), ACCESS * 2);
-    assert_eq!(store.announce(grant.clone(), longer).await, Ok(true));
+    assert_eq!(
+        store.announce(grant.clone(), longer, Arc::default()).await,
+        Ok(true)
+    );
     let entry = |sequence, revoked: &Revoked, at, expires_at| Revocation {
         sequence,
         revoked: revoked.clone(),
@@ -221,13 +250,21 @@ pub(crate) async fn nothing_is_announced_twice(subject: &mut impl Subject) {
     assert_eq!(feed(&*store).await, std::slice::from_ref(&grant));
     store.sweep(at(6) + ACCESS * 2, 100).await.unwrap();
     assert_eq!(feed(&*store).await, []);
-    assert_eq!(store.announce(grant, extent).await, Ok(true));
+    assert_eq!(
+        store.announce(grant, extent, Arc::default()).await,
+        Ok(true)
+    );
 
     let racing = Revoked::Token(TokenId::generate(&OsRandom).unwrap());
     let mut racers = JoinSet::new();
     for _ in 0..PARALLEL {
         let (store, racing) = (Arc::clone(&store), racing.clone());
-        racers.spawn(async move { store.announce(racing, extent).await.unwrap() });
+        racers.spawn(async move {
+            store
+                .announce(racing, extent, Arc::default())
+                .await
+                .unwrap()
+        });
     }
     let announced = racers.join_all().await;
     assert_eq!(announced.iter().filter(|announced| **announced).count(), 1);
@@ -307,7 +344,9 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
         }
         let before = store.feed_state().await.unwrap().last;
         let entry = audit_event(5);
-        let revoked = store.revoke_all(owner.clone(), entry.clone(), at(5)).await;
+        let revoked = store
+            .revoke_all(owner.clone(), [entry.clone()].into(), at(5))
+            .await;
         assert_eq!(revoked, Ok(ends.len() as u64), "{owner:?}");
         drop(store);
         subject.restart().await;
@@ -339,7 +378,10 @@ pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl 
             if name == "old ada" && ended {
                 announced.push(Revoked::Grant(grant.grant_id));
             }
-            store.revoke_grant(grant.grant_id, at(4)).await.unwrap();
+            store
+                .revoke_grant(grant.grant_id, Arc::default(), at(4))
+                .await
+                .unwrap();
         }
         announced.push(owner.revoked());
         let entries = store.revocations_since(before, 100).await.unwrap();
@@ -358,7 +400,11 @@ pub(crate) async fn the_feed_keeps_its_identity_until_it_is_renewed(subject: &mu
     subject.restart().await;
     assert_eq!(subject.store().feed_state().await.unwrap(), before);
     let fresh = FeedId::generate(&OsRandom).unwrap();
-    subject.store().renew_feed(fresh).await.unwrap();
+    subject
+        .store()
+        .renew_feed(fresh, Arc::default())
+        .await
+        .unwrap();
     subject.restart().await;
     assert_eq!(subject.store().feed_state().await.unwrap().feed, fresh);
 }

@@ -24,10 +24,21 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
     };
     let store = subject.store();
     store.change_registry(change, at(0)).await.unwrap();
-    let set = store.set_second_factor(username("ada"), Some(second_factor(&["a"])), None, at(0));
+    let set = store.set_second_factor(
+        username("ada"),
+        Some(second_factor(&["a"])),
+        None,
+        Arc::default(),
+        at(0),
+    );
     assert!(set.await.unwrap().is_some());
     let key = signing_key("kid", Algorithm::EdDsa, at(0));
-    assert!(store.add_signing_key(key.clone(), None).await.unwrap());
+    assert!(
+        store
+            .add_signing_key(key.clone(), None, Arc::default())
+            .await
+            .unwrap()
+    );
     assert_eq!(store.sealed_root().await.unwrap(), None);
     let start = async |root: &[u8]| {
         let root = root.to_vec();

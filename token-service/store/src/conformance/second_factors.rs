@@ -18,7 +18,7 @@ pub(crate) async fn a_second_factor_ends_what_was_there_and_goes_with_its_user(
     let ada = || username("ada");
     let known = async |store: Arc<dyn Store>| store.second_factor(ada()).await.unwrap();
     let set = async |store: Arc<dyn Store>, second_factor: Option<SecondFactor>| {
-        let set = store.set_second_factor(ada(), second_factor, None, at(2));
+        let set = store.set_second_factor(ada(), second_factor, None, Arc::default(), at(2));
         assert!(set.await.unwrap().is_some());
     };
     let change = async |store: Arc<dyn Store>, change: RegistryChange| {
@@ -74,7 +74,7 @@ pub(crate) async fn a_recovery_code_works_once(subject: &mut impl Subject) {
     let codes = Some(second_factor(&["a", "b", "c"]));
     version_of(&*subject.store(), &username("ada")).await;
     let set = async |store: Arc<dyn Store>| {
-        let set = store.set_second_factor(username("ada"), codes, None, at(0));
+        let set = store.set_second_factor(username("ada"), codes, None, Arc::default(), at(0));
         assert!(set.await.unwrap().is_some());
     };
     set(subject.store()).await;

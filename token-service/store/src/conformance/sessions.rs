@@ -101,7 +101,7 @@ pub(crate) async fn a_complete_sign_in_tells_of_unfinished_ones(subject: &mut im
     }
     assert_eq!(told(&*store, None).await, (vec!["f".to_owned(); listed], 3));
     start(&*store, id(0), owed("g", at(7)), None).await;
-    let change = store.set_second_factor(username("ada"), None, None, at(8));
+    let change = store.set_second_factor(username("ada"), None, None, Arc::default(), at(8));
     assert!(change.await.unwrap().is_some());
     assert_eq!(told(&*store, None).await, (vec![], 0), "other credentials");
 }

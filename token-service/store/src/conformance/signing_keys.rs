@@ -24,7 +24,12 @@ pub(crate) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut im
             let store = subject.store();
             let kid = format!("kid-{round}-{number}");
             let key = signing_key(&kid, Algorithm::EdDsa, at(round));
-            tasks.spawn(async move { store.add_signing_key(key, unless_after).await.unwrap() });
+            tasks.spawn(async move {
+                store
+                    .add_signing_key(key, unless_after, Arc::default())
+                    .await
+                    .unwrap()
+            });
         }
         let added = tasks.join_all().await;
         assert_eq!(added.into_iter().filter(|added| *added).count(), 1);
@@ -32,10 +37,17 @@ pub(crate) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut im
     }
     let store = subject.store();
     let other = signing_key("another", Algorithm::Es256, at(2));
-    assert!(store.add_signing_key(other.clone(), None).await.unwrap());
+    assert!(
+        store
+            .add_signing_key(other.clone(), None, Arc::default())
+            .await
+            .unwrap()
+    );
     let mut successor = signing_key("a successor", Algorithm::Es256, at(2));
     successor.signs_from = at(5);
-    let added = store.add_signing_key(successor.clone(), Some(at(2))).await;
+    let added = store
+        .add_signing_key(successor.clone(), Some(at(2)), Arc::default())
+        .await;
     assert!(added.unwrap());
     let keys = store.signing_keys().await.unwrap();
     assert_eq!(keys.len(), 4);
@@ -44,7 +56,10 @@ pub(crate) async fn parallel_rotations_agree_on_one_signing_key(subject: &mut im
 
 pub(crate) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut impl Subject) {
     let key = signing_key("one", Algorithm::EdDsa, at(0));
-    let added = subject.store().add_signing_key(key, None).await;
+    let added = subject
+        .store()
+        .add_signing_key(key, None, Arc::default())
+        .await;
     assert!(added.unwrap());
     for retired_at in [Some(at(9)), None] {
         let store = subject.store();
@@ -63,8 +78,18 @@ pub(crate) async fn a_signing_key_retires_resumes_and_is_forgotten(subject: &mut
         assert_eq!(retired, [retired_at]);
     }
     let store = subject.store();
-    assert!(store.forget_signing_key("one".into()).await.unwrap());
-    assert!(!store.forget_signing_key("one".into()).await.unwrap());
+    assert!(
+        store
+            .forget_signing_key("one".into(), Arc::default())
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .forget_signing_key("one".into(), Arc::default())
+            .await
+            .unwrap()
+    );
     drop(store);
     subject.restart().await;
     assert!(subject.store().signing_keys().await.unwrap().is_empty());

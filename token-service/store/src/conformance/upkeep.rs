@@ -6,7 +6,10 @@ pub(crate) async fn rows_are_counted(subject: &mut impl Subject) {
     assert_eq!(subject.store().counts().await.unwrap(), Counts::default());
     let grant = grant_of(&*subject.store(), code()).await;
     let store = subject.store();
-    store.revoke_grant(grant.grant_id, at(1)).await.unwrap();
+    store
+        .revoke_grant(grant.grant_id, Arc::default(), at(1))
+        .await
+        .unwrap();
     store.append_audit([audit_event(0)].into()).await.unwrap();
     drop(store);
     subject.restart().await;
@@ -28,7 +31,10 @@ pub(crate) async fn the_sweep_removes_what_is_over_and_nothing_else(subject: &mu
     let alive = grant_of(&*store, code()).await;
     let refreshed = use_of(&alive, alive.current.refresh_id, at(1000));
     store.rotate_refresh(refreshed).await.unwrap();
-    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    store
+        .revoke_grant(revoked.grant_id, Arc::default(), at(0))
+        .await
+        .unwrap();
     issue_legacy(&*store, "c", code()).await;
     let id = Digest::of(b"session");
     start(&*store, id, session("ada", at(0) + WEEK + WEEK), None).await;

@@ -3,6 +3,7 @@
 //! A separate column contains the time of revocation, so that one statement can revoke all grants of a client or user.
 //! The rest is a row of bytes. A rotation replaces the bytes if they have not changed since they were read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,7 +51,9 @@ impl GrantStore for PostgresStore {
                     return Ok(Rotation::Repeated { grant, step, asked });
                 }
                 RotationDecision::Revoke(outcome) => {
-                    if self.revoke_grant(rotation.grant_id, rotation.now).await? {
+                    let revoked =
+                        self.revoke_grant(rotation.grant_id, Arc::default(), rotation.now);
+                    if revoked.await? {
                         return Ok(outcome);
                     }
                 }
@@ -104,10 +107,19 @@ impl GrantStore for PostgresStore {
         .await
     }
 
-    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
+    async fn revoke_grant(
+        &self,
+        grant_id: GrantId,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            revoke(client, grant_id, now, access_token_lifetime).await
+            let ended = revoke(client, grant_id, now, access_token_lifetime).await?;
+            if ended {
+                audit::append(client, &audit).await?;
+            }
+            Ok(ended)
         })
         .await
     }
@@ -115,7 +127,7 @@ impl GrantStore for PostgresStore {
     async fn revoke_all(
         &self,
         owner: Owner,
-        entry: AuditEvent,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let extent = Extent::of(now, self.longest_token());
@@ -138,7 +150,7 @@ impl GrantStore for PostgresStore {
                 announce(client, &Revoked::Grant(id), extent).await?;
             }
             announce(client, &owner.revoked(), extent).await?;
-            audit::append(client, std::slice::from_ref(&entry)).await?;
+            audit::append(client, &audit).await?;
             Ok(ended)
         })
         .await

@@ -5,6 +5,7 @@
 //! entry. (A database sequence would assign numbers before the commit, and transactions may commit in another order.) A
 //! number stays unused if two transactions announce the same revocation at the same time.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
+use super::audit;
 use super::fault::Fault;
 use super::operation::Connection;
 use super::value::{number, rows, seconds, timestamp, unsigned};
@@ -19,13 +21,24 @@ use crate::row::{RowError, decode_bare, encode_bare};
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
 use domain::clock::Timestamp;
-use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
 
 #[async_trait]
 impl RevocationStore for PostgresStore {
-    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError> {
-        self.transaction(async move |client| announce(client, &revoked, extent).await)
-            .await
+    async fn announce(
+        &self,
+        revoked: Revoked,
+        extent: Extent,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError> {
+        self.transaction(async move |client| {
+            let is_new = announce(client, &revoked, extent).await?;
+            if is_new {
+                audit::append(client, &audit).await?;
+            }
+            Ok(is_new)
+        })
+        .await
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
@@ -65,13 +78,13 @@ impl RevocationStore for PostgresStore {
         .await
     }
 
-    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError> {
-        self.statement(async move |client| {
+    async fn renew_feed(&self, feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError> {
+        self.transaction(async move |client| {
             let identity = feed.as_bytes().as_slice();
             client
                 .execute("UPDATE feed SET identity = $1", &[&identity])
                 .await?;
-            Ok(())
+            audit::append(client, &audit).await
         })
         .await
     }

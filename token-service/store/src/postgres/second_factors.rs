@@ -1,8 +1,11 @@
 //! Second factors that users set up.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::PostgresStore;
+use super::audit;
 use super::credentials;
 use super::fault::Fault;
 use super::grants;
@@ -14,7 +17,9 @@ use crate::row::{decode, decode_json, encode};
 use crate::{Claim, CredentialStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Credentials, CredentialsVersion, Extent, Revoked, SecondFactor, User, Username};
+use domain::{
+    AuditEvent, Credentials, CredentialsVersion, Extent, Revoked, SecondFactor, User, Username,
+};
 
 #[async_trait]
 impl CredentialStore for PostgresStore {
@@ -51,6 +56,7 @@ impl CredentialStore for PostgresStore {
         username: Username,
         second_factor: Option<SecondFactor>,
         rests_on: Option<CredentialsVersion>,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError> {
         let access_token_lifetime = self.longest_token();
@@ -90,6 +96,7 @@ impl CredentialStore for PostgresStore {
                 let extent = Extent::of(now, access_token_lifetime);
                 announce(client, &Revoked::Grant(grant_id), extent).await?;
             }
+            audit::append(client, &audit).await?;
             Ok(Some(version))
         })
         .await

@@ -1,14 +1,17 @@
 //! Sealed signing keys.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::PostgresStore;
+use super::audit;
 use super::fault::Fault;
 use super::value::seconds;
 use crate::row::{decode_json, encode_json};
 use crate::{SigningKeyStore, StoreError};
-use domain::SealedSigningKey;
 use domain::clock::Timestamp;
+use domain::{AuditEvent, SealedSigningKey};
 
 #[async_trait]
 impl SigningKeyStore for PostgresStore {
@@ -29,6 +32,7 @@ impl SigningKeyStore for PostgresStore {
         &self,
         key: SealedSigningKey,
         unless_after: Option<Timestamp>,
+        audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError> {
         self.transaction(async move |client| {
             // Locks the keys, so that the second of two transactions sees the key that the first transaction added.
@@ -46,6 +50,9 @@ impl SigningKeyStore for PostgresStore {
             let rows = client
                 .execute(sql, &[kid, &algorithm, &created_at, &body, &after])
                 .await?;
+            if rows > 0 {
+                audit::append(client, &audit).await?;
+            }
             Ok(rows > 0)
         })
         .await
@@ -70,10 +77,18 @@ impl SigningKeyStore for PostgresStore {
         .await
     }
 
-    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
-        self.statement(async move |client| {
+    async fn forget_signing_key(
+        &self,
+        kid: String,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError> {
+        self.transaction(async move |client| {
             let sql = "DELETE FROM signing_keys WHERE kid = $1";
-            Ok(client.execute(sql, &[&kid]).await? > 0)
+            let known = client.execute(sql, &[&kid]).await? > 0;
+            if known {
+                audit::append(client, &audit).await?;
+            }
+            Ok(known)
         })
         .await
     }

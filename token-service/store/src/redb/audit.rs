@@ -49,6 +49,9 @@ pub(super) struct Row {
 
 /// Encodes entries outside the writer's thread, because other operations wait for this thread.
 pub(super) async fn encoded(events: Arc<[AuditEvent]>) -> Result<Vec<Row>, StoreError> {
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = tokio::task::spawn_blocking(move || rows(&events));
     let rows = rows
         .await
@@ -83,6 +86,9 @@ fn compressed<'a>(
 
 /// Appends rows after the last row.
 pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let meta = tables.meta.open()?;
     let mut last = meta
         .get(LAST_AUDIT_KEY)?

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -100,18 +101,30 @@ impl GrantStore for RedbStore {
         })
     }
 
-    async fn revoke_grant(&self, grant_id: GrantId, now: Timestamp) -> Result<bool, StoreError> {
-        self.write(move |tables, lifetime| revoke(tables, grant_id, now, lifetime))
-            .await
+    async fn revoke_grant(
+        &self,
+        grant_id: GrantId,
+        audit: Arc<[AuditEvent]>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, lifetime| {
+            let ended = revoke(tables, grant_id, now, lifetime)?;
+            if ended {
+                audit::append(tables, &entries)?;
+            }
+            Ok(ended)
+        })
+        .await
     }
 
     async fn revoke_all(
         &self,
         owner: Owner,
-        entry: AuditEvent,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let entry = audit::encoded([entry].into()).await?;
+        let entries = audit::encoded(audit).await?;
         self.write(move |tables, lifetime| {
             let ids = match &owner {
                 Owner::Client(client_id) => of_client(tables, client_id.as_str())?,
@@ -133,7 +146,7 @@ impl GrantStore for RedbStore {
                 }
             }
             announce(tables, owner.revoked(), extent)?;
-            audit::append(tables, &entry)?;
+            audit::append(tables, &entries)?;
             Ok(ended)
         })
         .await

@@ -1,5 +1,6 @@
 //! The feed of revocations to the gateways, with an index by what is revoked.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use redb::ReadableTable as _;
 use tokio::sync::watch;
 
 use super::RedbStore;
+use super::audit;
 use super::fault::Fault;
 use super::tables::{
     FEED_HIGH_KEY, FEED_LOW_KEY, LAST_REVOCATION_KEY, META, REVOCATIONS, REVOKED,
@@ -16,13 +18,25 @@ use super::tables::{
 use crate::token_lifetime::TokenLifetime;
 use crate::{RevocationStore, StoreError};
 use domain::clock::Timestamp;
-use domain::{Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
+use domain::{AuditEvent, Extent, FeedId, FeedState, Revocation, Revoked, TokenReference};
 
 #[async_trait]
 impl RevocationStore for RedbStore {
-    async fn announce(&self, revoked: Revoked, extent: Extent) -> Result<bool, StoreError> {
-        self.write(move |tables, _| announce(tables, revoked, extent))
-            .await
+    async fn announce(
+        &self,
+        revoked: Revoked,
+        extent: Extent,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, _| {
+            let is_new = announce(tables, revoked, extent)?;
+            if is_new {
+                audit::append(tables, &entries)?;
+            }
+            Ok(is_new)
+        })
+        .await
     }
 
     async fn is_revoked(&self, token: TokenReference) -> Result<bool, StoreError> {
@@ -70,8 +84,13 @@ impl RevocationStore for RedbStore {
         })
     }
 
-    async fn renew_feed(&self, feed: FeedId) -> Result<(), StoreError> {
-        self.write(move |tables, _| set_feed(tables, feed)).await
+    async fn renew_feed(&self, feed: FeedId, audit: Arc<[AuditEvent]>) -> Result<(), StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, _| {
+            set_feed(tables, feed)?;
+            audit::append(tables, &entries)
+        })
+        .await
     }
 
     fn feed_changes(&self) -> Option<watch::Receiver<u64>> {

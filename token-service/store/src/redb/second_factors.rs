@@ -1,5 +1,6 @@
 //! Second factors that users set up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,11 +9,11 @@ use redb::ReadableTable as _;
 use super::RedbStore;
 use super::fault::Fault;
 use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode};
-use super::{credentials, grants, registry_index, sessions};
+use super::{audit, credentials, grants, registry_index, sessions};
 use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{Credentials, CredentialsVersion, SecondFactor, User, Username};
+use domain::{AuditEvent, Credentials, CredentialsVersion, SecondFactor, User, Username};
 
 #[async_trait]
 impl CredentialStore for RedbStore {
@@ -47,8 +48,10 @@ impl CredentialStore for RedbStore {
         username: Username,
         second_factor: Option<SecondFactor>,
         rests_on: Option<CredentialsVersion>,
+        audit: Arc<[AuditEvent]>,
         now: Timestamp,
     ) -> Result<Option<CredentialsVersion>, StoreError> {
+        let entries = audit::encoded(audit).await?;
         self.write(move |tables, lifetime| {
             let Some(user) = credentials::user(tables, &username)?
                 .filter(|user| rests_on.is_none_or(|version| user.still_has(version)))
@@ -60,6 +63,7 @@ impl CredentialStore for RedbStore {
                 Some(second_factor) => put(tables, username.as_str(), second_factor)?,
                 None => remove(tables, username.as_str())?,
             }
+            audit::append(tables, &entries)?;
             Ok(Some(version))
         })
         .await

@@ -1,13 +1,16 @@
 //! Sealed signing keys.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
+use super::audit;
 use super::tables::{SIGNING_KEYS, all_json, decode_json, encode_json};
 use crate::{SigningKeyStore, StoreError};
-use domain::SealedSigningKey;
 use domain::clock::Timestamp;
+use domain::{AuditEvent, SealedSigningKey};
 
 #[async_trait]
 impl SigningKeyStore for RedbStore {
@@ -24,7 +27,9 @@ impl SigningKeyStore for RedbStore {
         &self,
         key: SealedSigningKey,
         unless_after: Option<Timestamp>,
+        audit: Arc<[AuditEvent]>,
     ) -> Result<bool, StoreError> {
+        let entries = audit::encoded(audit).await?;
         self.write(move |tables, _| {
             let row = encode_json(&key)?;
             let table = tables.signing_keys.open()?;
@@ -36,6 +41,7 @@ impl SigningKeyStore for RedbStore {
                 }
             }
             table.insert(key.kid.as_str(), row.as_slice())?;
+            audit::append(tables, &entries)?;
             Ok(true)
         })
         .await
@@ -62,8 +68,19 @@ impl SigningKeyStore for RedbStore {
         .await
     }
 
-    async fn forget_signing_key(&self, kid: String) -> Result<bool, StoreError> {
-        self.write(move |tables, _| Ok(tables.signing_keys.open()?.remove(kid.as_str())?.is_some()))
-            .await
+    async fn forget_signing_key(
+        &self,
+        kid: String,
+        audit: Arc<[AuditEvent]>,
+    ) -> Result<bool, StoreError> {
+        let entries = audit::encoded(audit).await?;
+        self.write(move |tables, _| {
+            let known = tables.signing_keys.open()?.remove(kid.as_str())?.is_some();
+            if known {
+                audit::append(tables, &entries)?;
+            }
+            Ok(known)
+        })
+        .await
     }
 }

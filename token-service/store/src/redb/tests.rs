@@ -17,7 +17,7 @@ use crate::conformance::{
     ACCESS, Subject, assert_look_ups_agree, assert_registered,
     assert_unreadable_rows_stop_no_change, at, code, conformance, grant_made, grant_of,
     issue_legacy, put, register_at_random, register_many, registered, registrations,
-    replacements_and_removals, session, start, use_of, user,
+    replacements_and_removals, revoke, session, start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
@@ -401,7 +401,7 @@ async fn an_unreadable_row_stops_nothing_else() {
     let good = grant_of(&*file.store(), code()).await;
     let revoked = grant_of(&*file.store(), code()).await;
     let store = file.store();
-    store.revoke_grant(revoked.grant_id, at(0)).await.unwrap();
+    revoke(&*store, &revoked, at(0)).await;
     let id = Digest::of(b"session");
     start(&*store, id, session("ada", at(10)), None).await;
     drop(store);
@@ -567,10 +567,10 @@ async fn a_file_of_version_1_opens_and_goes_on() {
         entries.iter().map(|entry| entry.sequence).collect()
     };
     assert_eq!(sequences().await, [1, 2]);
-    let again = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS / 2));
+    let announce = |extent| store.announce(Revoked::Grant(grant), extent, Arc::default());
+    let again = announce(Extent::of(at(1), ACCESS / 2));
     assert_eq!(again.await, Ok(false));
-    let longer = store.announce(Revoked::Grant(grant), Extent::of(at(1), ACCESS));
-    assert_eq!(longer.await, Ok(true));
+    assert_eq!(announce(Extent::of(at(1), ACCESS)).await, Ok(true));
     assert_eq!(sequences().await, [1, 3]);
     store.sweep(at(2) + ACCESS, 10).await.unwrap();
     assert_eq!(sequences().await, [0; 0]);
@@ -639,7 +639,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let store = file.store();
     assert_eq!(store.longest_token(), ACCESS * 2);
     let grant = grant_of(&*store, code()).await;
-    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    revoke(&*store, &grant, at(5)).await;
     let entries = store.revocations_since(0, 10).await.unwrap();
     assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
     store.sweep(at(5), 10).await.unwrap();
@@ -685,7 +685,7 @@ async fn grants_of_a_file_of_an_earlier_version_count() {
     let store = file.store();
     let first = grant_made(&*store, at(0)).await;
     let revoked = grant_made(&*store, at(1)).await;
-    store.revoke_grant(revoked.grant_id, at(1)).await.unwrap();
+    revoke(&*store, &revoked, at(1)).await;
     for _ in 1..domain::cap::GRANTS.most() {
         grant_made(&*store, at(2)).await;
     }

@@ -10,8 +10,8 @@ use crate::Claim;
 use crate::conformance::{
     ACCESS, Subject, as_registered, assert_look_ups_agree, assert_registered,
     assert_unreadable_rows_stop_no_change, at, bound, code, conformance, grant_of, issue_legacy,
-    put, register_at_random, register_many, registered, replacements_and_removals, session, start,
-    use_of, user,
+    put, register_at_random, register_many, registered, replacements_and_removals, revoke, session,
+    start, use_of, user,
 };
 use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
@@ -144,7 +144,8 @@ async fn a_follower_of_the_feed_misses_nothing() {
             let token = TokenId::from_bytes(bytes);
             let revoked = Revoked::Token(token);
             let extent = Extent::of(at(0), ACCESS);
-            while store.announce(revoked.clone(), extent).await.is_err() {}
+            let announce = || store.announce(revoked.clone(), extent, Arc::default());
+            while announce().await.is_err() {}
         });
     }
     let mut followed = Vec::new();
@@ -293,7 +294,7 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     drop(longer.unwrap());
     let store = open(&url).await;
     let grant = grant_of(&*store, code()).await;
-    store.revoke_grant(grant.grant_id, at(5)).await.unwrap();
+    revoke(&*store, &grant, at(5)).await;
     let entries = store.revocations_since(0, 10).await.unwrap();
     assert_eq!(entries[0].expires_at, at(5) + ACCESS * 2);
     store.sweep(at(5), 10).await.unwrap();
@@ -484,7 +485,8 @@ async fn a_replica_whose_tables_a_later_version_changed_writes_nothing_more() {
     assert_eq!(error, expected);
     let claim = || store.claim_jti(code().client_id, "jti".into(), at(60), at(0));
     assert!(claim().await.is_err());
-    let announced = store.announce(Revoked::Client(code().client_id), Extent::of(at(0), ACCESS));
+    let client = Revoked::Client(code().client_id);
+    let announced = store.announce(client, Extent::of(at(0), ACCESS), Arc::default());
     assert!(announced.await.is_err());
     assert!(store.sweep(at(0), 10).await.is_err());
     set(schema::VERSION).await;
