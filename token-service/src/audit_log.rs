@@ -5,14 +5,16 @@ mod entry;
 mod print;
 mod quota;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::config::Audit;
 use domain::clock::Timestamp;
-use domain::{AuditAction, AuditEvent};
+use domain::{AuditAction, AuditEvent, AuditKind};
 pub use entry::{Entry, Origin};
 pub use print::StandardOutput;
 use print::print;
@@ -26,40 +28,65 @@ const BATCH: usize = 16_384;
 /// standard output.
 const MOST_WAITING: usize = 100_000;
 
-/// Maximum number of entries in the store, about 2 GB.
-pub const MOST_ENTRIES: u64 = 10_000_000;
+/// Maximum number of entries of a kind in the store. Together at most 10,000,000, about 2 GB.
+#[must_use]
+pub const fn most_entries(kind: AuditKind) -> u64 {
+    match kind {
+        AuditKind::Operation => 1_000_000,
+        AuditKind::Refusal => 3_000_000,
+        AuditKind::SignIn => 2_000_000,
+        AuditKind::Token => 4_000_000,
+    }
+}
 
 /// The input of the audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     keep_for: Duration,
+    tokens_per_minute: NonZeroU32,
     standard_output: StandardOutput,
     waiting: Mutex<VecDeque<AuditEvent>>,
     quotas: Mutex<BTreeMap<AuditAction, Quota>>,
+    tokens: Mutex<Tokens>,
     arrived: Notify,
 }
 
+/// Entries about tokens since the last call of [`AuditLog::tell_of_left_out`].
+#[derive(Debug, Default)]
+struct Tokens {
+    /// `None` until the first entry.
+    since: Option<Timestamp>,
+    /// The number of entries by action and Client ID.
+    counts: HashMap<(AuditAction, String), u32>,
+}
+
 impl AuditLog {
-    /// A log with the retention `keep_for`, which also writes to standard output if configured.
+    /// A log that also writes to `standard_output`.
     #[must_use]
-    pub fn new(keep_for: Duration, standard_output: StandardOutput) -> Self {
+    pub fn new(config: &Audit, standard_output: StandardOutput) -> Self {
         Self {
-            keep_for,
+            keep_for: config.keep_for,
+            tokens_per_minute: config.token_entries_per_minute,
             standard_output,
             waiting: Mutex::default(),
             quotas: Mutex::default(),
+            tokens: Mutex::default(),
             arrived: Notify::new(),
         }
     }
 
-    /// Adds an entry. If there are too many refusals, the store gets only their number; standard output gets all of
-    /// them.
+    /// Adds an entry. If there are too many refusals, or too many entries about tokens of a client, the store gets only
+    /// their number; standard output gets all of them.
     pub fn record(&self, event: AuditEvent) {
         let event = self.tell(event);
-        if event.action.is_refusal() && !self.take(event.action, event.at) {
-            return;
+        let keeps = match event.action.kind() {
+            _ if event.action.is_refusal() => self.take(event.action, event.at),
+            AuditKind::Token => self.count_token(&event),
+            _ => true,
+        };
+        if keeps {
+            self.keep(event);
         }
-        self.keep(event);
     }
 
     /// Writes an entry to standard output. For entries that a transaction of the store has already appended.
@@ -70,30 +97,49 @@ impl AuditLog {
         }
     }
 
-    /// Adds an entry with the number of omitted refusals, for each kind of refusal omitted since the last call.
+    /// Adds an entry with the number of omitted entries, for each action and, for tokens, each client, of which entries
+    /// were omitted since the last call. Called once a minute, and before the process ends.
     pub fn tell_of_left_out(&self, now: Timestamp) {
-        let left_out: Vec<AuditEvent> = self
-            .quotas()
-            .iter_mut()
-            .filter(|(_, quota)| quota.left_out > 0)
-            .map(|(action, quota)| AuditEvent {
-                at: now,
-                action: *action,
-                actor: None,
-                client_id: None,
-                username: None,
-                grant_id: None,
-                detail: Some(format!(
-                    "{} more since {}, not kept one by one",
-                    std::mem::take(&mut quota.left_out),
-                    quota.left_out_since.rfc3339()
-                )),
-                address: None,
-                request_id: None,
-                expires_at: now + self.keep_for,
-            })
-            .collect();
-        left_out.into_iter().for_each(|event| self.keep(event));
+        let counted = |action, left_out: u64, since: Timestamp| {
+            let since = since.rfc3339();
+            Entry::new(action).detail(format!(
+                "{left_out} more since {since}, not kept one by one"
+            ))
+        };
+        let mut entries = Vec::new();
+        for (action, quota) in self.quotas().iter_mut() {
+            if quota.left_out > 0 {
+                let left_out = std::mem::take(&mut quota.left_out);
+                entries.push(counted(*action, left_out, quota.left_out_since));
+            }
+        }
+        let tokens = std::mem::take(&mut *self.tokens());
+        for ((action, client_id), count) in tokens.counts {
+            let left_out = count.saturating_sub(self.tokens_per_minute.get());
+            if let Some(since) = tokens.since.filter(|_| left_out > 0) {
+                entries.push(counted(action, left_out.into(), since).client(client_id));
+            }
+        }
+        for entry in entries {
+            self.keep(entry.event(&Origin::default(), now, self.keep_for));
+        }
+    }
+
+    /// Counts an entry about tokens of a client. Returns whether it is kept as an entry of its own.
+    fn count_token(&self, event: &AuditEvent) -> bool {
+        let Some(client_id) = &event.client_id else {
+            return true;
+        };
+        let mut tokens = self.tokens();
+        tokens.since.get_or_insert(event.at);
+        let key = (event.action, client_id.clone());
+        let count = tokens.counts.entry(key).or_default();
+        *count = count.saturating_add(1);
+        *count <= self.tokens_per_minute.get()
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Tokens> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, action: AuditAction, now: Timestamp) -> bool {
@@ -165,6 +211,17 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const KEEP_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
+    const PER_MINUTE: u32 = 3;
+
+    fn log() -> AuditLog {
+        let config = Audit {
+            keep_for: KEEP_FOR,
+            token_entries_per_minute: NonZeroU32::new(PER_MINUTE).unwrap(),
+            standard_output: false,
+        };
+        AuditLog::new(&config, StandardOutput::Nothing)
+    }
+
     fn event(action: AuditAction) -> AuditEvent {
         Entry::new(action).event(&Origin::default(), NOW, KEEP_FOR)
     }
@@ -177,7 +234,7 @@ mod tests {
 
     #[test]
     fn refusals_leave_the_log_to_what_happened() {
-        let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
+        let log = log();
         let record = |action| log.record(event(action));
         for _ in 0..REFUSALS_AT_ONCE + 500 {
             record(AuditAction::TokenRequestRefused);
@@ -194,6 +251,42 @@ mod tests {
         let told: Vec<_> = refused.iter().flatten().collect();
         let expected = format!("500 more since {}, not kept one by one", NOW.rfc3339());
         assert_eq!(told, [&expected]);
+    }
+
+    #[test]
+    fn tokens_of_a_busy_client_are_counted_and_other_entries_kept() {
+        let log = log();
+        let record = |action, client_id: &str, count: u32| {
+            let entry = Entry::new(action).by_client(Some(client_id));
+            let event = entry.event(&Origin::default(), NOW, KEEP_FOR);
+            (0..count).for_each(|_| log.record(event.clone()));
+        };
+        record(AuditAction::TokensIssued, "busy", PER_MINUTE + 40);
+        record(AuditAction::TokensRefreshed, "busy", PER_MINUTE + 2);
+        record(AuditAction::TokensIssued, "quiet", PER_MINUTE);
+        record(AuditAction::ClientUpdated, "busy", 50);
+        let kept = |action| details(&log, action).len();
+        let at_most = PER_MINUTE as usize;
+        assert_eq!(kept(AuditAction::TokensIssued), 2 * at_most);
+        assert_eq!(kept(AuditAction::ClientUpdated), 50);
+        log.tell_of_left_out(NOW);
+        log.tell_of_left_out(NOW);
+        for (action, count) in [
+            (AuditAction::TokensIssued, 40),
+            (AuditAction::TokensRefreshed, 2),
+        ] {
+            let waiting = log.waiting();
+            let of_action = waiting.iter().filter(|event| event.action == action);
+            let counted = of_action.filter(|event| event.detail.is_some());
+            let counted: Vec<_> = counted
+                .map(|event| (event.client_id.as_deref(), event.detail.clone()))
+                .collect();
+            let detail = format!("{count} more since {}, not kept one by one", NOW.rfc3339());
+            assert_eq!(counted, [(Some("busy"), Some(detail))]);
+        }
+        // The next minute starts anew.
+        record(AuditAction::TokensIssued, "busy", 1);
+        assert_eq!(kept(AuditAction::TokensIssued), 2 * at_most + 2);
     }
 
     /// Sends refused requests continuously, for the whole retention.
@@ -216,7 +309,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.redb");
         let store = store::redb::RedbStore::open(&path, KEEP_FOR).unwrap();
-        let log = AuditLog::new(KEEP_FOR, StandardOutput::Nothing);
+        let log = log();
         let record = |action| log.record(event(action));
         record(AuditAction::ClientCreated);
         let (written, ()) = tokio::join!(log.write(&store), async {

@@ -69,7 +69,7 @@ impl Service {
         let is_terminal = std::io::stdout().is_terminal();
         let output =
             StandardOutput::of(config.audit.standard_output, config.log_format, is_terminal);
-        let audit = AuditLog::new(config.audit.keep_for, output);
+        let audit = AuditLog::new(&config.audit, output);
         let metrics = Metrics::new(&*store, &registrations, clock.now());
         let feed = RevocationFeed::new(
             Arc::clone(&store),

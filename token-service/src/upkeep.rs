@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::audit_log::MOST_ENTRIES;
+use crate::audit_log::most_entries;
 use crate::service::Service;
-use domain::AuditRange;
+use domain::AuditKind;
 use domain::certificate::CertificateState;
 use store::{StoreError, Swept};
 
@@ -33,7 +33,7 @@ pub const MOST_CERTIFICATES: usize = 1000;
 /// Time for which audit entries are collected, so that a busy service writes many in one transaction.
 const GATHER_AUDIT_FOR: Duration = Duration::from_secs(1);
 
-/// Interval in which the audit log records the number of refusals that it omitted.
+/// Interval in which the audit log records the number of entries that it omitted.
 const TELL_OF_LEFT_OUT_EVERY: Duration = Duration::from_secs(60);
 
 /// Interval between writes of client secret uses. Each secret has one use per
@@ -174,14 +174,12 @@ fn every(period: Duration) -> Interval {
 async fn sweep(service: &Service) {
     let outcome = async {
         until_done(async || service.store.sweep(service.clock.now(), SWEEP_BATCH).await).await?;
-        let newest = service.store.audit(AuditRange::Before(None), 1).await?;
-        let newest = newest.first().map_or(0, |record| record.sequence);
-        match newest.checked_sub(MOST_ENTRIES) {
-            Some(last) => {
-                until_done(async || service.store.forget_audit(last, SWEEP_BATCH).await).await
-            }
-            None => Ok(()),
+        for kind in AuditKind::ALL {
+            let most = most_entries(kind);
+            let forget = async || service.store.forget_audit(kind, most, SWEEP_BATCH).await;
+            until_done(forget).await?;
         }
+        Ok::<_, StoreError>(())
     };
     if let Err(error) = outcome.await {
         tracing::error!(%error, "expired rows could not be removed");

@@ -163,6 +163,46 @@ impl AuditAction {
         }
     }
 
+    #[must_use]
+    pub const fn kind(self) -> AuditKind {
+        match self {
+            Self::GrantRevoked
+            | Self::ClientCreated
+            | Self::ClientUpdated
+            | Self::ClientDeleted
+            | Self::UserCreated
+            | Self::UserUpdated
+            | Self::UserDeleted
+            | Self::KeysRotated
+            | Self::KeyDeleted
+            | Self::BackupTaken
+            | Self::LegacyInstanceCreated
+            | Self::LegacyInstanceUpdated
+            | Self::LegacyInstanceDeleted
+            | Self::SecondFactorRemoved
+            | Self::TokensCutOff
+            | Self::RevocationFeedRenewed
+            | Self::RegistrationKept
+            | Self::StoreResealed => AuditKind::Operation,
+            Self::SignInRefused
+            | Self::SecondFactorRefused
+            | Self::TokenRequestRefused
+            | Self::RefreshTokenReused
+            | Self::CodeReplayed
+            | Self::AdministrationRefused
+            | Self::RevocationsLimited
+            | Self::SignInThrottled => AuditKind::Refusal,
+            Self::SignIn | Self::SignOut | Self::SecondFactorSetUp | Self::SecondFactorRequired => {
+                AuditKind::SignIn
+            }
+            Self::CodeIssued
+            | Self::TokensIssued
+            | Self::TokensRefreshed
+            | Self::TokensRepeated
+            | Self::TokenRevoked => AuditKind::Token,
+        }
+    }
+
     /// True if anybody can cause the event without a secret, as often as they like.
     #[must_use]
     pub const fn is_refusal(self) -> bool {
@@ -174,6 +214,30 @@ impl AuditAction {
                 | Self::AdministrationRefused
                 | Self::SignInThrottled
         )
+    }
+}
+
+/// Kind of an action. The store bounds the entries of each kind on their own, so that one kind never displaces another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum AuditKind {
+    /// Operators: changes of the registry, revocations, keys, backups.
+    Operation = 1,
+    /// Refusals, limits, and revocations because of them.
+    Refusal = 2,
+    /// Users who sign in and out.
+    SignIn = 3,
+    /// Codes and tokens that the service issued, and tokens that clients revoked.
+    Token = 4,
+}
+
+impl AuditKind {
+    pub const ALL: [Self; 4] = [Self::Operation, Self::Refusal, Self::SignIn, Self::Token];
+
+    /// The number in rows of the store.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
     }
 }
 

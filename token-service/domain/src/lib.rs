@@ -36,7 +36,7 @@ pub mod user;
 
 pub use applied_file::{AppliedFile, FileChange};
 pub use attempt::{Admission, Counted, Failures, Pace, PacedKey};
-pub use audit_event::{AuditAction, AuditEvent, AuditRange, AuditRecord};
+pub use audit_event::{AuditAction, AuditEvent, AuditKind, AuditRange, AuditRecord};
 pub use authorization_code::wait_for_tokens;
 pub use authorization_code::{
     CodeMismatch, CodeRecord, PresentedCode, Redemption, SelfContainedCode,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::MOST_ENTRIES;
+use super::most_entries;
+use domain::AuditKind;
 use domain::clock::Timestamp;
 
-/// Maximum number of entries of one kind of [refusal](domain::AuditAction::is_refusal) in the store during the retention. There
-/// are five kinds, so refused requests can never displace all other entries. The log records the number of further
-/// refusals.
-pub(super) const REFUSALS_OF_A_KIND: u64 = MOST_ENTRIES / 20;
+/// Maximum number of entries of one action that is a [refusal](domain::AuditAction::is_refusal) in the store during the
+/// retention. There are five such actions, so they leave room for the other entries of their kind. The log records the
+/// number of further refusals.
+pub(super) const REFUSALS_OF_A_KIND: u64 = most_entries(AuditKind::Refusal) / 6;
 
 /// Maximum burst of refusals of one kind.
 pub(super) const REFUSALS_AT_ONCE: u64 = 10_000;

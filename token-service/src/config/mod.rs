@@ -141,6 +141,7 @@ impl Default for Config {
             limits: Limits::DEFAULT,
             audit: Audit {
                 keep_for: 90 * DAY,
+                token_entries_per_minute: NonZeroU32::MIN.saturating_add(599),
                 standard_output: true,
             },
             drain_for: Duration::from_secs(1),

@@ -54,6 +54,7 @@ revocations_burst = 1000
 
 [audit]
 keep_for = "90d"
+token_entries_per_minute = 600
 standard_output = true
 
 [store]
@@ -191,6 +192,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_PER_SECOND", "2"),
         ("TOKEN_SERVICE__LIMITS__REVOCATIONS_BURST", "3"),
         ("TOKEN_SERVICE__AUDIT__KEEP_FOR", "30d"),
+        ("TOKEN_SERVICE__AUDIT__TOKEN_ENTRIES_PER_MINUTE", "7"),
         ("TOKEN_SERVICE__AUDIT__STANDARD_OUTPUT", "false"),
         ("TOKEN_SERVICE__DRAIN_FOR", "20s"),
         ("TOKEN_SERVICE__OTLP_ENDPOINT", "http://otel:4318"),
@@ -255,6 +257,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         },
         audit: Audit {
             keep_for: 30 * DAY,
+            token_entries_per_minute: NonZeroU32::new(7).unwrap(),
             standard_output: false,
         },
         drain_for: seconds(20),

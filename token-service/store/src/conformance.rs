@@ -39,7 +39,15 @@ use domain::redirect_uri::RedirectUriUse;
 use domain::registry_change::CHANGES_KEPT;
 use domain::remembered::{Element, Made, ObjectKind, Said};
 use domain::{
-    Admission, AppliedFile, AuditAction, AuditEvent, AuditRange, Client, ClientId, ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId, FileChange, Grant, GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance, LinkedAccount, ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption, RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges, RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, Scope, SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, UnfinishedSignIns, User, Username,
+    Admission, AppliedFile, AuditAction, AuditEvent, AuditKind, AuditRange, Client, ClientId,
+    ClientVersion, CodeMismatch, CodeRecord, Counted, CredentialsVersion, Extent, FeedId,
+    FileChange, Grant, GrantFilter, GrantId, IntegrationKind, IntegrationType, LegacyInstance,
+    LinkedAccount, ObjectName, Owner, Pace, PacedKey, PasswordOrigin, PresentedCode, Redemption,
+    RedirectUriPattern, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
+    RegistryOutcome, Remembered, Revocation, Revoked, Rotation, RotationRefusal, Scope,
+    SealedSigningKey, SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode,
+    Session, SessionStage, TokenId, TokenReference, TokenSubject, Touched, UnfinishedSignIns, User,
+    Username,
 };
 
 pub(crate) use self::attempts::*;
@@ -132,6 +140,7 @@ macro_rules! conformance {
             a_change_of_the_registry_has_its_entries,
             changes_outside_the_registry_have_their_entries,
             the_audit_log_is_appended_listed_and_swept,
+            each_kind_of_audit_entry_has_a_bound_of_its_own,
             rows_are_counted,
             the_revocation_feed_rises_and_pages,
             a_token_is_revoked_by_itself_its_grant_its_client_or_its_user,

@@ -13,9 +13,9 @@ use crate::{BackupError, Begin, Claim, Counts, SessionBegin, StoreError, Swept};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::{
-    Admission, AppliedFile, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client,
-    ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId,
-    FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
+    Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
+    FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
     PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
     RegistryOutcome, RegistrySummary, Revocation, Revoked, Rotation, SealedSigningKey, SealedValue,
     SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference, User,
@@ -414,8 +414,13 @@ pub trait AuditStore: Send + Sync {
 
     async fn audit(&self, range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
-    /// Removes up to `limit` of the oldest entries whose sequence is at most `last`.
-    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError>;
+    /// Removes up to `limit` of the oldest entries of `kind` that are not among its newest `most`.
+    async fn forget_audit(
+        &self,
+        kind: AuditKind,
+        most: u64,
+        limit: usize,
+    ) -> Result<Swept, StoreError>;
 }
 
 /// The state of the service. Implementations are safe to share and to call concurrently.

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use domain::authorization_code::UsedCode;
 use domain::{
-    AuditEvent, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session, UnfinishedSignIns,
+    AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session,
+    UnfinishedSignIns,
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
@@ -56,6 +57,7 @@ macro_rules! rows {
 
 rows! {
     AuditEvent: 1,
+    AuditRecord: 1,
     CodeRecord: 1,
     Failures: 1,
     Grant: 1,

@@ -13,9 +13,9 @@ use crate::*;
 use domain::clock::{Clock as _, SystemClock, Timestamp};
 use domain::digest::Digest;
 use domain::{
-    Admission, AppliedFile, AuditEvent, AuditRange, AuditRecord, CertificateExpiry, Client,
-    ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent, FeedId,
-    FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
+    Admission, AppliedFile, AuditEvent, AuditKind, AuditRange, AuditRecord, CertificateExpiry,
+    Client, ClientId, CodeRecord, Counted, Credentials, CredentialsVersion, Excerpt, Extent,
+    FeedId, FeedState, Grant, GrantFilter, GrantId, LegacyInstance, ObjectName, Owner, PacedKey,
     PresentedCode, Redemption, RefreshRotation, RefreshStep, RegistryChange, RegistryChanges,
     RegistryOutcome, RegistrySummary, Remembered, Revocation, Revoked, Rotation, SealedSigningKey,
     SealedValue, SecondFactor, SecretTimes, SecretUse, SelfContainedCode, Session, TokenReference,
@@ -202,7 +202,7 @@ watched! {
     AuditStore {
         append_audit(events: Arc<[AuditEvent]>) -> Result<(), StoreError>;
         audit(range: AuditRange, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
-        forget_audit(last: u64, limit: usize) -> Result<Swept, StoreError>;
+        forget_audit(kind: AuditKind, most: u64, limit: usize) -> Result<Swept, StoreError>;
     }
     Store {
         sweep(now: Timestamp, limit: usize) -> Result<Swept, StoreError>;

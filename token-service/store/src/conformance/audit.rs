@@ -2,6 +2,8 @@
 
 use super::*;
 
+const SIGN_INS: AuditKind = AuditKind::SignIn;
+
 pub(crate) fn audit_event(number: u64) -> AuditEvent {
     AuditEvent {
         at: at(number),
@@ -113,7 +115,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
         newest_first[2..4]
     );
     assert_eq!(numbers(AuditRange::After(all[1].0), 2).await, all[2..4]);
-    let forgotten = store.forget_audit(0, 100).await.unwrap();
+    let forgotten = store.forget_audit(SIGN_INS, 5, 100).await.unwrap();
     assert_eq!(forgotten, Swept::default());
     store.sweep(at(102), 100).await.unwrap();
     assert_eq!(
@@ -125,7 +127,7 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
         removed: 1,
         more: true,
     };
-    assert_eq!(store.forget_audit(all[3].0, 1).await.unwrap(), one);
+    assert_eq!(store.forget_audit(SIGN_INS, 2, 1).await.unwrap(), one);
     assert_eq!(numbers(AuditRange::After(0), 100).await, all[3..]);
     store.sweep(at(500), 100).await.unwrap();
     store.append_audit(events(5..6).into()).await.unwrap();
@@ -151,10 +153,68 @@ pub(crate) async fn the_audit_log_is_appended_listed_and_swept(subject: &mut imp
             before
         );
     }
-    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    let swept = store.forget_audit(SIGN_INS, 101, 70).await.unwrap();
     assert_eq!(swept.removed, 70);
-    let swept = store.forget_audit(all[99].0, 70).await.unwrap();
+    let swept = store.forget_audit(SIGN_INS, 101, 70).await.unwrap();
     assert_eq!((swept.removed, swept.more), (30, false));
     assert_eq!(numbers(AuditRange::After(0), 1000).await, all[100..]);
     assert_eq!(store.counts().await.unwrap().audit_entries, 101);
+}
+
+pub(crate) async fn each_kind_of_audit_entry_has_a_bound_of_its_own(subject: &mut impl Subject) {
+    const ENTRIES: u64 = 300;
+    let action = |number| match number % 10 {
+        0 => AuditAction::ClientUpdated,
+        1 => AuditAction::SignInRefused,
+        _ => AuditAction::TokensIssued,
+    };
+    let events = |numbers: std::ops::Range<u64>| -> Vec<AuditEvent> {
+        let event = |number| AuditEvent {
+            action: action(number),
+            ..audit_event(number)
+        };
+        numbers.map(event).collect()
+    };
+    let half = ENTRIES / 2;
+    for numbers in [0..half, half..ENTRIES] {
+        let store = subject.store();
+        store.append_audit(events(numbers).into()).await.unwrap();
+        drop(store);
+        subject.restart().await;
+    }
+    let store = subject.store();
+    let all = store.audit(AuditRange::After(0), 1000).await.unwrap();
+    let listed: Vec<AuditEvent> = all.iter().map(|record| record.event.clone()).collect();
+    assert_eq!(listed, events(0..ENTRIES), "in the order of their arrival");
+    for start in [0, 63, 64, 149, 150, 290] {
+        let sequence = all[start].sequence;
+        let after = store.audit(AuditRange::After(sequence), 7).await.unwrap();
+        assert_eq!(after, all[start + 1..start + 8]);
+        let range = AuditRange::Before(Some(sequence));
+        let mut before = store.audit(range, 7).await.unwrap();
+        before.reverse();
+        assert_eq!(before, all[start.saturating_sub(7)..start]);
+    }
+
+    let forgotten = store.forget_audit(AuditKind::Token, 20, 1000).await;
+    assert_eq!(forgotten.unwrap().removed, 220);
+    let forgotten = store.forget_audit(AuditKind::Operation, 30, 1000).await;
+    assert_eq!(forgotten.unwrap().removed, 0);
+    store.append_audit(events(0..3).into()).await.unwrap();
+    let forgotten = store.forget_audit(AuditKind::Operation, 30, 1000).await;
+    assert_eq!(forgotten.unwrap().removed, 1);
+    drop(store);
+    subject.restart().await;
+    let store = subject.store();
+    let left = store.audit(AuditRange::After(0), 1000).await.unwrap();
+    let kept = |kind| {
+        let of_kind = left.iter().filter(|one| one.event.action.kind() == kind);
+        let times: Vec<Timestamp> = of_kind.map(|one| one.event.at).collect();
+        (times.len(), times[0])
+    };
+    assert_eq!(kept(AuditKind::Operation), (30, at(10)));
+    assert_eq!(kept(AuditKind::Refusal), (31, at(1)));
+    assert_eq!(kept(AuditKind::Token), (21, at(276)));
+    assert_eq!(store.counts().await.unwrap().audit_entries, 82);
+    assert!(left.is_sorted_by(|one, other| one.sequence < other.sequence));
 }

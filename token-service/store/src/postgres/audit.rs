@@ -1,9 +1,11 @@
 //! The audit log. Sequences are assigned like those of the [revocation feed](super::revocations).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
 use super::fault::{Fault, readable};
@@ -11,7 +13,7 @@ use super::operation::Connection;
 use super::value::{number, rows, seconds, unsigned};
 use crate::row::{RowError, decode, encode};
 use crate::{AuditStore, StoreError, Swept};
-use domain::{AuditEvent, AuditRange, AuditRecord};
+use domain::{AuditEvent, AuditKind, AuditRange, AuditRecord};
 
 #[async_trait]
 impl AuditStore for PostgresStore {
@@ -47,11 +49,16 @@ impl AuditStore for PostgresStore {
         .await
     }
 
-    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
+    async fn forget_audit(
+        &self,
+        kind: AuditKind,
+        most: u64,
+        limit: usize,
+    ) -> Result<Swept, StoreError> {
         self.statement(async move |client| {
-            let sql = "DELETE FROM audit_log WHERE sequence IN
-            (SELECT sequence FROM audit_log WHERE sequence <= $1 ORDER BY sequence LIMIT $2)";
-            let removed = client.execute(sql, &[&number(last), &rows(limit)]).await?;
+            let kind = i16::from(kind.number());
+            let values: [&(dyn ToSql + Sync); 3] = [&kind, &number(most), &rows(limit)];
+            let removed = client.execute(FORGET, &values).await?;
             let removed = usize::try_from(removed).unwrap_or(usize::MAX);
             Ok(Swept {
                 removed,
@@ -61,6 +68,12 @@ impl AuditStore for PostgresStore {
         .await
     }
 }
+
+/// Removes the oldest entries of a kind.
+pub(super) const FORGET: &str = "DELETE FROM audit_log WHERE sequence IN
+    (SELECT sequence FROM audit_log
+    WHERE kind = $1 AND number <= (SELECT max(number) FROM audit_log WHERE kind = $1) - $2::BIGINT
+    ORDER BY number LIMIT $3)";
 
 /// Appends entries. Call it last in a transaction, because all other entries wait for it.
 pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Result<(), Fault> {
@@ -79,10 +92,22 @@ pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Re
         .ok_or_else(|| RowError("the counter of the audit log is missing".into()))?
         .try_get(0)?;
     let sequences: Vec<i64> = (last - rows(events.len()) + 1..=last).collect();
-    let sql = "INSERT INTO audit_log (sequence, expires_at, body)
-        SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[])";
-    client
-        .execute(sql, &[&sequences, &expiries, &bodies])
-        .await?;
+    let mut numbers = BTreeMap::new();
+    let (mut kinds, mut numbered) = (Vec::new(), Vec::new());
+    for event in events {
+        let kind = i16::from(event.action.kind().number());
+        let number: &mut i64 = numbers.entry(kind).or_default();
+        *number += 1;
+        kinds.push(kind);
+        numbered.push(*number);
+    }
+    // The row of the counter is locked, so the greatest number of a kind stays until the commit.
+    let sql = "INSERT INTO audit_log (sequence, expires_at, body, kind, number)
+        SELECT new.sequence, new.expires_at, new.body, new.kind, new.number
+            + coalesce((SELECT max(held.number) FROM audit_log AS held WHERE held.kind = new.kind), 0)
+        FROM unnest($1::BIGINT[], $2::BIGINT[], $3::BYTEA[], $4::SMALLINT[], $5::BIGINT[])
+            AS new (sequence, expires_at, body, kind, number)";
+    let values: [&(dyn ToSql + Sync); 5] = [&sequences, &expiries, &bodies, &kinds, &numbered];
+    client.execute(sql, &values).await?;
     Ok(())
 }

@@ -172,6 +172,12 @@ const MIGRATIONS: &[&str] = &["
         username TEXT PRIMARY KEY,
         body BYTEA NOT NULL
     );
+", "
+    -- The number of an entry among those of its kind, for the bound of the kind. Entries of before this version have
+    -- neither, and expire.
+    ALTER TABLE audit_log ADD COLUMN IF NOT EXISTS kind SMALLINT;
+    ALTER TABLE audit_log ADD COLUMN IF NOT EXISTS number BIGINT;
+    CREATE INDEX IF NOT EXISTS audit_log_by_kind ON audit_log (kind, number) WHERE kind IS NOT NULL;
 "];
 
 /// The tables of every version. The schema version is one of the counters.

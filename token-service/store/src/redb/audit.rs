@@ -1,10 +1,11 @@
-//! The audit log. Entries that arrive together share one compressed row: separate rows would cost more than many of the
-//! logged requests, and most of an entry repeats in its neighbours.
+//! The audit log. Entries of a kind that arrive together share one compressed row: separate rows would cost more than many
+//! of the logged requests, and most of an entry repeats in its neighbours.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redb::{ReadTransaction, ReadableTable as _};
+use redb::{ReadTransaction, ReadableTable};
 use zstd::bulk::Compressor;
 
 use super::RedbStore;
@@ -13,7 +14,7 @@ use super::tables::{AUDIT, LAST_AUDIT_KEY, Tables};
 use crate::row;
 use crate::{AuditStore, StoreError, Swept};
 use domain::clock::Timestamp;
-use domain::{AuditEvent, AuditRange, AuditRecord};
+use domain::{AuditEvent, AuditKind, AuditRange, AuditRecord};
 
 #[async_trait]
 impl AuditStore for RedbStore {
@@ -26,10 +27,25 @@ impl AuditStore for RedbStore {
         self.read(|transaction| list(transaction, range, limit))
     }
 
-    async fn forget_audit(&self, last: u64, limit: usize) -> Result<Swept, StoreError> {
-        self.write(move |tables, _| forget(tables, last, limit))
+    async fn forget_audit(
+        &self,
+        kind: AuditKind,
+        most: u64,
+        limit: usize,
+    ) -> Result<Swept, StoreError> {
+        self.write(move |tables, _| forget(tables, kind.number(), most, limit))
             .await
     }
+}
+
+/// The kind of rows with entries of all kinds, which earlier versions wrote.
+pub(super) const MIXED: u8 = 0;
+
+/// The kinds of rows.
+fn kinds() -> impl Iterator<Item = u8> {
+    [MIXED]
+        .into_iter()
+        .chain(AuditKind::ALL.map(AuditKind::number))
 }
 
 /// Maximum number of entries in a row. Reading one entry decodes the whole row.
@@ -41,8 +57,11 @@ const COMPRESSION: i32 = 1;
 /// Name of a row in messages about unreadable rows.
 const ROW: &str = "audit entries";
 
-/// Several entries in their stored form.
+/// Several entries of one kind in their stored form.
 pub(super) struct Row {
+    kind: u8,
+    /// Position of the first entry among the entries that are appended together.
+    position: u64,
     entries: u64,
     bytes: Vec<u8>,
 }
@@ -59,57 +78,108 @@ pub(super) async fn encoded(events: Arc<[AuditEvent]>) -> Result<Vec<Row>, Store
     Ok(rows?)
 }
 
-/// Encodes entries as rows.
+/// Encodes entries as rows, each with entries of one kind.
 pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
     let mut compressor = compressor()?;
-    let row = |together: &[AuditEvent]| {
-        Ok(Row {
-            entries: together.len() as u64,
-            bytes: compressed(together, &mut compressor)?,
-        })
-    };
-    events.chunks(ENTRIES_IN_A_ROW).map(row).collect()
+    let mut rows = Vec::new();
+    for kind in AuditKind::ALL {
+        let numbered = (0..).zip(events);
+        let of_kind = numbered.filter(|(_, event)| event.action.kind() == kind);
+        let of_kind: Vec<AuditRecord> = of_kind
+            .map(|(sequence, event)| AuditRecord {
+                sequence,
+                event: event.clone(),
+            })
+            .collect();
+        for together in of_kind.chunks(ENTRIES_IN_A_ROW) {
+            rows.push(Row {
+                kind: kind.number(),
+                position: together.first().map_or(0, |first| first.sequence),
+                entries: together.len() as u64,
+                bytes: encode(kind.number(), together, &mut compressor)?,
+            });
+        }
+    }
+    Ok(rows)
 }
 
 fn compressor() -> Result<Compressor<'static>, Fault> {
     Compressor::new(COMPRESSION).map_err(|error| Fault::Row(error.to_string()))
 }
 
-fn compressed<'a>(
-    entries: impl IntoIterator<Item = &'a AuditEvent>,
+/// Encodes entries of one row. Their sequences are relative to the first.
+fn encode(
+    kind: u8,
+    records: &[AuditRecord],
     compressor: &mut Compressor<'_>,
 ) -> Result<Vec<u8>, Fault> {
-    compressor
-        .compress(&row::encode_all(entries)?)
-        .map_err(|error| Fault::Row(error.to_string()))
+    let row = if kind == MIXED {
+        row::encode_all(records.iter().map(|record| &record.event))?
+    } else {
+        let first = records.first().map_or(0, |first| first.sequence);
+        let relative: Vec<AuditRecord> = records
+            .iter()
+            .map(|record| AuditRecord {
+                sequence: record.sequence - first,
+                event: record.event.clone(),
+            })
+            .collect();
+        row::encode_all(&relative)?
+    };
+    let compressed = compressor.compress(&row);
+    compressed.map_err(|error| Fault::Row(error.to_string()))
 }
 
-/// Appends rows after the last row.
+/// Appends rows, of which each kind's are sorted.
 pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault> {
     if rows.is_empty() {
         return Ok(());
     }
     let meta = tables.meta.open()?;
-    let mut last = meta
+    let last = meta
         .get(LAST_AUDIT_KEY)?
         .map_or(0, |sequence| sequence.value());
+    let entries: u64 = rows.iter().map(|row| row.entries).sum();
+    meta.insert(LAST_AUDIT_KEY, last + entries)?;
+    let table = tables.audit.open()?;
     for row in rows {
-        let table = tables.audit.open()?;
-        table.insert(last + 1, row.bytes.as_slice())?;
-        last += row.entries;
+        let number = end(table, row.kind)?;
+        let key = (row.kind, last + 1 + row.position);
+        table.insert(key, (number, row.entries, row.bytes.as_slice()))?;
     }
-    tables.meta.open()?.insert(LAST_AUDIT_KEY, last)?;
     Ok(())
 }
 
-/// The entries of the row whose first sequence is `first`.
-fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
+type Key = (u8, u64);
+type Value = (u64, u64, &'static [u8]);
+
+/// The number of the next entry of a kind, which need not be 0 for the first.
+fn end(table: &impl ReadableTable<Key, Value>, kind: u8) -> Result<u64, Fault> {
+    let last = table.range(of_kind(kind))?.next_back().transpose()?;
+    Ok(last.map_or(0, |(_, row)| {
+        let (number, entries, _) = row.value();
+        number + entries
+    }))
+}
+
+const fn of_kind(kind: u8) -> RangeInclusive<Key> {
+    (kind, 0)..=(kind, u64::MAX)
+}
+
+/// The entries of the row of this key.
+fn records((kind, first): Key, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
     let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
-    let events: Vec<AuditEvent> = row::decode_all(&row)?;
-    Ok((first..)
-        .zip(events)
-        .map(|(sequence, event)| AuditRecord { sequence, event })
-        .collect())
+    if kind == MIXED {
+        let events: Vec<AuditEvent> = row::decode_all(&row)?;
+        let numbered = (first..).zip(events);
+        let numbered = numbered.map(|(sequence, event)| AuditRecord { sequence, event });
+        return Ok(numbered.collect());
+    }
+    let mut records: Vec<AuditRecord> = row::decode_all(&row)?;
+    for record in &mut records {
+        record.sequence += first;
+    }
+    Ok(records)
 }
 
 pub(super) fn list(
@@ -119,30 +189,49 @@ pub(super) fn list(
 ) -> Result<Vec<AuditRecord>, Fault> {
     let table = transaction.open_table(AUDIT)?;
     let mut found = Vec::new();
+    for kind in kinds() {
+        found.extend(list_kind(&table, kind, range, limit)?);
+    }
+    found.sort_unstable_by_key(|record| record.sequence);
+    if matches!(range, AuditRange::Before(_)) {
+        found.reverse();
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// At most `limit` entries of one kind.
+fn list_kind(
+    table: &impl ReadableTable<Key, Value>,
+    kind: u8,
+    range: AuditRange,
+    limit: usize,
+) -> Result<Vec<AuditRecord>, Fault> {
+    let mut found = Vec::new();
     match range {
         AuditRange::After(after) => {
-            let wanted = after.saturating_add(1);
+            let wanted = (kind, after.saturating_add(1));
             // The row with this entry may start at an earlier entry.
-            let row = table.range(..=wanted)?.next_back().transpose()?;
-            let start = row.map_or(wanted, |(first, _)| first.value());
-            for row in table.range(start..)? {
+            let row = table.range((kind, 0)..=wanted)?.next_back().transpose()?;
+            let start = row.map_or(wanted, |(key, _)| key.value());
+            for row in table.range(start..=(kind, u64::MAX))? {
                 if found.len() >= limit {
                     break;
                 }
-                let (first, row) = row?;
-                let records = readable(ROW, records(first.value(), row.value()))?;
+                let (key, row) = row?;
+                let records = readable(ROW, records(key.value(), row.value().2))?;
                 let records = records.into_iter().flatten();
                 found.extend(records.filter(|entry| entry.sequence > after));
             }
         }
         AuditRange::Before(before) => {
             let before = before.unwrap_or(u64::MAX);
-            for row in table.range(..before)?.rev() {
+            for row in table.range((kind, 0)..(kind, before))?.rev() {
                 if found.len() >= limit {
                     break;
                 }
-                let (first, row) = row?;
-                let records = readable(ROW, records(first.value(), row.value()))?;
+                let (key, row) = row?;
+                let records = readable(ROW, records(key.value(), row.value().2))?;
                 let newest_first = records.unwrap_or_default().into_iter().rev();
                 found.extend(newest_first.filter(|entry| entry.sequence < before));
             }
@@ -152,45 +241,56 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// Number of entries. Entries are removed from the oldest on, so there is no gap between two sequences.
+/// Number of entries. Entries of a kind are removed from the oldest on, so there is no gap between two numbers.
 pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
     let table = transaction.open_table(AUDIT)?;
-    let (Some((first, _)), Some((last, row))) = (table.first()?, table.last()?) else {
-        return Ok(0);
-    };
-    let last_row = readable(ROW, records(last.value(), row.value()))?;
-    let in_last_row = last_row.map_or(1, |records| records.len()) as u64;
-    Ok(last.value() - first.value() + in_last_row)
+    let mut count = 0;
+    for kind in kinds() {
+        if let Some(first) = table.range(of_kind(kind))?.next().transpose()? {
+            count += end(&table, kind)? - first.1.value().0;
+        }
+    }
+    Ok(count)
 }
 
-/// Removes up to `limit` of the oldest entries that have expired.
+/// Removes up to `limit` of the oldest entries of each kind that have expired.
 pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
-    remove_oldest(tables, limit, |entry| entry.event.expires_at < now)
+    let mut removed = 0;
+    for kind in kinds() {
+        let limit = limit - removed;
+        removed += remove_oldest(tables, kind, limit, |_, event| event.expires_at < now)?;
+    }
+    Ok(removed)
 }
 
-/// Removes up to `limit` of the oldest entries whose sequence is at most `last`.
-pub(super) fn forget(tables: &mut Tables<'_>, last: u64, limit: usize) -> Result<Swept, Fault> {
-    let removed = remove_oldest(tables, limit, |entry| entry.sequence <= last)?;
+/// Removes up to `limit` of the oldest entries of a kind that are not among its newest `most`.
+fn forget(tables: &mut Tables<'_>, kind: u8, most: u64, limit: usize) -> Result<Swept, Fault> {
+    let kept_from = end(tables.audit.open()?, kind)?.saturating_sub(most);
+    let removed = remove_oldest(tables, kind, limit, |number, _| number < kept_from)?;
     Ok(Swept {
         removed,
         more: removed == limit,
     })
 }
 
-/// Removes entries from the oldest on, up to the first entry that stays.
+/// Removes entries of a kind from the oldest on, up to the first entry that stays. `goes` gets an entry and its number.
 fn remove_oldest(
     tables: &mut Tables<'_>,
+    kind: u8,
     limit: usize,
-    goes: impl Fn(&AuditRecord) -> bool,
+    goes: impl Fn(u64, &AuditEvent) -> bool,
 ) -> Result<usize, Fault> {
     let table = tables.audit.open()?;
     let mut removed = 0;
     while removed < limit {
-        let Some((first, entries)) = table
-            .first()?
-            .map(|(first, row)| {
-                let records = readable(ROW, records(first.value(), row.value()))?;
-                Ok::<_, Fault>((first.value(), records))
+        let Some((key, number, entries)) = table
+            .range(of_kind(kind))?
+            .next()
+            .transpose()?
+            .map(|(key, row)| {
+                let (number, _, entries) = row.value();
+                let records = readable(ROW, records(key.value(), entries))?;
+                Ok::<_, Fault>((key.value(), number, records))
             })
             .transpose()?
         else {
@@ -198,29 +298,24 @@ fn remove_oldest(
         };
         let Some(entries) = entries else {
             // An unreadable row would block the removal of all later rows.
-            table.remove(first)?;
+            table.remove(key)?;
             removed += 1;
             continue;
         };
-        let gone = entries
-            .iter()
+        let gone = (number..)
+            .zip(&entries)
             .take(limit - removed)
-            .take_while(|entry| goes(entry))
+            .take_while(|(number, entry)| goes(*number, &entry.event))
             .count();
         if gone == 0 {
             break;
         }
-        table.remove(first)?;
-        let rest: Vec<&AuditEvent> = entries
-            .iter()
-            .skip(gone)
-            .map(|entry| &entry.event)
-            .collect();
-        if !rest.is_empty() {
-            table.insert(
-                first + gone as u64,
-                compressed(rest, &mut compressor()?)?.as_slice(),
-            )?;
+        table.remove(key)?;
+        let rest = entries.get(gone..).unwrap_or_default();
+        if let Some(first) = rest.first() {
+            let bytes = encode(kind, rest, &mut compressor()?)?;
+            let row = (number + gone as u64, rest.len() as u64, bytes.as_slice());
+            table.insert((kind, first.sequence), row)?;
         }
         removed += gone;
     }

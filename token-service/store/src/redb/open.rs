@@ -227,6 +227,9 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
             upgrade::move_used_codes(&transaction, &mut tables)?;
             upgrade::index_grants_of_users(&transaction, &mut tables)?;
         }
+        if found.is_some_and(|found| found < 8) {
+            upgrade::move_audit_log(&transaction, &mut tables)?;
+        }
         revocations::ensure_feed(&mut tables, fresh)?;
     }
     transaction.commit()?;

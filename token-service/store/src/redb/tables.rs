@@ -12,12 +12,12 @@ use domain::IndexDifference;
 use domain::clock::Timestamp;
 
 /// The version of this layout. Files with a higher version are refused.
-pub(super) const SCHEMA_VERSION: u64 = 7;
+pub(super) const SCHEMA_VERSION: u64 = 8;
 /// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
 /// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added live grants by user and
 /// client, and [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`],
 /// [`REGISTRY_NAMES`] and [`REMEMBERED_AT_START`]. Version 7 moved used codes to [`CODES`], and made
-/// [`GRANTS_OF_USERS`] from two tables.
+/// [`GRANTS_OF_USERS`] from two tables. Version 8 sorted the audit log by kind ([`AUDIT`]).
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
@@ -118,8 +118,10 @@ pub(super) const SECOND_FACTORS: TableDefinition<&str, &[u8]> =
 /// Digest of an account or address to its failures.
 pub(super) const FAILURES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("failures");
 
-/// First sequence of a row to the audit entries from this sequence on.
-pub(super) const AUDIT: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
+/// Number of an [`AuditKind`](domain::AuditKind) and sequence of a row's first entry to the number of this entry among all of
+/// its kind, the number of entries in the row, and the entries. Entries of before version 8 have kind 0.
+pub(super) const AUDIT: TableDefinition<(u8, u64), (u64, u64, &[u8])> =
+    TableDefinition::new("audit_by_kind");
 
 /// Digest of a session id to the session.
 pub(super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
@@ -261,7 +263,7 @@ tables! {
     totp_steps: TOTP_STEPS<&'static str, u64>,
     second_factors: SECOND_FACTORS<&'static str, &'static [u8]>,
     failures: FAILURES<&'static [u8; 32], &'static [u8]>,
-    audit: AUDIT<u64, &'static [u8]>,
+    audit: AUDIT<(u8, u64), (u64, u64, &'static [u8])>,
     sessions: SESSIONS<&'static [u8; 32], &'static [u8]>,
     sessions_by_user: SESSIONS_BY_USER<(&'static str, &'static [u8; 32]), ()>,
     unfinished_sign_ins: UNFINISHED_SIGN_INS<&'static str, &'static [u8]>,

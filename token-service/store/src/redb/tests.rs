@@ -23,8 +23,8 @@ use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
 use domain::digest::Digest;
 use domain::{
-    Extent, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Revoked, Rotation,
-    User, Username,
+    AuditKind, Extent, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Revoked,
+    Rotation, User, Username,
 };
 
 struct File {
@@ -417,7 +417,9 @@ async fn an_unreadable_row_stops_nothing_else() {
     let sessions = tables.sessions.open().unwrap();
     sessions.insert(id.as_bytes(), garbage).unwrap();
     tables.users.open().unwrap().insert("bad", garbage).unwrap();
-    tables.audit.open().unwrap().insert(0, garbage).unwrap();
+    let sign_ins = (AuditKind::SignIn.number(), 0);
+    let audit = tables.audit.open().unwrap();
+    audit.insert(sign_ins, (0, 1, garbage)).unwrap();
     drop(tables);
     transaction.commit().unwrap();
     drop(database);

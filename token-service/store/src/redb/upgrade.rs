@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
 
 use super::fault::{Fault, readable};
-use super::grants;
-use super::tables::{Tables, decode, decode_json, encode, encode_json};
+use super::tables::{LAST_AUDIT_KEY, Tables, decode, decode_json, encode, encode_json};
+use super::{audit, grants};
 use crate::stored_code::{StoredCode, UsedRow};
 use domain::{CodeRecord, Grant, User};
 
 const USED_CODES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("used_codes");
+/// First sequence of a row to the audit entries from this sequence on.
+const AUDIT_BY_SEQUENCE: TableDefinition<u64, &[u8]> = TableDefinition::new("audit");
 const GRANTS_BY_USER: TableDefinition<(&str, &[u8; 16]), ()> =
     TableDefinition::new("grants_by_user");
 const LIVE_GRANTS: TableDefinition<(&str, &str, &[u8; 16]), ()> =
@@ -76,5 +78,24 @@ pub(super) fn index_grants_of_users(
     }
     transaction.delete_table(GRANTS_BY_USER)?;
     transaction.delete_table(LIVE_GRANTS)?;
+    Ok(())
+}
+
+/// Up to version 7, rows of the audit log had entries of all kinds, without gaps between their sequences.
+pub(super) fn move_audit_log(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+) -> Result<(), Fault> {
+    let last = tables.meta.open()?.get(LAST_AUDIT_KEY)?;
+    let mut end = last.map_or(0, |last| last.value()) + 1;
+    let audit = tables.audit.open()?;
+    for row in transaction.open_table(AUDIT_BY_SEQUENCE)?.iter()?.rev() {
+        let (first, entries) = row?;
+        let first = first.value();
+        let count = end.saturating_sub(first);
+        audit.insert((audit::MIXED, first), (first, count, entries.value()))?;
+        end = first;
+    }
+    transaction.delete_table(AUDIT_BY_SEQUENCE)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The conformance suite on a real server, and tests of server failures.
 
+mod audit;
 mod server;
 
 use std::sync::Arc;
