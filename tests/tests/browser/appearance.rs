@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::sign_in::{CODE, sign_in, use_recovery_code};
 use super::{App, Chromium, lobby, pair};
+use crate::api::until;
 use crate::support::lasting_code;
 
 /// Calls `look` with each page and its name. `run` names the person who sets up an authenticator app.
@@ -94,14 +95,17 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
 fn is_beside_its_field(window: &Chromium, label: &str) {
     window.expect("//*[@role='alert']");
     window.expect_focus(label);
-    let space = window.inspect(
-        "const problem = document.querySelector('.problem').getBoundingClientRect();
-         const field = document.activeElement.getBoundingClientRect();
-         return [problem.top >= 0 && field.bottom <= innerHeight, field.top - problem.bottom]",
-    );
-    assert_eq!(space[0], true, "{label}: {space}");
-    let distance = space[1].as_f64().unwrap();
-    assert!((8.0..=16.0).contains(&distance), "{label}: {space}");
+    let space = || {
+        window.inspect(
+            "const problem = document.querySelector('.problem').getBoundingClientRect();
+             const field = document.activeElement.getBoundingClientRect();
+             return [problem.top >= 0 && field.bottom < innerHeight + 1, field.top - problem.bottom]",
+        )
+    };
+    // The page scrolls to the focus some time after it has set the focus.
+    until(&format!("{label} is on the screen"), || space()[0] == true);
+    let distance = space()[1].as_f64().unwrap();
+    assert!((8.0..=16.0).contains(&distance), "{label}: {distance}");
 }
 
 fn keep_picture(window: &Chromium, name: &str) {

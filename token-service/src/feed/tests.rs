@@ -261,7 +261,8 @@ async fn a_page_of_long_names_is_cut() {
         }
         for entry in 0..50 {
             let revoked = Revoked::Issuer(format!("https://{entry}.{name}.example"));
-            assert!(subject.store.announce(revoked, extent(0)).await.unwrap());
+            let announced = subject.store.announce(revoked, extent(0), Arc::default());
+            assert!(announced.await.unwrap());
         }
         let (mut since, mut pages, mut more) = (0, 0, true);
         while more {

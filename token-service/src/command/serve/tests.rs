@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::admin::Administration;
 use crate::admin::keys::Rotation;
+use crate::audit_log::Origin;
 use crate::command::assertion::tests::of_the_demo;
 use crate::encryption_key::EncryptionKeyError;
 use crate::key_file;
