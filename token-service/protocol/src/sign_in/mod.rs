@@ -24,7 +24,7 @@ use domain::{
 use store::StoreError;
 
 use device::{DeviceCookie, Devices, KnownDevice};
-use password::Checked;
+use password::{Asker, Checked};
 pub use recovery::recovery_codes_left;
 pub use second_factor::{SecondFactorOutcome, with_second_factor};
 use session::Proven;
@@ -209,7 +209,12 @@ async fn check_password<'a>(
     address: Option<IpAddr>,
     device: Option<&KnownDevice>,
 ) -> Result<Result<(Checked, Attempt<'a>), Duration>, SignInError> {
-    let request = password::Request::begin(username, device.is_some())?;
+    let network = throttle::widest_network(address);
+    let asker = match device {
+        Some(_) => Asker::KnownDevice,
+        None => Asker::Stranger(&network),
+    };
+    let request = password::Request::begin(username, asker)?;
     let guess = Guess::Password(username);
     let attempt = match Attempt::admit(context, guess, address, device).await? {
         Ok(attempt) => attempt,

@@ -27,10 +27,6 @@ const QUEUE: usize = 64;
 /// Longest time that a password waits for its check.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Maximum number of checks for known devices of one account, waiting checks included. Counts all devices of the
-/// account, because a person can make any number of devices known.
-const MOST_OF_ONE_ACCOUNT: usize = 2;
-
 /// A queue for password checks, one for the whole process. Known devices have a queue of their own, so that they
 /// neither wait for unknown browsers nor find the queue full.
 pub(super) struct Lane {
@@ -42,7 +38,7 @@ pub(super) struct Lane {
     free_places: Semaphore,
 }
 
-static STRANGERS: LazyLock<Lane> = LazyLock::new(|| Lane::new(cores(), queue() - queue() / 4));
+static STRANGERS: LazyLock<Lane> = LazyLock::new(|| Lane::new(cores(), strangers_queue()));
 
 static KNOWN_DEVICES: LazyLock<Lane> =
     LazyLock::new(|| Lane::new(cores().div_ceil(2), queue() / 4));
@@ -79,6 +75,10 @@ fn cores() -> usize {
 
 fn queue() -> usize {
     cores() * QUEUE
+}
+
+fn strangers_queue() -> usize {
+    queue() - queue() / 4
 }
 
 /// Number of passwords that wait for their check, in both lanes.
@@ -168,30 +168,55 @@ pub(super) struct Checked {
     pub(super) stronger: Option<String>,
 }
 
-/// Number of checks for known devices of each account.
-static OF_KNOWN_DEVICES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+/// What checks count for, so that nobody fills a lane alone. Right passwords are never slowed down, so the delays of
+/// guesses do not prevent this.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    /// All known devices of this account, because a person can make any number of devices known.
+    KnownDevices(String),
+    /// This account in all unknown browsers.
+    Account(String),
+    /// All unknown browsers in this network.
+    Network(Vec<u8>),
+}
 
-/// A check for a known device of this account, counted until it is dropped.
-struct OfKnownDevice(String);
+impl Share {
+    /// Maximum number of checks at a time, waiting checks included.
+    fn most(&self) -> usize {
+        let places = cores() + strangers_queue();
+        match self {
+            Self::KnownDevices(_) => 2,
+            Self::Account(_) => places / 4,
+            // A whole office may sign in from one address.
+            Self::Network(_) => places / 2,
+        }
+    }
+}
 
-impl OfKnownDevice {
-    fn begin(username: &str) -> Result<Self, PasswordError> {
+/// Number of checks of each share.
+static IN_FLIGHT: Mutex<BTreeMap<Share, usize>> = Mutex::new(BTreeMap::new());
+
+/// A check of this share, counted until it is dropped.
+struct Counted(Share);
+
+impl Counted {
+    fn begin(share: Share) -> Result<Self, PasswordError> {
         let mut counts = Self::counts();
-        let count = counts.entry(username.to_owned()).or_default();
-        if *count >= MOST_OF_ONE_ACCOUNT {
+        let count = counts.entry(share.clone()).or_default();
+        if *count >= share.most() {
             return Err(PasswordError::Busy);
         }
         *count += 1;
-        Ok(Self(username.to_owned()))
+        Ok(Self(share))
     }
 
-    fn counts() -> MutexGuard<'static, BTreeMap<String, usize>> {
-        let counts = OF_KNOWN_DEVICES.lock();
+    fn counts() -> MutexGuard<'static, BTreeMap<Share, usize>> {
+        let counts = IN_FLIGHT.lock();
         counts.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for OfKnownDevice {
+impl Drop for Counted {
     fn drop(&mut self) {
         let mut counts = Self::counts();
         match counts.get_mut(&self.0) {
@@ -201,25 +226,43 @@ impl Drop for OfKnownDevice {
     }
 }
 
+/// The browser in which a password is typed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asker<'a> {
+    /// A known device of the account.
+    KnownDevice,
+    /// An unknown browser in this network.
+    Stranger(&'a [u8]),
+}
+
 /// A check that may be queued once the attempt is admitted.
 #[must_use]
 pub(super) struct Request {
-    /// `None` for an unknown browser.
-    of_known_device: Option<OfKnownDevice>,
+    is_known_device: bool,
+    counted: Vec<Counted>,
 }
 
 impl Request {
-    /// Decides without a write whether there is room for a known device of `username`, or for an unknown browser.
+    /// Decides without a write whether there is room for `asker` and the account `username`.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] if there is no room.
-    pub(super) fn begin(username: &str, known_device: bool) -> Result<Self, PasswordError> {
-        if Lane::of(known_device).all(Lane::is_full) {
+    pub(super) fn begin(username: &str, asker: Asker<'_>) -> Result<Self, PasswordError> {
+        let username = username.to_owned();
+        let (is_known_device, shares) = match asker {
+            Asker::KnownDevice => (true, vec![Share::KnownDevices(username)]),
+            Asker::Stranger(network) => {
+                let network = Share::Network(network.to_vec());
+                (false, vec![Share::Account(username), network])
+            }
+        };
+        if Lane::of(is_known_device).all(Lane::is_full) {
             return Err(PasswordError::Busy);
         }
-        let of_known_device = known_device.then(|| OfKnownDevice::begin(username));
+        let counted = shares.into_iter().map(Counted::begin);
         Ok(Self {
-            of_known_device: of_known_device.transpose()?,
+            is_known_device,
+            counted: counted.collect::<Result<_, _>>()?,
         })
     }
 
@@ -228,10 +271,10 @@ impl Request {
     /// # Errors
     /// [`PasswordError::Busy`] if all lanes are full.
     pub(super) fn queue(self) -> Result<Turn, PasswordError> {
-        let mut lanes = Lane::of(self.of_known_device.is_some());
+        let mut lanes = Lane::of(self.is_known_device);
         let turn = lanes.find_map(|lane| Turn::queue(lane).ok());
         Ok(Turn {
-            of_known_device: self.of_known_device,
+            counted: self.counted,
             ..turn.ok_or(PasswordError::Busy)?
         })
     }
@@ -242,7 +285,7 @@ impl Request {
 pub(super) struct Turn {
     lane: &'static Lane,
     place: SemaphorePermit<'static>,
-    of_known_device: Option<OfKnownDevice>,
+    counted: Vec<Counted>,
 }
 
 impl Turn {
@@ -256,7 +299,7 @@ impl Turn {
         Ok(Self {
             lane,
             place,
-            of_known_device: None,
+            counted: Vec::new(),
         })
     }
 
@@ -277,7 +320,7 @@ impl Turn {
             .map_err(|_| PasswordError::Failed)?;
         spawn_blocking(move || {
             // Held until the work is done, even if the client has disconnected.
-            let _held = (self.place, self.of_known_device, turn);
+            let _held = (self.place, self.counted, turn);
             let mut right = Ok(false);
             for hash in work_for(stored.as_deref(), &schemes) {
                 let verified = verify(&password, &hash);
@@ -387,22 +430,43 @@ mod tests {
     /// One account fills no lane, and known devices use the other lane when theirs is full.
     #[tokio::test]
     async fn known_devices_of_one_account_leave_room_for_others() {
-        let queue = |username, known_device| Request::begin(username, known_device)?.queue();
-        let turns = [queue("mallory", true), queue("mallory", true)];
+        let queue = |username| Request::begin(username, Asker::KnownDevice)?.queue();
+        let turns = [queue("mallory"), queue("mallory")];
         assert!(turns.iter().all(Result::is_ok));
-        assert_eq!(queue("mallory", true).err(), Some(PasswordError::Busy));
+        assert_eq!(queue("mallory").err(), Some(PasswordError::Busy));
         drop(turns);
-        assert!(queue("mallory", true).is_ok());
+        assert!(queue("mallory").is_ok());
 
         let places = KNOWN_DEVICES.queue + KNOWN_DEVICES.free_turns.available_permits();
         let all = KNOWN_DEVICES
             .free_places
             .try_acquire_many(u32::try_from(places).unwrap());
-        let turn = queue("ada", true).unwrap();
+        let turn = queue("ada").unwrap();
         assert!(std::ptr::eq(turn.lane, &raw const *STRANGERS));
         drop(all.unwrap());
-        let turn = queue("ada", true).unwrap();
+        let turn = queue("ada").unwrap();
         assert!(std::ptr::eq(turn.lane, &raw const *KNOWN_DEVICES));
+    }
+
+    /// Neither one account in many networks nor one network with many accounts fills the lane of unknown browsers.
+    #[tokio::test]
+    async fn strangers_of_one_account_or_network_leave_room_for_others() {
+        let queue = |username: String, network: u32| {
+            let network = network.to_be_bytes();
+            Request::begin(&username, Asker::Stranger(&network))?.queue()
+        };
+        let places = cores() + strangers_queue();
+        let of_one_account = (0..1000).map(|network| queue("mallory".into(), network));
+        let of_one_network = (0..1000).map(|number| queue(format!("m{number}"), 1001));
+        let taken: Vec<Turn> = of_one_account.map_while(Result::ok).collect();
+        assert_eq!(taken.len(), places / 4);
+        assert!(queue("ada".into(), 1).is_ok());
+        drop(taken);
+        let taken: Vec<Turn> = of_one_network.map_while(Result::ok).collect();
+        assert_eq!(taken.len(), places / 2);
+        assert!(queue("ada".into(), 1).is_ok());
+        drop(taken);
+        assert!(queue("mallory".into(), 1001).is_ok(), "given back");
     }
 
     #[tokio::test]

@@ -270,6 +270,11 @@ impl Networks {
     }
 }
 
+/// The widest network that one party may own and that counts as one origin. For IPv4: the address.
+pub(super) fn widest_network(address: Option<IpAddr>) -> Vec<u8> {
+    Networks::of(address).widest
+}
+
 /// Keyed digest of the network of an address. For IPv6 this is the /64 network, because a client can choose any address
 /// within it.
 pub fn network(address: Option<IpAddr>, key: &EncryptionKey) -> Digest {
