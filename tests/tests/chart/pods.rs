@@ -187,3 +187,50 @@ fn the_internal_listener_is_internal() {
         }
     }
 }
+
+/// `helm test` asks each program at a port of its Service, which its NetworkPolicy admits.
+#[test]
+fn helm_test_reaches_each_program() {
+    for (case, documents) in cases() {
+        let tests = of_kind(documents, "Pod");
+        assert_eq!(tests.len(), workloads(documents).len(), "{case}");
+        for test in tests {
+            assert_eq!(test["metadata"]["annotations"]["helm.sh/hook"], "test");
+            let arguments = &test["spec"]["containers"][0]["args"];
+            assert_eq!(arguments[0], "health");
+            let url = arguments[2].as_str().unwrap();
+            let (host, port) = url
+                .strip_prefix("http://")
+                .unwrap()
+                .rsplit_once(':')
+                .unwrap();
+            let service = host.split('.').next().unwrap();
+            let services = of_kind(documents, "Service");
+            let service = services
+                .iter()
+                .find(|one| one["metadata"]["name"] == service);
+            let service = &service.unwrap_or_else(|| panic!("{case}: {url}"))["spec"];
+            let port: u16 = port.parse().unwrap();
+            let mut ports = list(&service["ports"]).iter();
+            let port = ports.find(|one| one["port"] == port).unwrap();
+            assert_eq!(port["targetPort"], "internal", "{case}");
+            let labels = &test["metadata"]["labels"];
+            let policies = of_kind(documents, "NetworkPolicy");
+            for policy in policies {
+                let spec = &policy["spec"];
+                if spec["podSelector"]["matchLabels"] != service["selector"] {
+                    continue;
+                }
+                let admitted = list(&spec["ingress"]).iter().any(|rule| {
+                    let selected = rule["from"][0]["podSelector"]["matchLabels"].as_object();
+                    let is_test = selected.is_some_and(|selected| {
+                        !selected.is_empty()
+                            && selected.iter().all(|(name, value)| labels[name] == *value)
+                    });
+                    is_test && rule["ports"] == json!([{"port": "internal"}])
+                });
+                assert!(admitted, "{case}: {url}");
+            }
+        }
+    }
+}
