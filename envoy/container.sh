@@ -10,6 +10,12 @@ lobby=${LOBBY_URL:-http://127.0.0.1:8081}
 token_service=${TOKEN_SERVICE_HOST:-token-service}
 early_access=${LOBBY_EA_URL:-http://127.0.0.1:8082}
 
+# Host of an OpenTelemetry collector that receives traces at port 4318. Empty: no traces.
+traces=()
+if [ -n "${OTLP_HOST:-}" ]; then
+    traces=(-e 's/#traces //' -e '/# .*OTLP_HOST/s/address: 127\.0\.0\.1/address: '"$OTLP_HOST"'/')
+fi
+
 # status PORT PATH -- the status line of a GET; the image has no curl.
 status() {
     exec 3<>"/dev/tcp/127.0.0.1/$1"
@@ -28,6 +34,7 @@ case ${1:-serve} in
             -e '/# .*TOKEN_SERVICE_HOST/s/address: 127\.0\.0\.1/address: '"$token_service"'/' \
             -e '/# .*EARLY_ACCESS_HOST/s/address: 127\.0\.0\.1/address: token-service-early-access/' \
             -e '/# FILTER_WASM/s#filename: [^ ]*#filename: /etc/envoy/filter.wasm#' \
+            "${traces[@]}" \
             /etc/envoy/envoy.yaml >/tmp/envoy.yaml
         exec envoy --config-path /tmp/envoy.yaml --log-level warning --component-log-level wasm:info
         ;;

@@ -19,5 +19,7 @@ pub mod metrics;
 pub mod output;
 pub mod planning;
 pub mod service;
+#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
+mod traces;
 pub mod upkeep;
 pub mod visible;

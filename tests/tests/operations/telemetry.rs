@@ -1,54 +1,128 @@
-//! Traces for an OpenTelemetry collector.
+//! The log, and traces for an OpenTelemetry collector.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
-
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::Value;
+use tests::{Artifacts, Postgres};
+use ureq::http::Request;
 
-use crate::support::{OwnPair, USER_BOUND};
+use crate::api::until;
+use crate::support::{Browser, Collector, OwnPair, Span, USER_BOUND, WEB, agent, form_body, send};
 
-/// The body of the first request to `listener`, which gets an empty answer.
-fn first_request(listener: &TcpListener) -> (String, Vec<u8>) {
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        reader.read_line(&mut head).unwrap();
-    }
-    let length = head
-        .lines()
-        .find_map(|line| {
-            line.to_ascii_lowercase()
-                .strip_prefix("content-length:")?
-                .trim()
-                .parse()
-                .ok()
-        })
-        .unwrap();
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    stream
-        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-        .unwrap();
-    (head, body)
+/// The spans of the token service for requests with this name.
+fn requests<'a>(spans: &'a [Span], name: &'a str) -> impl Iterator<Item = &'a Span> {
+    let of_service = spans
+        .iter()
+        .filter(|span| span.of_resource("service.name") == "token-service");
+    of_service.filter(move |span| span.name == name)
 }
 
+/// The span of the gateway for the same request.
+fn at_gateway<'a>(spans: &'a [Span], request: &Span) -> Option<&'a Span> {
+    let parent = spans.iter().find(|span| span.id == request.parent)?;
+    assert_eq!(parent.of_resource("service.name"), "gateway");
+    Some(parent)
+}
+
+fn names_beneath<'a>(spans: &'a [Span], request: &Span) -> Vec<&'a str> {
+    let children = spans.iter().filter(|span| span.parent == request.id);
+    let names = children.map(|span| {
+        assert_eq!(span.trace, request.trace);
+        span.name.as_str()
+    });
+    names.collect()
+}
+
+/// The trace context of a client, which no trace may have.
+const FORGED: &str = "00-f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0-f0f0f0f0f0f0f0f0-00";
+
 #[test]
-fn spans_of_requests_are_exported() {
-    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", collector.local_addr().unwrap());
-    let pair = OwnPair::start(&[("TOKEN_SERVICE__OTLP_ENDPOINT", &endpoint)]);
-    USER_BOUND.token(
-        &pair.pair.lobby_url(),
-        &[("grant_type", "client_credentials")],
-    );
-    let (head, body) = first_request(&collector);
-    assert!(head.starts_with("POST /v1/traces "), "{head}");
-    let text = String::from_utf8_lossy(&body);
-    for word in ["token-service", "request_id", "path"] {
-        assert!(text.contains(word), "{word} in {text}");
+fn one_trace_shows_gateway_and_service_and_names_nobody() {
+    let postgres = Postgres::start(&Artifacts::find().unwrap().repository).unwrap();
+    for (system, store) in [("redb", None), ("postgresql", Some(postgres.url()))] {
+        let collector = Collector::start();
+        let mut changes = vec![("OTEL_BSP_SCHEDULE_DELAY", "100")];
+        changes.extend(store.map(|url| ("TOKEN_SERVICE__STORE__URL", url)));
+        let pair = OwnPair::with_traces(&collector, &changes);
+        let lobby = pair.pair.lobby_url();
+        let form = form_body(&[
+            ("grant_type", "client_credentials"),
+            ("user_id", "1879048402"),
+            ("user_site", "https://us1.example.com"),
+        ]);
+        let request = Request::post(format!("{lobby}/auth/token?secret-of-a-query"))
+            .header("authorization", USER_BOUND.basic())
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("user-agent", "secret-agent")
+            .header("traceparent", FORGED);
+        let token = send(&agent(), request.body(form).unwrap());
+        assert_eq!(token.status, 200, "{}", token.body);
+        Browser::new(&lobby).code_for(&WEB, None);
+        let user = pair.administrate("GET", "/users/ada@example.com", "");
+        assert_eq!(user.status, 200);
+        assert_eq!(Browser::new(&lobby).open("/secret-path").status, 404);
+
+        let complete = |spans: &[Span]| {
+            let of_gateway = |name: &'static str| {
+                requests(spans, name).any(|request| at_gateway(spans, request).is_some())
+            };
+            of_gateway("POST /auth/token")
+                && of_gateway("POST /auth/sign-in")
+                && of_gateway("GET")
+                && requests(spans, "GET /admin/users/{username}")
+                    .next()
+                    .is_some()
+        };
+        until("all spans arrive", || complete(&collector.spans()));
+        let spans = collector.spans();
+
+        let request = requests(&spans, "POST /auth/token").next().unwrap();
+        let gateway = at_gateway(&spans, request).unwrap();
+        assert_eq!(gateway.kind, SpanKind::Server);
+        assert!(gateway.parent.is_empty());
+        assert_eq!(gateway.trace, request.trace);
+        assert_ne!(request.trace, [0xf0; 16], "a client decides about no trace");
+        assert_eq!(request.kind, SpanKind::Server);
+        for (name, value) in [
+            ("http.request.method", "POST"),
+            ("http.response.status_code", "200"),
+            ("http.route", "/auth/token"),
+            ("url.path", "/auth/token"),
+            ("url.scheme", "http"),
+            ("request_id", token.header("x-request-id").unwrap()),
+            ("request_id", gateway.attribute("guid:x-request-id")),
+        ] {
+            assert_eq!(request.attribute(name), value, "{name}");
+        }
+        assert_eq!(
+            request.of_resource("service.version"),
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(!request.of_resource("service.instance.id").is_empty());
+        let store = spans.iter().find(|span| span.parent == request.id).unwrap();
+        assert_eq!(store.attribute("db.system.name"), system);
+        assert_eq!(store.attribute("db.operation.name"), store.name);
+        let plain = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        assert!(store.name.chars().all(plain), "{}", store.name);
+
+        let sign_in = requests(&spans, "POST /auth/sign-in").next().unwrap();
+        let names = names_beneath(&spans, sign_in);
+        assert!(names.contains(&"hash password"), "{names:?}");
+        assert!(names.len() > 1, "the store: {names:?}");
+
+        let unknown = requests(&spans, "GET").next().unwrap();
+        assert_eq!(unknown.attribute("http.response.status_code"), "404");
+        for span in &spans {
+            let text = format!("{span:?}").to_ascii_lowercase();
+            for word in ["secret-", "ada@", "password-of", "readyz"] {
+                assert!(!text.contains(word), "{word} in {text}");
+            }
+            assert_eq!(span.events, 0, "{text}");
+            let root = span.parent.is_empty();
+            assert!(!root || span.kind == SpanKind::Server, "{text}");
+        }
+        let log = pair.pair.end();
+        assert!(!log.contains("otel."), "{log}");
     }
-    drop(collector);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod assertion;
 mod authenticator;
 mod browser;
 mod client;
+mod collector;
 mod command;
 mod crashing;
 mod feed;
@@ -20,6 +21,7 @@ pub(crate) use assertion::{Assertion, now};
 pub(crate) use authenticator::{code_at, is_accepted, lasting_code, wrong_code};
 pub(crate) use browser::{Browser, Form, answer};
 pub(crate) use client::{Client, INSTALLED, NON_INTERACTIVE, Pkce, USER_BOUND, WEB, post};
+pub(crate) use collector::{Collector, Span};
 pub(crate) use command::{Load, Outcome};
 pub(crate) use crashing::MOST_HEADERS;
 pub(crate) use feed::FeedService;
@@ -63,6 +65,23 @@ impl OwnPair {
         Self::start_setup(&[], |setup, _| {
             let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
             setup.gateway = changes.iter().map(owned).collect();
+        })
+    }
+
+    /// A pair that sends its traces to `collector`, with these changes.
+    pub(crate) fn with_traces(collector: &Collector, changes: &[(&str, &str)]) -> Self {
+        let port = collector.port();
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let address = "port_value: 4318 } # OTLP_HOST OTLP_PORT";
+        let traces = [("TOKEN_SERVICE__OTLP_ENDPOINT", endpoint.as_str())];
+        Self::start_setup(&[&traces, changes].concat(), |setup, _| {
+            setup.gateway = vec![
+                ("#traces ".to_owned(), String::new()),
+                (
+                    address.to_owned(),
+                    address.replace("4318", &port.to_string()),
+                ),
+            ];
         })
     }
 

@@ -7,8 +7,6 @@ mod health;
 mod output;
 mod serve;
 mod telemetry;
-#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
-mod traces;
 mod variables;
 
 use std::path::{Path, PathBuf};

@@ -4,13 +4,16 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tracing::Metadata;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-use super::traces::Traces;
 use crate::config::{Config, LogFormat};
 use crate::output;
+use crate::traces::Traces;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
 pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
@@ -49,7 +52,13 @@ impl Telemetry {
             .as_deref()
             .map(Traces::exporting_to)
             .transpose()?;
-        let spans = traces.as_ref().map(Traces::layer);
+        let for_traces = filter_fn(is_for_traces).with_max_level_hint(LevelFilter::INFO);
+        let spans = traces
+            .as_ref()
+            .map(|traces| traces.layer().with_filter(for_traces));
+        // With the hints, levels that nobody wants cost nothing, in libraries too.
+        let not_for_traces = filter_fn(|metadata| !is_for_traces(metadata));
+        let filter = filter.and(not_for_traces.with_max_level_hint(LevelFilter::TRACE));
         tracing_subscriber::registry()
             .with(spans)
             .with(log.with_filter(filter))
@@ -70,4 +79,11 @@ impl Telemetry {
         output::standard_output().finish(LAST_LINES_WITHIN);
         output::standard_error().finish(LAST_LINES_WITHIN);
     }
+}
+
+/// True for spans with the field `otel.kind`. Traces have these spans alone: they go to other people than the log, and
+/// spans and events of the log contain names and paths. The log has all others. Without traces these spans cost a
+/// comparison each, because nothing wants them.
+fn is_for_traces(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.fields().field("otel.kind").is_some()
 }

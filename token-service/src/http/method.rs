@@ -2,6 +2,9 @@
 
 use actix_web::http::Method;
 
+/// Stands for all uncommon methods.
+pub(super) const OTHER: &str = "OTHER";
+
 /// The method's name. Clients may invent methods, so metrics and responses do not repeat unknown methods.
 pub(super) fn name(method: &Method) -> &'static str {
     match *method {
@@ -12,6 +15,6 @@ pub(super) fn name(method: &Method) -> &'static str {
         Method::DELETE => "DELETE",
         Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",
-        _ => "OTHER",
+        _ => OTHER,
     }
 }

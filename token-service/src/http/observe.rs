@@ -1,4 +1,4 @@
-//! Middleware for every request: request id, span and metrics.
+//! Middleware for every request: request id, spans for log and traces, and metrics.
 
 use std::time::Instant;
 
@@ -9,13 +9,15 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::method;
 use super::origin::{self, REQUEST_ID, RequestId};
-use super::pages;
+use super::{pages, paths};
 use crate::metrics::Route;
 use crate::service::Service;
+use crate::traces;
 use crate::visible::bounded;
 use domain::random;
 
@@ -42,16 +44,20 @@ pub(super) async fn observe(
         path = %bounded(request.path()),
     );
     let name = method::name(request.method());
+    let trace = span_for_traces(&request, name, &id, &service);
     if request.method() == Method::HEAD {
         request.head_mut().method = Method::GET;
     }
-    let response = next.call(request).instrument(span.clone()).await?;
+    let response = next
+        .call(request)
+        .instrument(span.clone())
+        .instrument(trace.clone())
+        .await?;
     let mut response = pages::explain(response).await;
+    let pattern = response.request().match_pattern();
+    complete(&trace, &response, name, pattern.as_deref());
     let route = Route {
-        route: response
-            .request()
-            .match_pattern()
-            .unwrap_or_else(|| "unknown".to_owned()),
+        route: pattern.unwrap_or_else(|| "unknown".to_owned()),
         method: name,
     };
     let (status, took) = (response.status().as_u16(), started.elapsed());
@@ -71,6 +77,82 @@ pub(super) async fn observe(
             .set_connection_type(actix_web::http::ConnectionType::Close);
     }
     Ok(response)
+}
+
+/// Paths that programs request again and again. Their traces would hide those of people and clients.
+const POLLED: [&str; 4] = [
+    paths::HEALTHZ,
+    paths::READYZ,
+    paths::METRICS,
+    paths::REVOCATIONS,
+];
+
+/// The span of a request by the semantic conventions of OpenTelemetry for HTTP servers, without what may contain secrets
+/// or name people: query, addresses, headers, and paths that no route has. [`complete`] adds the rest.
+fn span_for_traces(
+    request: &ServiceRequest,
+    method: &'static str,
+    id: &str,
+    service: &Service,
+) -> Span {
+    if POLLED.contains(&request.path()) {
+        return Span::none();
+    }
+    let (name, method) = in_traces(method);
+    let span = tracing::info_span!(
+        "request",
+        otel.kind = "server",
+        otel.name = name,
+        otel.status_code = Empty,
+        request_id = id,
+        http.request.method = method,
+        http.response.status_code = Empty,
+        http.route = Empty,
+        url.path = Empty,
+        url.scheme = "http",
+        error.type = Empty,
+    );
+    // A client could join its requests to the traces of others, or keep them out of all traces.
+    let peer = request.peer_addr().map(|peer| peer.ip());
+    let trusted = &service.config.trusted_proxies;
+    if peer.is_some_and(|peer| origin::is_trusted(peer, trusted)) {
+        traces::join(&span, request.headers());
+    }
+    span
+}
+
+/// A method in names of spans, and in `http.request.method`.
+fn in_traces(method: &'static str) -> (&'static str, &'static str) {
+    match method {
+        method::OTHER => ("HTTP", "_OTHER"),
+        method => (method, method),
+    }
+}
+
+/// Adds to the span of a request what only its response shows.
+fn complete(
+    span: &Span,
+    response: &ServiceResponse<BoxBody>,
+    method: &'static str,
+    pattern: Option<&str>,
+) {
+    if span.is_disabled() {
+        return;
+    }
+    let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", status.as_str());
+    }
+    if let Some(pattern) = pattern {
+        traces::rename(span, format!("{} {pattern}", in_traces(method).0));
+        span.record("http.route", pattern);
+        // Otherwise the path may contain the name of a user.
+        if !pattern.contains('{') {
+            span.record("url.path", pattern);
+        }
+    }
 }
 
 fn request_id(request: &ServiceRequest, service: &Service) -> String {

@@ -16,6 +16,7 @@ mod room;
 mod row;
 mod sealed_values;
 mod self_contained_code;
+mod span;
 mod stored_code;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

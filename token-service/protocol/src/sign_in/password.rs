@@ -11,6 +11,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 use zeroize::Zeroizing;
 
 use domain::password_hash;
@@ -341,6 +342,7 @@ impl Turn {
                 stronger,
             })
         })
+        .instrument(tracing::info_span!("hash password", otel.kind = "internal"))
         .await
         .map_err(|_| PasswordError::Failed)?
     }

@@ -37,12 +37,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
+use tracing::Instrument as _;
 
 use self::fault::Fault;
 use self::operation::{Connection, Isolation, run};
 use self::schema::SchemaError;
 use self::value::unsigned;
-use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept};
+use crate::{BackupError, Counts, RegistrationStore as _, Store, StoreError, Swept, span};
 use domain::FeedId;
 use domain::clock::Timestamp;
 use domain::random::{OsRandom, RandomError};
@@ -144,8 +145,7 @@ impl PostgresStore {
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        self.knows_tables()?;
-        run(&self.pool, Isolation::Statement, operation).await
+        self.run(Isolation::Statement, operation).await
     }
 
     /// Runs an operation with several statements in one transaction.
@@ -153,8 +153,7 @@ impl PostgresStore {
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        self.knows_tables()?;
-        run(&self.pool, Isolation::Transaction, operation).await
+        self.run(Isolation::Transaction, operation).await
     }
 
     /// Runs a read-only operation with several statements on one snapshot.
@@ -162,8 +161,17 @@ impl PostgresStore {
         &self,
         operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        self.run(Isolation::Snapshot, operation).await
+    }
+
+    async fn run<T>(
+        &self,
+        isolation: Isolation,
+        operation: impl Clone + AsyncFnOnce(&Connection<'_>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         self.knows_tables()?;
-        run(&self.pool, Isolation::Snapshot, operation).await
+        let span = span::of_operation("postgresql", &operation);
+        run(&self.pool, isolation, operation).instrument(span).await
     }
 }
 

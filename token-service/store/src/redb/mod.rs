@@ -39,15 +39,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTableMetadata as _};
+use tracing::Instrument as _;
 
 use self::fault::Fault;
 use self::tables::{CLIENTS, GRANTS, REVOCATIONS, SESSIONS, Tables, USERS};
 use self::writer::{Opener, Shared, Writer};
-use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept};
+use crate::{BackupError, Counts, RevocationStore as _, Store, StoreError, Swept, span};
 use domain::clock::Timestamp;
 
 pub use self::backup::{RestoreError, restore};
 pub use self::open::OpenError;
+
+/// The database in traces (`db.system.name`).
+const SYSTEM: &str = "redb";
 
 /// A store in one file. Dropping it completes the queued operations and closes the file.
 pub struct RedbStore {
@@ -126,7 +130,7 @@ impl RedbStore {
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        read_from(&self.shared, read)
+        span::of_operation(SYSTEM, &read).in_scope(|| read_from(&self.shared, read))
     }
 
     /// Reads so many rows that the read would hold up the other tasks of the thread.
@@ -135,7 +139,9 @@ impl RedbStore {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
+        let span = span::of_operation(SYSTEM, &read);
         tokio::task::spawn_blocking(move || read_from(&shared, read))
+            .instrument(span)
             .await
             .map_err(|error| StoreError::Failed(error.to_string()))?
     }
@@ -146,8 +152,10 @@ impl RedbStore {
         F: FnOnce(&mut Tables<'_>, Duration) -> Result<T, Fault> + Send + 'static,
     {
         let lifetime = self.longest_token();
+        let span = span::of_operation(SYSTEM, &operation);
         self.writer
             .write(move |tables| operation(tables, lifetime))
+            .instrument(span)
             .await
     }
 }
