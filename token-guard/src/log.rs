@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
@@ -17,6 +19,9 @@ const VARIABLE: &str = "TOKEN_GUARD_LOG";
 
 /// Operators do not need the server's own messages about the start of each worker.
 const DEFAULT: &str = "info,actix_server=warn";
+
+/// Target of the error that ends the process. The log has it whatever its level.
+const FATAL: &str = "token_guard";
 
 /// Most lines that wait.
 const QUEUE: usize = 2048;
@@ -34,13 +39,21 @@ enum Message {
 pub(crate) struct Log(SyncSender<Message>);
 
 impl Log {
-    /// Starts the log.
+    /// Starts the log. Also returns the problem of the environment variable if it does not contain a valid filter; the
+    /// log then has its default level.
     ///
     /// # Errors
-    /// The environment variable does not contain a valid filter.
-    pub(crate) fn start(format: LogFormat) -> anyhow::Result<Self> {
+    /// The thread of the log cannot be started.
+    pub(crate) fn start(format: LogFormat) -> anyhow::Result<(Self, anyhow::Result<()>)> {
         let directives = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT.to_owned());
-        let filter = EnvFilter::try_new(directives).context(VARIABLE)?;
+        let (levels, level) = match EnvFilter::try_new(directives).context(VARIABLE) {
+            Ok(levels) => (levels, Ok(())),
+            Err(error) => (EnvFilter::new(DEFAULT), Err(error)),
+        };
+        let is_fatal = filter_fn(|metadata| {
+            metadata.target() == FATAL && *metadata.level() == tracing::Level::ERROR
+        });
+        let filter = levels.or(is_fatal.with_max_level_hint(LevelFilter::ERROR));
         let (queue, messages) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new().name("log".to_owned());
         thread.spawn(move || write(&messages, io::stderr()))?;
@@ -60,7 +73,7 @@ impl Log {
         std::panic::set_hook(Box::new(
             |panic| tracing::error!(%panic, "a thread panicked"),
         ));
-        Ok(Self(queue))
+        Ok((Self(queue), level))
     }
 
     /// Waits up to [`LAST_LINES_WITHIN`] for the last lines to be written.
@@ -72,6 +85,11 @@ impl Log {
             let _ = written.recv_timeout(LAST_LINES_WITHIN);
         }
     }
+}
+
+/// Logs why the process ends.
+pub(crate) fn fatal(problem: &str) {
+    tracing::error!(target: FATAL, "{problem}");
 }
 
 /// Queues whole lines without waiting.

@@ -65,62 +65,107 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
-    match run(Settings::parse()) {
-        Ok(code) => code,
-        Err(error) => {
+    let settings = Settings::parse();
+    if let Some(Command::Health { url }) = &settings.command {
+        let own = || Origin::of_listener(settings.own_internal());
+        return health::run(&url.clone().unwrap_or_else(own)).unwrap_or_else(|error| {
             eprintln!("token-guard: {error:#}");
             ExitCode::FAILURE
+        });
+    }
+    let input = Input::read(&settings);
+    if settings.check.is_some() {
+        let (code, lines) = match input {
+            Ok(input) => (ExitCode::SUCCESS, input.warnings),
+            Err(problems) => (ExitCode::FAILURE, problems),
+        };
+        for line in lines {
+            eprintln!("{line}");
         }
+        return code;
+    }
+    let (log, level) = match Log::start(settings.log_format) {
+        Ok(started) => started,
+        Err(error) => {
+            eprintln!("token-guard: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let served = level
+        .map_err(|error| as_problem(&error))
+        .and(input)
+        .and_then(|input| run(settings, input));
+    let code = match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problems) => {
+            for problem in problems {
+                log::fatal(&problem);
+            }
+            ExitCode::FAILURE
+        }
+    };
+    log.finish();
+    code
+}
+
+fn as_problem(error: &anyhow::Error) -> Vec<String> {
+    vec![format!("{error:#}")]
+}
+
+/// What the program reads before it serves.
+struct Input {
+    /// The configuration of the guard, which is valid.
+    text: Vec<u8>,
+    fetcher: Fetcher,
+    /// One line each, with the file.
+    warnings: Vec<String>,
+}
+
+impl Input {
+    /// # Errors
+    /// Every problem, one line each.
+    fn read(settings: &Settings) -> Result<Self, Vec<String>> {
+        let config = settings.config.as_deref();
+        let config = config.ok_or_else(|| vec!["--config is missing".to_owned()])?;
+        let path = config.display();
+        let text = std::fs::read(config)
+            .with_context(|| {
+                format!(
+                    "cannot read {path}: put the configuration there, or set --config (TOKEN_GUARD_CONFIG)"
+                )
+            })
+            .map_err(|error| as_problem(&error))?;
+        let in_file = |lines: Vec<String>, kind: &str| {
+            let lines = lines.into_iter();
+            lines.map(|line| format!("{path}: {kind}{line}")).collect()
+        };
+        let (origins, warnings) = Config::parse(&text, &NativeSignatures)
+            .and_then(|config| {
+                let rules = config.rules.warnings();
+                // The gateway of a filter has the clusters and the peers.
+                if settings.check == Some(Reader::Filter) {
+                    return Ok((BTreeMap::new(), rules));
+                }
+                let warnings = [rules, settings.warnings()].concat();
+                Ok((settings.origins(&config)?, warnings))
+            })
+            .map_err(|problems| in_file(problems, ""))?;
+        let fetcher = Fetcher::new(origins, settings.ca_file.as_deref());
+        Ok(Self {
+            fetcher: fetcher.map_err(|error| as_problem(&error))?,
+            warnings: in_file(warnings, "warning: "),
+            text,
+        })
     }
 }
 
-fn run(settings: Settings) -> anyhow::Result<ExitCode> {
-    if let Some(Command::Health { url }) = &settings.command {
-        let own = || Origin::of_listener(settings.own_internal());
-        return health::run(&url.clone().unwrap_or_else(own));
+fn run(settings: Settings, input: Input) -> Result<(), Vec<String>> {
+    for warning in input.warnings {
+        tracing::warn!("{warning}");
     }
-    let config = settings.config.as_deref().context("--config is missing")?;
-    let path = config.display().to_string();
-    let text = std::fs::read(config).with_context(|| {
-        format!(
-            "cannot read {path}: put the configuration there, or set --config (TOKEN_GUARD_CONFIG)"
-        )
-    })?;
-    let read = Config::parse(&text, &NativeSignatures).and_then(|config| {
-        let rules = config.rules.warnings();
-        // The gateway of a filter has the clusters and the peers.
-        if settings.check == Some(Reader::Filter) {
-            return Ok((BTreeMap::new(), rules));
-        }
-        Ok((
-            settings.origins(&config)?,
-            [rules, settings.warnings()].concat(),
-        ))
-    });
-    let (origins, warnings) = match read {
-        Ok(read) => read,
-        Err(problems) => {
-            for problem in problems {
-                eprintln!("{path}: {problem}");
-            }
-            return Ok(ExitCode::FAILURE);
-        }
-    };
-    let fetcher = Fetcher::new(origins, settings.ca_file.as_deref())?;
-    if settings.check.is_some() {
-        for warning in warnings {
-            eprintln!("{path}: warning: {warning}");
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let log = Log::start(settings.log_format)?;
-    for warning in warnings {
-        tracing::warn!("{path}: {warning}");
-    }
-    let served = actix_web::rt::System::new().block_on(serve(settings, text, fetcher));
-    log.finish();
-    served?;
-    Ok(ExitCode::SUCCESS)
+    let served = serve(settings, input.text, input.fetcher);
+    let served = actix_web::rt::System::new().block_on(served);
+    served.map_err(|error| as_problem(&error))
 }
 
 /// Serves until SIGTERM or SIGINT. Then `/readyz` returns 503, the program serves for another `drain_for`, and

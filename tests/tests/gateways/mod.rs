@@ -3,6 +3,7 @@
 
 mod held;
 mod http2;
+mod log;
 mod table;
 
 use std::io::Write as _;

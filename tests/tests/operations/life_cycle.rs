@@ -1,8 +1,11 @@
 //! Starting and stopping.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
 
 use crate::api::until;
 use crate::support::{Load, OwnPair, USER_BOUND, get};
@@ -63,13 +66,22 @@ fn a_draining_service_is_not_ready_and_a_second_signal_stops_it_at_once() {
     pair.pair.log().until_it_says("stopping at once").unwrap();
 }
 
-/// Starts a second service with the state of `pair`. Returns its exit code and its output.
+/// Starts a second service with the state of `pair` and the demo's configuration. Returns its exit code and its output.
 fn second(pair: &OwnPair, environment: &[(&str, String)]) -> (i32, String) {
-    let repository = &pair.pair.artifacts().repository;
+    let config = pair.pair.artifacts().repository.join("demo/config.toml");
+    second_with(pair, Some(&config), environment)
+}
+
+/// Like [`second`], with another configuration file.
+fn second_with(
+    pair: &OwnPair,
+    config: Option<&Path>,
+    environment: &[(&str, String)],
+) -> (i32, String) {
     let at = |name: &str| pair.state().join(name).display().to_string();
     let output = Command::new(&pair.pair.artifacts().token_service)
-        .args(["serve", "--config"])
-        .arg(repository.join("demo/config.toml"))
+        .arg("serve")
+        .args(config.map(|config| format!("--config={}", config.display())))
         .env(
             "TOKEN_SERVICE__STORE__URL",
             format!("redb:{}", at("store.redb")),
@@ -123,6 +135,71 @@ fn a_database_that_cannot_be_reached_is_named_with_the_cause() {
         message.contains("192.0.2.1:1, database b is another machine"),
         "{message}"
     );
+}
+
+/// True for a line of the log: in JSON, or with time and level.
+fn is_of_log(line: &str, is_json: bool) -> bool {
+    if is_json {
+        return serde_json::from_str(line).is_ok_and(|line: Value| line["level"].is_string());
+    }
+    let mut words = line.split_whitespace();
+    let (time, level) = (words.next(), words.next());
+    time.is_some_and(|time| time.starts_with("20") && time.ends_with('Z'))
+        && matches!(level, Some("ERROR" | "WARN" | "INFO"))
+}
+
+#[test]
+fn the_reason_of_an_end_is_a_line_of_the_log() {
+    let pair = OwnPair::start(&[]);
+    let used = "is in use by another process";
+    let malformed = pair.state().join("malformed.toml");
+    let demo = pair.pair.artifacts().repository.join("demo/config.toml");
+    for format in ["text", "json"] {
+        std::fs::write(
+            &malformed,
+            format!("log_format = \"{format}\"\nnonsense = 1\n"),
+        )
+        .unwrap();
+        let variable = ("TOKEN_SERVICE__LOG_FORMAT", format);
+        for (config, environment, code, reason) in [
+            (Some(&demo), vec![variable], 1, used),
+            (None, vec![variable], 1, used),
+            (Some(&malformed), vec![], 64, "nonsense: unknown key"),
+            (
+                Some(&demo),
+                vec![variable, ("TOKEN_SERVICE__DRAIN_FOR", "soon")],
+                64,
+                "TOKEN_SERVICE__DRAIN_FOR: soon",
+            ),
+            (
+                Some(&demo),
+                vec![variable, ("TOKEN_SERVICE_LOG", "off")],
+                1,
+                used,
+            ),
+            (
+                Some(&demo),
+                vec![variable, ("TOKEN_SERVICE_LOG", "a=b=c")],
+                1,
+                "TOKEN_SERVICE_LOG",
+            ),
+        ] {
+            let environment: Vec<(&str, String)> = environment
+                .into_iter()
+                .map(|(name, value)| (name, value.to_owned()))
+                .collect();
+            let config = config.map(std::path::PathBuf::as_path);
+            let (found, log) = second_with(&pair, config, &environment);
+            assert_eq!(found, code, "{log}");
+            for line in log.lines() {
+                assert!(is_of_log(line, format == "json"), "{line} in {log}");
+            }
+            let last = log.lines().last().unwrap();
+            assert!(last.contains(reason) && last.contains("ERROR"), "{log}");
+            let defaults = log.contains("DEVELOPMENT DEFAULTS");
+            assert_eq!(defaults, config.is_none(), "{log}");
+        }
+    }
 }
 
 /// A service on a disk that accepts at most `blocks` blocks of 512 bytes for each file.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 use document::InvalidDocument;
 
 /// The configuration or an argument is wrong (`EX_USAGE` of sysexits.h).
@@ -78,6 +78,11 @@ impl ConfigFile {
         Config::load(self.path(), std::env::vars_os())
     }
 
+    /// The format of the log, even if the configuration has problems.
+    fn log_format(&self) -> LogFormat {
+        Config::log_format_of(self.path(), std::env::vars_os())
+    }
+
     /// The registrations file, even if the configuration has other problems.
     fn registrations(&self) -> Option<PathBuf> {
         Config::registrations_of(self.path(), std::env::vars_os())
@@ -88,7 +93,7 @@ impl ConfigFile {
 #[must_use]
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(arguments) => Ok(serve::run(&arguments)),
         Command::Check(arguments) => check::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Assertion(arguments) => assertion::run(&arguments),
@@ -104,20 +109,28 @@ pub fn run() -> ExitCode {
         // Problems start with their place, as in compiler messages.
         if let Some(problems) = error.downcast_ref::<InvalidDocument>() {
             say(&problems.to_string());
-            ExitCode::from(EXIT_USAGE)
-        } else if error.is::<output::ReaderGone>() {
-            ExitCode::SUCCESS
         } else if let Some(unreachable) = error.downcast_ref::<admin::Unreachable>() {
             say(&format!("token-service: {unreachable}"));
-            ExitCode::from(EXIT_UNAVAILABLE)
-        } else {
+        } else if !error.is::<output::ReaderGone>() {
             say(&format!("token-service: {error:#}"));
-            ExitCode::FAILURE
         }
+        exit_code(&error)
     })
 }
 
-/// Writes the reason for the end of the process to standard error, whose reader may be stalled.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<InvalidDocument>() {
+        ExitCode::from(EXIT_USAGE)
+    } else if error.is::<admin::Unreachable>() {
+        ExitCode::from(EXIT_UNAVAILABLE)
+    } else if error.is::<output::ReaderGone>() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Writes the reason for the end of a command to standard error, whose reader may be stalled.
 fn say(last_words: &str) {
     let standard_error = crate::output::standard_error();
     let last_words = crate::visible::visible_lines(last_words);

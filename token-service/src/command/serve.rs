@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::ConfigFile;
-use super::telemetry::Telemetry;
-use super::variables;
+use super::telemetry::{self, Telemetry};
+use super::{ConfigFile, exit_code, variables};
 use crate::admin_tokens::AdminTokens;
 use crate::config::{Config, StoreUrl};
 use crate::encryption_key;
@@ -18,19 +17,38 @@ use store::Store;
 use store::postgres::PostgresStore;
 use store::redb::RedbStore;
 
-const DEVELOPMENT_BANNER: &str = "
-  ************************************************************************
-  * No --config: running with DEVELOPMENT DEFAULTS.                      *
-  * Plain http, loopback only, state in ./data, nobody registered.       *
-  * Never run it like this for real.                                     *
-  ************************************************************************
-";
+/// Runs the service. Everything that it writes to standard error is a line of the log, also why it ends.
+pub(super) fn run(arguments: &ConfigFile) -> ExitCode {
+    let config = arguments.load();
+    let (format, endpoint) = match &config {
+        Ok(config) => (config.log_format, config.otlp_endpoint.as_deref()),
+        Err(_) => (arguments.log_format(), None),
+    };
+    let outcome = Telemetry::start(format, endpoint).and_then(|telemetry| {
+        let served = config.map_err(Into::into).and_then(|config| {
+            warn(arguments, &config);
+            actix_web::rt::System::new().block_on(serve(config))
+        });
+        telemetry.finish();
+        served
+    });
+    let code = match &outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            telemetry::log_fatal(error);
+            exit_code(error)
+        }
+    };
+    telemetry::write_last_lines();
+    code
+}
 
-pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
-    let config = arguments.load()?;
-    let telemetry = Telemetry::start(&config)?;
+fn warn(arguments: &ConfigFile, config: &Config) {
     if arguments.path().is_none() {
-        eprintln!("{DEVELOPMENT_BANNER}");
+        tracing::warn!(
+            "no --config: these are DEVELOPMENT DEFAULTS, with plain http, on loopback only, the state in ./data and \
+             nobody registered; never run the service like this for real"
+        );
     }
     if config.protocol.issuer.starts_with("http://") {
         tracing::warn!(
@@ -46,10 +64,6 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     {
         tracing::warn!("{warning}");
     }
-    let served = actix_web::rt::System::new().block_on(serve(config));
-    telemetry.finish();
-    served?;
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {

@@ -4,22 +4,26 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-use crate::config::{Config, LogFormat};
+use crate::config::LogFormat;
 use crate::output;
 use crate::traces::Traces;
+use crate::visible::visible;
 
 /// Environment variable with the filter of the log, such as `debug` or `token_service=debug,actix_server=warn`.
 pub(super) const LOG_VARIABLE: &str = "TOKEN_SERVICE_LOG";
 
 /// Omits the server's messages about the start of each worker, which do not help operators.
 const LOG_DEFAULT: &str = "info,actix_server=warn";
+
+/// Target of the error that ends the process. The log has it whatever its level.
+const FATAL: &str = "token_service";
 
 /// Time limit for writing the last lines of the log and the audit log.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
@@ -30,15 +34,17 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts the log on standard error, and the export of traces if configured.
-    pub(super) fn start(config: &Config) -> anyhow::Result<Self> {
+    /// Starts the log on standard error, and the export of traces to `otlp_endpoint`. After an error the log has started too,
+    /// with its default level.
+    pub(super) fn start(format: LogFormat, otlp_endpoint: Option<&str>) -> anyhow::Result<Self> {
         let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-        let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE)?;
+        let filter = EnvFilter::try_new(directives).context(LOG_VARIABLE);
+        let traces = otlp_endpoint.map(Traces::exporting_to).transpose();
         // Standard output is only for the audit log.
         let log = fmt::layer()
             .with_writer(|| output::standard_error().stream())
             .with_ansi(std::io::stderr().is_terminal());
-        let log = match config.log_format {
+        let log = match format {
             LogFormat::Text => log.boxed(),
             LogFormat::Json => log
                 .json()
@@ -47,38 +53,50 @@ impl Telemetry {
                 .with_span_list(false)
                 .boxed(),
         };
-        let traces = config
-            .otlp_endpoint
-            .as_deref()
-            .map(Traces::exporting_to)
-            .transpose()?;
+        let spans = traces.as_ref().ok().and_then(Option::as_ref);
         let for_traces = filter_fn(is_for_traces).with_max_level_hint(LevelFilter::INFO);
-        let spans = traces
-            .as_ref()
-            .map(|traces| traces.layer().with_filter(for_traces));
+        let spans = spans.map(|traces| traces.layer().with_filter(for_traces));
+        let (levels, filter) = match filter {
+            Ok(levels) => (levels, Ok(())),
+            Err(error) => (EnvFilter::new(LOG_DEFAULT), Err(error)),
+        };
         // With the hints, levels that nobody wants cost nothing, in libraries too.
         let not_for_traces = filter_fn(|metadata| !is_for_traces(metadata));
-        let filter = filter.and(not_for_traces.with_max_level_hint(LevelFilter::TRACE));
+        let of_log = levels
+            .and(not_for_traces.with_max_level_hint(LevelFilter::TRACE))
+            .or(filter_fn(is_fatal).with_max_level_hint(LevelFilter::ERROR));
         tracing_subscriber::registry()
             .with(spans)
-            .with(log.with_filter(filter))
+            .with(log.with_filter(of_log))
             .try_init()
             .context("the log cannot be started")?;
         // The standard library's hook writes directly to standard error and waits for its reader.
         std::panic::set_hook(Box::new(
             |panic| tracing::error!(%panic, "a thread panicked"),
         ));
-        Ok(Self { traces })
+        filter?;
+        Ok(Self { traces: traces? })
     }
 
-    /// Sends the waiting data.
+    /// Sends the waiting traces.
     pub(super) fn finish(self) {
         if let Some(traces) = self.traces {
             traces.finish();
         }
-        output::standard_output().finish(LAST_LINES_WITHIN);
-        output::standard_error().finish(LAST_LINES_WITHIN);
     }
+}
+
+/// Logs the error that ends the process, one line for each line of its message.
+pub(super) fn log_fatal(error: &anyhow::Error) {
+    for line in format!("{error:#}").lines() {
+        tracing::error!(target: FATAL, "{}", visible(line));
+    }
+}
+
+/// Writes the waiting lines of the log and the audit log.
+pub(super) fn write_last_lines() {
+    output::standard_output().finish(LAST_LINES_WITHIN);
+    output::standard_error().finish(LAST_LINES_WITHIN);
 }
 
 /// True for spans with the field `otel.kind`. Traces have these spans alone: they go to other people than the log, and
@@ -86,4 +104,8 @@ impl Telemetry {
 /// comparison each, because nothing wants them.
 fn is_for_traces(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.fields().field("otel.kind").is_some()
+}
+
+fn is_fatal(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == FATAL && *metadata.level() == Level::ERROR
 }

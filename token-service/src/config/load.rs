@@ -9,8 +9,9 @@ use protocol::settings::Settings;
 
 use super::duration::{MINUTE, duration};
 use super::{
-    Config, audit, internal_hosts, issuer, legacy_instances, lifetimes, limits, listen, log_format,
-    name, otlp_endpoint, service_documentation, signing, site_labels, store, trusted_proxies,
+    Config, LogFormat, audit, internal_hosts, issuer, legacy_instances, lifetimes, limits, listen,
+    log_format, name, otlp_endpoint, service_documentation, signing, site_labels, store,
+    trusted_proxies,
 };
 
 /// Every key can also be set by a variable: `TOKEN_SERVICE__LIFETIMES__SESSION` is `lifetimes.session`.
@@ -30,6 +31,18 @@ impl Config {
         let table = table(file, environment, &problems);
         let config = read(Section::root(table, &problems), file.is_none());
         problems.none_or(config)
+    }
+
+    /// The format of the log, even if the configuration has problems: they are reported in this format.
+    #[must_use]
+    pub fn log_format_of(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> LogFormat {
+        let problems = Problems::default();
+        let table = table(file, environment, &problems);
+        let format = Section::root(table, &problems).parsed("log_format", log_format::parse);
+        format.map_or_else(|| Self::default().log_format, |format| format.value)
     }
 
     /// The registrations file that `file` or the variables of `environment` name, even if the configuration has problems.
