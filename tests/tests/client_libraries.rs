@@ -1,4 +1,4 @@
-//! Real client libraries drive every grant: Authlib, openid-client on oauth4webapi, and the oauth2 crate.
+//! Real client libraries drive the grants, with the lines that `docs/clients.md` shows.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -8,28 +8,37 @@ use oauth2::{
     AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse,
     PkceCodeChallenge, RedirectUrl, RefreshToken, Scope, TokenResponse as _, TokenUrl,
 };
+use tests::Pair;
 use ureq::http::Request;
 
 use crate::api::call;
-use crate::support::{Browser, INSTALLED, USER_BOUND, WEB, agent, lobby, pair};
+use crate::support::{Browser, INSTALLED, OwnPair, USER_BOUND, WEB, agent, get, lobby, pair};
+
+const EVERY_GRANT: [&str; 6] = [
+    "authorization_code",
+    "refresh_token",
+    "pkce",
+    "refresh_token_public",
+    "jwt_bearer",
+    "client_credentials",
+];
 
 /// Opens an authorization URL as Ada. Returns the last address of her browser.
-fn visit(url: &str) -> String {
-    let browser = Browser::new(&lobby());
+fn visit(lobby: &str, url: &str) -> String {
+    let browser = Browser::new(lobby);
     let page = browser.open(url);
     let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
     done.header("location").unwrap().to_owned()
 }
 
 /// Runs a client program and plays its user's browser. The API must accept every token that the program gets.
-fn drive(mut program: Command) {
-    let key = pair()
-        .artifacts()
-        .repository
-        .join("demo/non-interactive-demo.key.pem");
+fn drive(pair: &Pair, mut program: Command, expected: &[&str]) {
+    let demo = pair.artifacts().repository.join("demo");
+    let projects = format!("{}/api/projects", pair.api_url());
+    let lobby = pair.lobby_url();
     let mut client = program
-        .arg(lobby())
-        .arg(key)
+        .arg(&lobby)
+        .arg(demo.join("non-interactive-demo.key.pem"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -41,9 +50,11 @@ fn drive(mut program: Command) {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
-            ["OPEN", url] => writeln!(answers, "{}", visit(url)).unwrap(),
+            ["OPEN", url] => writeln!(answers, "{}", visit(&lobby, url)).unwrap(),
             ["TOKEN", grant, token] => {
-                assert_eq!(call(token).status, 200, "{grant}");
+                let bearer = format!("Bearer {token}");
+                let called = get(&projects, &[("authorization", bearer.as_str())]);
+                assert_eq!(called.status, 200, "{grant}");
                 grants.push((*grant).to_owned());
                 // The program revokes some tokens afterwards.
                 writeln!(answers, "called").unwrap();
@@ -54,17 +65,7 @@ fn drive(mut program: Command) {
     let output = client.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    assert_eq!(
-        grants,
-        [
-            "authorization_code",
-            "refresh_token",
-            "pkce",
-            "refresh_token_public",
-            "jwt_bearer",
-            "client_credentials"
-        ]
-    );
+    assert_eq!(grants, expected);
 }
 
 #[test]
@@ -75,15 +76,68 @@ fn authlib_drives_every_grant() {
         .arg(repository.join("tests/clients/authlib_client.py"))
         // Authlib requires https unless this variable marks a test.
         .env("AUTHLIB_INSECURE_TRANSPORT", "1");
-    drive(python);
+    drive(pair(), python, &EVERY_GRANT);
+}
+
+/// A program in JavaScript of `tests/clients`.
+fn node(program: &str) -> Command {
+    let repository = &pair().artifacts().repository;
+    let mut node = Command::new(repository.join(".cache/node"));
+    node.arg(repository.join("tests/clients").join(program));
+    node
 }
 
 #[test]
 fn openid_client_drives_every_grant() {
+    drive(pair(), node("openid_client.mjs"), &EVERY_GRANT);
+}
+
+#[test]
+fn oauth4webapi_drives_every_grant() {
+    drive(pair(), node("oauth4webapi_client.mjs"), &EVERY_GRANT);
+}
+
+#[test]
+fn msal_drives_code_and_refresh() {
+    let own = OwnPair::start(&[]);
+    let scopes = ["projects", "openid", "profile", "offline_access"];
+    let mut update = vec!["client", "update", INSTALLED.id];
+    update.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
+    own.operate(&update, "").done();
+    let grants = ["pkce", "refresh_token_public"];
+    drive(&own.pair, node("msal_client.mjs"), &grants);
+}
+
+/// Each code of a row that names a tested program is in this program.
+#[test]
+fn the_programs_have_the_lines_of_the_page() {
     let repository = &pair().artifacts().repository;
-    let mut node = Command::new(repository.join(".cache/node"));
-    node.arg(repository.join("tests/clients/openid_client.mjs"));
-    drive(node);
+    let read = |path: &str| std::fs::read_to_string(repository.join(path)).unwrap();
+    let page = read("docs/clients.md");
+    let mut tested = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [_, secret, public, program] = cells[..] else {
+            panic!("{row}");
+        };
+        let Some(program) = program.split('`').nth(1) else {
+            continue;
+        };
+        let folder = match program.ends_with(".rs") {
+            true => "tests/tests",
+            false => "tests/clients",
+        };
+        let text = read(&format!("{folder}/{program}"));
+        for code in [secret, public]
+            .iter()
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        {
+            let is_call = code.contains(['(', '=', ':']);
+            assert!(!is_call || text.contains(code), "{code} in {program}");
+        }
+        tested += 1;
+    }
+    assert_eq!(tested, 5);
 }
 
 /// The HTTP client of the oauth2 crate.
@@ -115,7 +169,7 @@ fn the_oauth2_crate_drives_code_refresh_and_client_credentials() {
             .add_scope(Scope::new("projects".to_owned()))
             .set_pkce_challenge(challenge)
             .url();
-        let callback = url::Url::parse(&visit(url.as_str())).unwrap();
+        let callback = url::Url::parse(&visit(&lobby(), url.as_str())).unwrap();
         let answer = |name: &str| {
             let (_, value) = callback
                 .query_pairs()

@@ -38,6 +38,7 @@ mod replicas;
 mod restart;
 mod revocation;
 mod revocation_matrix;
+mod runbook;
 mod second_host;
 mod sign_in;
 mod support;
