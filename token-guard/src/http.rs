@@ -5,10 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
 use actix_web::web::{self, Data};
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{Error, HttpRequest, HttpResponse, HttpResponseBuilder};
+use document::internal_host;
 use guard::access_log;
 use guard::answers::Answer;
 use guard::denial_log::Denied;
@@ -25,6 +29,9 @@ const ACCESS_LOG: &str = "x-token-filter";
 
 /// Header of a decision with the names of the headers that Envoy's `ext_authz` removes from the request.
 const ENVOY_REMOVES: &str = "x-envoy-auth-headers-to-remove";
+
+const HEALTHZ: &str = "/healthz";
+const READYZ: &str = "/readyz";
 
 /// Headers of a folded refusal: the status and the body for the client.
 const FOLDED_STATUS: &str = "x-token-guard-status";
@@ -211,11 +218,35 @@ pub(crate) struct Health {
     pub(crate) is_draining: AtomicBool,
 }
 
+/// The middleware of the listener for operators: 421 (RFC 9110 §15.5.20) for a host that is not internal. Exempts health,
+/// which contains nothing secret and which load balancers request under any name.
+pub(crate) async fn check_host(
+    settings: Data<Settings>,
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let is_health = [HEALTHZ, READYZ].contains(&request.path());
+    let hosts = request.headers().get_all(header::HOST);
+    let authority = request.uri().authority();
+    let is_internal = internal_host::is_internal(
+        hosts.map(HeaderValue::as_bytes),
+        authority.map(|authority| authority.as_str()),
+        &settings.internal_hosts,
+    );
+    if is_health || is_internal {
+        return next.call(request).await;
+    }
+    let description = "The internal listener is asked for under a public host name; add the name to --internal-hosts, \
+                       or ask for the address";
+    let answer = own_answer(421, "invalid_request", description);
+    Ok(request.into_response(refuse(&answer, Form::Plain)))
+}
+
 pub(crate) fn internal_routes(routes: &mut web::ServiceConfig, health: &Data<Health>) {
     routes
         .app_data(health.clone())
-        .route("/healthz", web::get().to(healthz))
-        .route("/readyz", web::get().to(readyz))
+        .route(HEALTHZ, web::get().to(healthz))
+        .route(READYZ, web::get().to(readyz))
         .route("/metrics", web::get().to(metrics_text));
 }
 

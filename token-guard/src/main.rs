@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use anyhow::Context as _;
@@ -211,8 +212,12 @@ async fn serve(settings: Settings, text: Vec<u8>, fetcher: Fetcher) -> anyhow::R
         .map_err(server(settings.listen))?;
     let operators = {
         let health = health.clone();
+        let data = Data::from(Arc::clone(&settings));
         HttpServer::new(move || {
-            App::new().configure(|routes| http::internal_routes(routes, &health))
+            App::new()
+                .app_data(data.clone())
+                .configure(|routes| http::internal_routes(routes, &health))
+                .wrap(from_fn(http::check_host))
         })
         .workers(1)
         .disable_signals()

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use document::internal_host::HostPattern;
 use guard::config::Config;
 use ipnet::IpNet;
 use url::{Host, Url};
@@ -53,6 +54,17 @@ pub(crate) struct Settings {
         default_value = "127.0.0.0/8,::1/128"
     )]
     trusted_peers: Vec<IpNet>,
+
+    /// Names under which callers reach the internal listener, such as gatepass.ops.example.com or *.ops.example.com.
+    /// Addresses, names without a dot and private names need no entry
+    #[arg(
+        long,
+        env = "TOKEN_GUARD_INTERNAL_HOSTS",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = internal_host
+    )]
+    pub(crate) internal_hosts: Vec<HostPattern>,
 
     /// Threads that answer gateways, each with its own keys, revocations and cache
     #[arg(long, env = "TOKEN_GUARD_WORKERS", default_value = "2")]
@@ -159,6 +171,11 @@ fn origin(url: &str) -> Result<Origin, String> {
         ));
     }
     Ok(Origin::of(&parsed))
+}
+
+fn internal_host(text: &str) -> Result<HostPattern, &'static str> {
+    HostPattern::parse(text)
+        .ok_or("expected a host name, or *. and the end of host names, without scheme and port")
 }
 
 impl Settings {

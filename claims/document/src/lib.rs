@@ -4,7 +4,11 @@
 //! A [`Table`] holds the values of a document and the place of each. A [`Section`] reads one table key by key.
 //! A missing, wrong or unknown value becomes a [`Problem`] with its place, and all problems are reported
 //! together. Messages of this crate contain keys and types, but no values, because a value may be a secret.
+//!
+//! [`internal_host`] decides which host names an internal listener accepts: those that its operator configured, and private
+//! ones.
 
+pub mod internal_host;
 mod key_path;
 #[cfg(feature = "toml")]
 mod lines;

@@ -3,6 +3,7 @@
 
 mod held;
 mod http2;
+mod internal_listener;
 mod log;
 mod table;
 

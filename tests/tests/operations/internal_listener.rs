@@ -26,6 +26,7 @@ fn a_name_that_leads_to_the_internal_listener_reads_nothing() {
             "rebound.example",
             "rebound.example:9081",
             "127.0.0.1.rebound.example",
+            "[::1].rebound.example",
         ] {
             ask(path, host).assert_error(421, "invalid_request");
         }

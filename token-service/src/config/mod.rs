@@ -27,12 +27,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use document::internal_host::HostPattern;
 use domain::LegacyInstance;
 use ipnet::IpNet;
 use protocol::settings::Settings;
 
 pub use self::audit::Audit;
-pub use self::internal_hosts::{HostPattern, is_internal_host};
 pub use self::limits::Limits;
 pub use self::log_format::LogFormat;
 pub use self::store::StoreUrl;

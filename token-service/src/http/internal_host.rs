@@ -4,13 +4,13 @@ use actix_web::Error;
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 
 use super::{error, paths};
-use crate::config::is_internal_host;
 use crate::service::Service;
+use document::internal_host;
 use protocol::oauth::error::ErrorCode;
 
 /// The middleware: 421 (RFC 9110 §15.5.20) for a host that is not internal. Exempts health, which contains nothing
@@ -37,17 +37,11 @@ fn is_internal(request: &ServiceRequest) -> bool {
     let Some(service) = request.app_data::<Data<Service>>() else {
         return false;
     };
-    let configured = &service.config.internal_hosts;
-    let mut hosts = request.headers().get_all(header::HOST);
-    let named = match (hosts.next(), hosts.next()) {
-        (None, _) => {
-            return request
-                .uri()
-                .authority()
-                .is_none_or(|authority| is_internal_host(authority.as_str(), configured));
-        }
-        (Some(host), None) => host.to_str().ok(),
-        (Some(_), Some(_)) => None,
-    };
-    named.is_some_and(|host| is_internal_host(host, configured))
+    let hosts = request.headers().get_all(header::HOST);
+    let authority = request.uri().authority();
+    internal_host::is_internal(
+        hosts.map(HeaderValue::as_bytes),
+        authority.map(|authority| authority.as_str()),
+        &service.config.internal_hosts,
+    )
 }

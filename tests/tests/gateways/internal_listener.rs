@@ -1,0 +1,45 @@
+//! The internal listener of token-guard.
+
+use tests::Issuer;
+use tests::gateways::TokenGuard;
+use ureq::http::Request;
+
+use super::{clusters, configuration};
+use crate::support::{agent, send};
+
+/// A page whose host name resolves to the listener after the page was loaded (DNS rebinding).
+#[test]
+fn a_name_that_leads_to_the_internal_listener_of_token_guard_reads_nothing() {
+    let configuration = configuration(&Issuer::new().unwrap());
+    let hosts = [
+        "--internal-hosts",
+        "ops.example.com,*.monitoring.example.com",
+    ];
+    let guard = TokenGuard::start(&configuration, &clusters(), &hosts).unwrap();
+    let ask = |path: &str, host: &str| {
+        let request = Request::get(format!("{}{path}", guard.internal_url()));
+        send(&agent(), request.header("host", host).body(()).unwrap())
+    };
+    for path in ["/metrics", "/nothing"] {
+        for host in [
+            "rebound.example",
+            "rebound.example:9091",
+            "127.0.0.1.rebound.example",
+            "[::1].rebound.example",
+        ] {
+            ask(path, host).assert_error(421, "invalid_request");
+        }
+    }
+    for host in [
+        "token-guard",
+        "localhost:9091",
+        "10.0.0.1",
+        "[::1]:9091",
+        "ops.example.com",
+        "a.monitoring.example.com",
+    ] {
+        assert_eq!(ask("/metrics", host).status, 200, "{host}");
+    }
+    assert_eq!(ask("/healthz", "health-check.example").status, 200);
+    assert_ne!(ask("/readyz", "health-check.example").status, 421);
+}
