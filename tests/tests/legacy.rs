@@ -45,6 +45,11 @@ fn logon(host: &str, changes: &[(&str, &str)]) -> Reply {
 
 /// Signs in as Ada on the instance and returns the code.
 pub(crate) fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
+    code_of("ada@example.com", client, more)
+}
+
+/// Signs in with this spelling of Ada's name.
+pub(crate) fn code_of(username: &str, client: &Client, more: &[(&str, &str)]) -> String {
     let browser = Browser::on_host(&pair().legacy_url(), US1);
     let mut query = vec![
         ("Action", "StartOAuth"),
@@ -54,7 +59,7 @@ pub(crate) fn code_for(client: &Client, more: &[(&str, &str)]) -> String {
     query.extend(more);
     let page = browser.open(&format!("/Logon?{}", form_body(&query)));
     assert_eq!(page.status, 200, "{}", page.body);
-    let done = browser.sign_in(&page, "ada@example.com", "demo-password-of-ada");
+    let done = browser.sign_in(&page, username, "demo-password-of-ada");
     let answer = crate::support::answer(&done, client.redirect_uri);
     let [(name, code)] = answer.as_slice() else {
         panic!("{answer:?}");

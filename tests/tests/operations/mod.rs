@@ -12,6 +12,7 @@ mod keys;
 mod legacy_instances;
 mod life_cycle;
 mod metrics;
+mod names;
 mod openapi;
 mod requests;
 mod secrets;

@@ -314,6 +314,16 @@ impl Client {
         }
     }
 
+    /// Spells the bound user as `registered` returns the name, because stores find bound users by the registered spelling
+    /// (D-43). Keeps the spelling if `registered` returns `None`.
+    pub fn spell_bound_user(&mut self, registered: impl FnOnce(&Username) -> Option<Username>) {
+        if let IntegrationType::UserBound { bound_user, .. } = &mut self.integration
+            && let Some(spelling) = registered(bound_user)
+        {
+            *bound_user = spelling;
+        }
+    }
+
     /// The secrets, mutable; `None` for the type without secrets.
     pub const fn secrets_mut(&mut self) -> Option<&mut Vec<ClientSecret>> {
         match &mut self.integration {

@@ -1,11 +1,13 @@
 //! Credentials of users.
 
 use crate::digest::Digest;
-use crate::{CredentialsVersion, User};
+use crate::{CredentialsVersion, User, Username};
 
 /// The credentials of a user at one moment. The type has no `Debug`, because it contains secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
+    /// The registered spelling of the name.
+    pub username: Username,
     pub version: CredentialsVersion,
     /// The password as an argon2id PHC string; `None` if the user cannot sign in with a password.
     pub password_hash: Option<String>,
@@ -19,6 +21,7 @@ impl Credentials {
     #[must_use]
     pub fn of(user: User, own: Option<SecondFactor>) -> Option<Self> {
         user.enabled.then(|| Self {
+            username: user.username,
             version: user.credentials_version,
             password_hash: user.password_hash,
             totp_secret_sealed: own

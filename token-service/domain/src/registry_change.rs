@@ -146,13 +146,14 @@ impl Premises {
     /// What `change` rests on:
     /// - The objects that it touches.
     /// - For a client: no user has the client's name (RFC 9700 §4.15), and the bound user exists.
-    /// - For a user: no client has the user's name, and the linked accounts fit into legacy tokens.
+    /// - For a user: no client has the user's name, no other user has it in another letter case (D-43), and the linked
+    ///   accounts fit into legacy tokens.
     /// - For the removal of a user: no client is bound to the user.
     #[must_use]
     pub fn of(change: &RegistryChange) -> Self {
         let touched = change.touches().into_iter();
         let mut premises = Self {
-            objects: touched.map(|touched| touched.object).collect(),
+            objects: touched.map(|touched| compared(&touched.object)).collect(),
             clients: !change.remove_users.is_empty(),
             legacy: change
                 .put_users
@@ -161,7 +162,8 @@ impl Premises {
             everything: !change.put_legacy_instances.is_empty(),
         };
         let mut rests_on = |kind, name: &str| {
-            premises.objects.insert(ObjectName::new(kind, name));
+            let object = ObjectName::new(kind, name);
+            premises.objects.insert(compared(&object));
         };
         for client in &change.put_clients {
             rests_on(ObjectKind::User, client.client_id.as_str());
@@ -185,10 +187,22 @@ impl Premises {
                 self.everything
                     || (self.clients && touched.object.kind == ObjectKind::Client)
                     || (self.legacy && touched.is_legacy)
-                    || self.objects.contains(&touched.object)
+                    || self.objects.contains(&compared(&touched.object))
             }),
         }
     }
+}
+
+/// The name by which an object is compared: names of users without case (D-43).
+fn compared(object: &ObjectName) -> ObjectName {
+    let username = match object.kind {
+        ObjectKind::User => Username::parse(&object.name),
+        ObjectKind::Client | ObjectKind::LegacyInstance => None,
+    };
+    username.map_or_else(
+        || object.clone(),
+        |username| ObjectName::new(object.kind, username.folded()),
+    )
 }
 
 /// The outcome of changing the registry.
@@ -308,6 +322,14 @@ mod tests {
                 &put(vec![bound("batch", "ada")], vec![]),
                 false,
             ),
+            // Names of people are compared without case.
+            (&put(vec![], vec![user("ADA")]), &ada, true),
+            (
+                &without("Ada"),
+                &put(vec![bound("batch", "ADA")], vec![]),
+                true,
+            ),
+            (&put(vec![public("WEB")], vec![]), &web, false),
             // Legacy tokens must have room for every user ID.
             (&put(vec![legacy("old")], vec![]), &ada, true),
             (&ada, &put(vec![legacy("old")], vec![]), true),

@@ -4,6 +4,7 @@
 //! The stores write the index in the same transaction as the row of the client or user. Each change adds only the
 //! [difference](IndexDifference) that it makes. If a damaged row can no longer be read, its values stay in the index.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::certificate::Certificate;
@@ -59,6 +60,9 @@ pub enum NamedKind {
     LegacyClient = 3,
     /// The [expiry](expiry_of) of a certificate of a client, enabled or not. The name is the Client ID.
     Certificate = 4,
+    /// The [folded](crate::Username::folded) name of a user, enabled or not, whose username has another spelling. The
+    /// name is the username.
+    Username = 5,
 }
 
 /// A value, and the name of an object that has it.
@@ -229,6 +233,9 @@ impl IndexDifference {
         for account in &user.accounts {
             let length = json_length(&account.user_id) as u64;
             self.count(CountedKind::UserIdLength, length, "", by);
+        }
+        if let Cow::Owned(folded) = user.username.folded() {
+            self.name(NamedKind::Username, folded, user.username.to_string(), by);
         }
         let email = user.email.as_deref();
         let found_by = email.filter(|_| user.enabled && user.single_sign_on);

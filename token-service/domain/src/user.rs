@@ -1,7 +1,11 @@
 //! Users of the authorization server and their linked project-information accounts (protocol.md §1).
 
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 
+use icu_casemap::CaseMapper;
+use icu_properties::CodePointSetData;
+use icu_properties::props::DefaultIgnorableCodePoint;
 use serde::{Deserialize, Deserializer, Serialize};
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
@@ -10,7 +14,8 @@ use crate::digest::Digest;
 
 /// The username of an authorization-server account: 1 to 255 bytes in Unicode's normal form C, without control
 /// characters and without leading or trailing white space (D-33). Normalized because keyboards and libraries compose
-/// accents in different ways.
+/// accents in different ways. Two names are equal if they have the same [spelling](Self::as_str); look-ups of people also
+/// find a name whose [folded](Self::folded) form is the same (D-43).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Username(String);
@@ -38,6 +43,56 @@ impl Username {
         &self.0
     }
 
+    /// The name after simple case folding, by which people are found (D-43). Borrowed if it is the name itself.
+    #[must_use]
+    pub fn folded(&self) -> Cow<'_, str> {
+        let mapper = CaseMapper::new();
+        let fold = |c: char| {
+            if c.is_ascii() {
+                c.to_ascii_lowercase()
+            } else {
+                mapper.simple_fold(c)
+            }
+        };
+        if self.0.chars().all(|c| fold(c) == c) {
+            Cow::Borrowed(&self.0)
+        } else {
+            Cow::Owned(self.0.chars().map(fold).collect())
+        }
+    }
+
+    /// True if `other` is the same name in another letter case.
+    #[must_use]
+    pub fn differs_in_case_alone(&self, other: &Self) -> bool {
+        self != other && self.folded() == other.folded()
+    }
+
+    /// The one of `alike` that this name identifies: the one with the same spelling, or else the only one (D-43).
+    /// `alike` have names with the same folded form. Earlier versions registered several of them.
+    pub fn identified<T>(
+        &self,
+        alike: impl IntoIterator<Item = T>,
+        name: impl Fn(&T) -> &str,
+    ) -> Option<T> {
+        let (mut found, mut are_several) = (None, false);
+        for one in alike {
+            if name(&one) == self.as_str() {
+                return Some(one);
+            }
+            are_several |= found.is_some();
+            found = Some(one);
+        }
+        found.filter(|_| !are_several)
+    }
+
+    /// True if the name contains a character that people do not see, such as a zero-width space: Unicode's
+    /// `Default_Ignorable_Code_Point`. Such names cannot be registered; earlier versions registered them.
+    #[must_use]
+    pub fn has_invisible_characters(&self) -> bool {
+        let invisible = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+        !self.0.is_ascii() && self.0.chars().any(|c| invisible.contains(c))
+    }
+
     /// The name in normal form D (accents as separate characters), if it differs. Many keyboards type this form, and
     /// earlier versions stored names without normalizing them.
     #[must_use]
@@ -58,6 +113,12 @@ impl TryFrom<String> for Username {
 impl From<Username> for String {
     fn from(username: Username) -> Self {
         username.0
+    }
+}
+
+impl Borrow<str> for Username {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -248,6 +309,61 @@ mod tests {
         }
         for bad in ["", "  ", "a\u{7}b", &"\u{eb}".repeat(128)] {
             assert_eq!(Username::parse(bad), None, "{bad}");
+        }
+    }
+
+    /// D-43.
+    #[test]
+    fn names_are_folded_character_by_character() {
+        for (name, folded) in [
+            ("ada@example.com", "ada@example.com"),
+            ("Ada@EXAMPLE.com", "ada@example.com"),
+            ("ZO\u{cb}", "zo\u{eb}"),
+            ("ZOE\u{308}", "zo\u{eb}"),
+            (
+                "\u{39f}\u{394}\u{3a5}\u{3a3}\u{3a3}\u{395}\u{3a5}\u{3a3}",
+                "\u{3bf}\u{3b4}\u{3c5}\u{3c3}\u{3c3}\u{3b5}\u{3c5}\u{3c3}",
+            ),
+            // The last letter has a form of its own.
+            (
+                "\u{3bf}\u{3b4}\u{3c5}\u{3c3}\u{3c3}\u{3b5}\u{3c5}\u{3c2}",
+                "\u{3bf}\u{3b4}\u{3c5}\u{3c3}\u{3c3}\u{3b5}\u{3c5}\u{3c3}",
+            ),
+            // Simple folding keeps the number of characters and knows no languages.
+            ("Stra\u{df}e", "stra\u{df}e"),
+            ("\u{130}I\u{131}", "\u{130}i\u{131}"),
+        ] {
+            let name = Username::parse(name).unwrap();
+            assert_eq!(name.folded(), folded);
+            assert_eq!(
+                matches!(name.folded(), Cow::Borrowed(_)),
+                name.as_str() == folded
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_identifies_its_own_spelling_or_the_only_other() {
+        let identified = |name: &str, alike: &[&'static str]| {
+            let name = Username::parse(name).unwrap();
+            name.identified(alike.iter().copied(), |one| one)
+        };
+        assert_eq!(identified("ADA", &[]), None);
+        assert_eq!(identified("ADA", &["ada"]), Some("ada"));
+        assert_eq!(identified("ADA", &["Ada", "ada"]), None);
+        assert_eq!(identified("ADA", &["Ada", "ada", "ADA"]), Some("ADA"));
+    }
+
+    #[test]
+    fn invisible_characters_are_found() {
+        let has = |name: &str| Username::parse(name).unwrap().has_invisible_characters();
+        for c in [
+            "\u{200b}", "\u{200d}", "\u{2060}", "\u{ad}", "\u{202e}", "\u{fe0f}",
+        ] {
+            assert!(has(&format!("a{c}b")), "{c:?}");
+        }
+        for name in ["ada lovelace", "zo\u{eb}@example.com", "\u{5c71}\u{7530}"] {
+            assert!(!has(name), "{name}");
         }
     }
 }

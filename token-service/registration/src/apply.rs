@@ -94,10 +94,11 @@ impl Plan {
     /// The errors of [`Protection`].
     pub fn register<T: Registered>(
         &mut self,
-        registration: Registration<T>,
+        mut registration: Registration<T>,
         stored: &Excerpt,
         protection: &dyn Protection,
     ) -> Result<(), ProtectionError> {
+        registration.object.spell_names(stored);
         let before = T::find(stored, registration.object.name());
         let object = protect(registration, before, protection)?;
         self.put(object, before);

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::describe::reading::Reading;
 use crate::describe::{Completeness, Registered, Registration};
@@ -241,11 +241,13 @@ fn check_names(
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
         let usernames = reading.names.get(&ObjectKind::User);
+        let username = Username::parse(name);
         usernames.is_some_and(|names| names.contains_key(name))
-            || User::find(stored, name).is_some()
+            || username.is_some_and(|username| stored.user_spelt(&username).is_some())
             || is_listed(&ObjectName::new(ObjectKind::User, name))
     };
-    // A client's token must not be mistaken for a user's token (RFC 9700 §4.15).
+    // A client's token must not be mistaken for a user's token (RFC 9700 §4.15). Tokens carry the registered spelling, so
+    // letter case matters here.
     for (client_id, place) in names(ObjectKind::Client) {
         if is_user(client_id) {
             let message = format!("client_id: {client_id} is also a username (RFC 9700 §4.15)");
@@ -258,9 +260,63 @@ fn check_names(
             problems.report(place, message);
         }
     }
+    let listed = reading.names.get(&ObjectKind::User);
+    let listed = listed.map(|listed| check_spellings(listed, problems, stored));
+    let listed = listed.unwrap_or_default();
+    let is_user = |username: Username| match stored.alike(&username).next() {
+        Some(_) => stored.user(&username).is_some(),
+        None => listed.contains_key(&*username.folded()),
+    };
     for Located { value, place } in &reading.bound_users {
-        if !is_user(value) {
+        if !Username::parse(value).is_some_and(is_user) {
             problems.report(place, format!("bound_user: there is no user {value}"));
         }
     }
+}
+
+/// Reports new names of users that differ from another name in letter case alone, or have invisible characters (D-43).
+/// Names that are registered already stay: earlier versions allowed them. Returns the listed names by their folded form.
+fn check_spellings<'a>(
+    listed: &'a BTreeMap<String, Place>,
+    problems: &Problems,
+    stored: &Excerpt,
+) -> HashMap<String, (Username, &'a Place)> {
+    let is_new = |username: &Username| stored.user_spelt(username).is_none();
+    let mut first: HashMap<String, (Username, &Place)> = HashMap::new();
+    for (name, place) in listed {
+        let Some(username) = Username::parse(name) else {
+            continue;
+        };
+        let new = is_new(&username);
+        if new && username.has_invisible_characters() {
+            // The debug form escapes these characters.
+            let shown = username.as_str();
+            let message = format!("username: {shown:?} has an invisible character: remove it");
+            problems.report(place, message);
+        }
+        let folded = username.folded().into_owned();
+        if let Some((other, at)) = first.get(&folded) {
+            if new || is_new(other) {
+                let message = format!(
+                    "username: {username} differs from {other} at {at} in letter case alone: keep one of the two"
+                );
+                problems.report(place, message);
+            }
+        } else {
+            let is_listed = |other: &Username| listed.contains_key(other.as_str());
+            let other = stored
+                .alike(&username)
+                .map(|user| &user.username)
+                .find(|other| new && !is_listed(other));
+            if let Some(other) = other {
+                let message = format!(
+                    "username: {username} differs from the registered user {other} in letter case alone: write \
+                     {other}, or remove that user first"
+                );
+                problems.report(place, message);
+            }
+            first.insert(folded, (username, place));
+        }
+    }
+    first
 }

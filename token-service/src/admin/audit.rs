@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::views::{AuditView, Page};
 use super::{AdminError, Administration, DEFAULT_PAGE, MAX_PAGE};
 use domain::clock::Timestamp;
-use domain::{AuditAction, AuditRange, AuditRecord};
+use domain::{AuditAction, AuditRange, AuditRecord, Username};
 
 /// Maximum number of entries that one request reads to find matching entries.
 const MOST_LOOKED_AT: usize = 50_000;
@@ -34,8 +34,9 @@ impl AuditQuery {
         let event = &record.event;
         let same =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        let wanted = self.username.as_deref();
         same(&self.client_id, &event.client_id)
-            && same(&self.username, &event.username)
+            && wanted.is_none_or(|wanted| is_same_person(wanted, event.username.as_deref()))
             && self.action.is_none_or(|action| action == event.action)
             && self.since.is_none_or(|since| event.at >= since)
     }
@@ -53,6 +54,14 @@ impl AuditQuery {
             (None, last) => AuditRange::Before(last.or(self.before)),
         }
     }
+}
+
+/// True if an entry of the user `found` is one of the user `wanted`: letter case does not matter (D-43).
+fn is_same_person(wanted: &str, found: Option<&str>) -> bool {
+    let folded = |name| Some(Username::parse(name)?.folded().into_owned());
+    found.is_some_and(|found| {
+        found == wanted || folded(found).is_some_and(|one| Some(one) == folded(wanted))
+    })
 }
 
 impl Administration<'_> {

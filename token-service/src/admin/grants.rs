@@ -24,13 +24,22 @@ impl Administration<'_> {
         request: &PageRequest,
     ) -> Result<Page<GrantView>, AdminError> {
         let malformed = |what: &str| AdminError::Malformed(format!("{what} is not one"));
+        let username = username
+            .map(|text| Username::parse(text).ok_or_else(|| malformed("username")))
+            .transpose()?;
+        let username = match username {
+            // Grants have the registered spelling.
+            Some(username) => {
+                let user = self.service.store.user(username.clone()).await?;
+                Some(user.map_or(username, |user| user.username))
+            }
+            None => None,
+        };
         let filter = GrantFilter {
             client_id: client_id
                 .map(|text| ClientId::parse(text).ok_or_else(|| malformed("client_id")))
                 .transpose()?,
-            username: username
-                .map(|text| Username::parse(text).ok_or_else(|| malformed("username")))
-                .transpose()?,
+            username,
         };
         let after = request
             .after

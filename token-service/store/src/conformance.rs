@@ -9,6 +9,7 @@ mod codes;
 mod credentials;
 mod grants;
 mod legacy_codes;
+mod names;
 mod once;
 mod refresh_tokens;
 mod registry;
@@ -58,6 +59,7 @@ pub(crate) use self::codes::*;
 pub(crate) use self::credentials::*;
 pub(crate) use self::grants::*;
 pub(crate) use self::legacy_codes::*;
+pub(crate) use self::names::*;
 pub(crate) use self::once::*;
 pub(crate) use self::refresh_tokens::*;
 pub(crate) use self::registry::*;
@@ -101,6 +103,8 @@ macro_rules! conformance {
             certificates_are_listed_by_expiry,
             look_ups_agree_with_all_registrations,
             an_excerpt_has_what_was_asked_for,
+            a_user_is_found_in_any_case,
+            namesakes_are_found_by_their_spelling,
             remembered_objects_are_found_in_pages,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,

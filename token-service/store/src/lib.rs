@@ -8,6 +8,7 @@
 mod conformance;
 #[cfg(test)]
 mod earlier;
+mod namesakes;
 mod operations;
 pub mod postgres;
 pub mod redb;

@@ -39,7 +39,7 @@ pub trait RegistrationStore: Send + Sync {
         client_id: ClientId,
     ) -> Result<Option<(Client, Option<User>)>, StoreError>;
 
-    /// The user with this name, enabled or not.
+    /// The user whom this name [identifies](Username::identified), enabled or not.
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError>;
 
     /// At most `limit` clients whose ids follow `after` (empty: from the start), in the order of the store. A shorter
@@ -65,7 +65,7 @@ pub trait RegistrationStore: Send + Sync {
     ) -> Result<RegistryChanges, StoreError>;
 
     /// The registrations and remembered files of these names, and all legacy instances, at one position in the sequence
-    /// of changes.
+    /// of changes. Contains every user whose name has the same folded form as one of these names.
     async fn excerpt(&self, names: Vec<ObjectName>) -> Result<Excerpt, StoreError>;
 
     /// What all registrations say together, at one position in the sequence of changes. A store reads it from its
@@ -330,7 +330,8 @@ pub trait OnceStore: Send + Sync {
 /// Credentials of users, and second factors that users set up themselves.
 #[async_trait]
 pub trait CredentialStore: Send + Sync {
-    /// The user's credentials; `None` if the user is unknown or disabled.
+    /// The credentials of the user whom this name [identifies](Username::identified); `None` if the user is unknown or
+    /// disabled.
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
 
     /// The second factor that this user set up.

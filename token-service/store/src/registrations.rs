@@ -118,7 +118,8 @@ impl Registrations {
             return Ok(None);
         };
         let read = |client_id| self.store.client_with_bound_user(client_id);
-        let found = self.find(&self.clients, client_id, read).await?;
+        let name = |client: &Client| client.client_id.clone();
+        let found = self.find(&self.clients, client_id, read, name).await?;
         Ok(found.filter(|client| client.enabled))
     }
 
@@ -140,7 +141,8 @@ impl Registrations {
         }))
     }
 
-    /// The enabled user with this username.
+    /// The enabled user whom this username [identifies](Username::identified). Another spelling than the registered one
+    /// costs a read, because the cache cannot tell whether it identifies another user.
     ///
     /// # Errors
     /// As for [`Self::client`].
@@ -152,7 +154,8 @@ impl Registrations {
             let user = self.store.user(username).await?;
             Ok(user.map(|user| (user, None)))
         };
-        let found = self.find(&self.users, username, read).await?;
+        let name = |user: &User| user.username.clone();
+        let found = self.find(&self.users, username, read, name).await?;
         Ok(found.filter(|user| user.enabled))
     }
 
@@ -184,13 +187,14 @@ impl Registrations {
         Ok(allowed)
     }
 
-    /// The object from memory, or from `read`. Also keeps the user that `read` returns with the object, so that a token of
+    /// The object from memory, or from `read`, kept under its registered name. Also keeps the user that `read` returns with the object, so that a token of
     /// a user-bound client costs at most one read.
     async fn find<K, T, F>(
         &self,
         objects: &Objects<K, T>,
         name: K,
         read: impl FnOnce(K) -> F,
+        registered: impl FnOnce(&T) -> K,
     ) -> Result<Option<Arc<T>>, StoreError>
     where
         K: Eq + Hash + Clone,
@@ -202,7 +206,7 @@ impl Registrations {
         }
         let removals = self.removals();
         self.reads.inc();
-        let Some((object, bound_user)) = read(name.clone()).await? else {
+        let Some((object, bound_user)) = read(name).await? else {
             return Ok(None);
         };
         let object = Arc::new(object);
@@ -210,7 +214,7 @@ impl Registrations {
             if let Some(user) = bound_user {
                 self.users.insert(user.username.clone(), Arc::new(user));
             }
-            objects.insert(name, Arc::clone(&object));
+            objects.insert(registered(&object), Arc::clone(&object));
         });
         Ok(Some(object))
     }

@@ -68,6 +68,8 @@ pub enum PasswordOutcome {
     Begun {
         /// The session.
         id: SessionId,
+        /// The registered spelling of the name.
+        username: Username,
         /// Tells whether the session still needs a second factor.
         stage: SessionStage,
         /// Cookie for a device that was unknown before.
@@ -133,16 +135,16 @@ pub async fn with_password(
     let known = credentials_of(context, username).await?;
     let stored = known
         .as_ref()
-        .and_then(|(_, credentials)| credentials.password_hash.clone());
-    let device = known.as_ref().and_then(|(username, credentials)| {
-        place.known_device(context, username, credentials.version)
+        .and_then(|credentials| credentials.password_hash.clone());
+    let device = known.as_ref().and_then(|credentials| {
+        place.known_device(context, &credentials.username, credentials.version)
     });
     // All spellings of a username share one count of guesses.
     let normal = Username::parse(username);
-    let username = normal.as_ref().map_or(username, Username::as_str);
+    let folded = normal.as_ref().map(Username::folded);
     let checked = check_password(
         context,
-        username,
+        folded.as_deref().unwrap_or(username),
         stored.clone(),
         password,
         place.address,
@@ -156,10 +158,11 @@ pub async fn with_password(
         tracing::info!(username = username.map(Username::as_str), "sign-in refused");
         Ok(PasswordOutcome::Refused)
     };
-    let (username, credentials) = match known {
+    let credentials = match known {
         Some(known) if checked.right => known,
-        known => return refused(known.as_ref().map(|(username, _)| username)),
+        known => return refused(known.as_ref().map(|credentials| &credentials.username)),
     };
+    let username = credentials.username;
     if let (Some(stored), Some(stronger)) = (stored, checked.stronger) {
         // Every process reads the new hash when the service next follows the registrations.
         context
@@ -192,6 +195,7 @@ pub async fn with_password(
     };
     Ok(PasswordOutcome::Begun {
         id,
+        username,
         stage,
         device,
         unfinished,
@@ -238,12 +242,11 @@ async fn check_password<'a>(
 async fn credentials_of(
     context: &Context<'_>,
     username: &str,
-) -> Result<Option<(Username, Credentials)>, StoreError> {
-    let Some(username) = Username::parse(username) else {
-        return Ok(None);
-    };
-    let credentials = context.store.credentials(username.clone()).await?;
-    Ok(credentials.map(|credentials| (username, credentials)))
+) -> Result<Option<Credentials>, StoreError> {
+    match Username::parse(username) {
+        Some(username) => context.store.credentials(username).await,
+        None => Ok(None),
+    }
 }
 
 /// Ends the session `id`.

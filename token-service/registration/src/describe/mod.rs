@@ -49,6 +49,9 @@ pub trait Registered: Clone + Send + Sync + 'static {
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self>;
 
+    /// Spells the names of other objects as they are registered.
+    fn spell_names(&mut self, _stored: &Excerpt) {}
+
     /// The list in `change` of objects to add or replace.
     fn put(change: &mut RegistryChange) -> &mut Vec<Self>;
 

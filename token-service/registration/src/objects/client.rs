@@ -170,6 +170,10 @@ impl Registered for Client {
         Some(stored.client(&ClientId::parse(name)?)?)
     }
 
+    fn spell_names(&mut self, stored: &Excerpt) {
+        self.spell_bound_user(|name| Some(stored.user(name)?.username.clone()));
+    }
+
     fn put(change: &mut RegistryChange) -> &mut Vec<Self> {
         &mut change.put_clients
     }

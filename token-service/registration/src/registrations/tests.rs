@@ -366,6 +366,62 @@ fn names_are_unicode_in_one_normal_form() {
     );
 }
 
+fn stored(usernames: &[&str]) -> Excerpt {
+    let users = usernames.iter().copied().filter_map(Username::parse);
+    Excerpt::new([], users.map(User::new))
+}
+
+/// D-43.
+#[test]
+fn names_that_differ_in_case_alone_are_refused() {
+    let both = "[[users]]\nusername = 'ada'\n[[users]]\nusername = 'Ada'\n";
+    let both_lines = "r.toml:2: username: ada differs from Ada at r.toml:4 in letter case alone: keep one of the two";
+    assert_eq!(problems(both), [both_lines]);
+    let load = |registered: &[&str], text| {
+        let read = load_beside(&stored(registered), NOW, text);
+        read.err().unwrap_or_default()
+    };
+    let one = "[[users]]\nusername = 'ada'\n";
+    let registered = "r.toml:2: username: ada differs from the registered user ADA in letter case alone: write ADA, or \
+                      remove that user first";
+    assert_eq!(load(&["ADA"], one), [registered]);
+    assert_eq!(load(&["Ada", "ADA"], one).len(), 1);
+    assert_eq!(load(&["ada"], both), [both_lines]);
+    // Earlier versions registered both.
+    assert_eq!(load(&["ada", "Ada"], both), [""; 0]);
+    assert_eq!(load(&["ada", "ADA"], one), [""; 0]);
+    // A Client ID is compared with its case.
+    let client = "[[clients]]\nclient_id = 'ADA'\ntype = 'installed'\nredirect_uris = ['http://127.0.0.1/cb']\n";
+    assert_eq!(load(&["ada"], client), [""; 0]);
+}
+
+#[test]
+fn invisible_characters_are_refused_in_new_names() {
+    let text = "[[users]]\nusername = 'a\u{200b}da'\n";
+    let refused = r#"r.toml:2: username: "a\u{200b}da" has an invisible character: remove it"#;
+    assert_eq!(problems(text), [refused]);
+    let registered = stored(&["a\u{200b}da"]);
+    assert!(load_beside(&registered, NOW, text).is_ok());
+}
+
+#[test]
+fn a_bound_user_may_be_in_another_case() {
+    let client = "[[clients]]\nclient_id = 'c'\ntype = 'user_bound'\n\
+        client_secret = '0123456789abcdef0123456789abcdef'\nbound_user = 'ADA'\n";
+    let with_user = format!("[[users]]\nusername = 'ada'\n{client}");
+    assert_eq!(problems(&with_user), [""; 0]);
+    let load = |registered: &[&str]| {
+        let read = load_beside(&stored(registered), NOW, client);
+        read.err().unwrap_or_default()
+    };
+    assert_eq!(load(&["Ada"]), [""; 0]);
+    // Which of the two?
+    assert_eq!(
+        load(&["Ada", "ada"]),
+        ["r.toml:5: bound_user: there is no user ADA"]
+    );
+}
+
 /// Values that could be registered, but never used as the protocol requires.
 #[test]
 fn names_and_wildcards_that_cannot_work_are_refused() {

@@ -16,7 +16,7 @@ use super::templates::{
     PasswordAlonePage, Problem, RecoveryCodeUsedPage, SecondFactorPage, SignInPage, StepView,
 };
 use crate::audit_log::Entry;
-use domain::{AuditAction, SessionStage, UnfinishedSignIns, Username};
+use domain::{AuditAction, SessionStage, UnfinishedSignIns};
 use protocol::sign_in::device::DeviceCookie;
 use protocol::sign_in::{self, PasswordOutcome, Place, SecondFactorOutcome, SessionId};
 
@@ -167,17 +167,17 @@ async fn record(
     username: &str,
     outcome: &PasswordOutcome,
 ) -> Result<(), PageFailure> {
-    let normal = Username::parse(username);
-    let username = normal.as_ref().map_or(username, Username::as_str);
     let entry = match outcome {
         PasswordOutcome::Begun {
             stage: SessionStage::SignedIn,
+            username,
             ..
-        } => Entry::new(AuditAction::SignIn).by_user(username),
+        } => Entry::new(AuditAction::SignIn).by_user(username.as_str()),
         PasswordOutcome::Begun {
             stage: SessionStage::SecondFactorOwed,
+            username,
             ..
-        } => Entry::new(AuditAction::SecondFactorRequired).by_user(username),
+        } => Entry::new(AuditAction::SecondFactorRequired).by_user(username.as_str()),
         PasswordOutcome::Wait(_) | PasswordOutcome::Refused => {
             let entry = Entry::new(match outcome {
                 PasswordOutcome::Wait(_) => AuditAction::SignInThrottled,

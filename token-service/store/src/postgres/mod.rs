@@ -12,6 +12,7 @@ mod connection;
 mod credentials;
 mod fault;
 mod grants;
+mod names;
 mod once;
 mod operation;
 mod registry;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
-use super::fault::{Fault, readable};
+use super::fault::Fault;
 use super::operation::{Connection, Isolation, run};
 use super::revocations::{announce, counter, tokens_from};
-use super::value::{number, rows, unsigned};
+use super::value::{number, registration, registration_in, rows, unsigned};
 use super::{
-    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    audit, client_secrets, credentials, grants, names, registry_index, remembered, second_factors,
     sessions,
 };
 use crate::row::{Before, RowError, decode_json, encode_json};
@@ -52,9 +51,8 @@ impl RegistrationStore for PostgresStore {
 
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT username, body FROM users WHERE username = $1";
-            let row = client.query_opt(sql, &[&username.as_str()]).await?;
-            row.map_or(Ok(None), |row| registration(&row))
+            let row = names::row(client, "SELECT username, body FROM users", &username);
+            row.await?.map_or(Ok(None), |row| registration(&row))
         })
         .await
     }
@@ -98,8 +96,7 @@ impl RegistrationStore for PostgresStore {
             let [clients, users, objects] = &*names;
             let sql = "SELECT client_id, body FROM clients WHERE client_id = ANY($1)";
             let clients = client.rows_named(sql, clients, registration).await?;
-            let sql = "SELECT username, body FROM users WHERE username = ANY($1)";
-            let users: Vec<User> = client.rows_named(sql, users, registration).await?;
+            let users = names::alike(client, users).await?;
             let sql = "SELECT object, body FROM remembered WHERE object = ANY($1)";
             let remembered = client.rows_named(sql, objects, registration).await?;
             Ok(Excerpt::new(clients, users)
@@ -357,17 +354,6 @@ async fn legacy_instances(client: &Connection<'_>) -> Result<Vec<LegacyInstance>
         .iter()
         .map(|row| Ok(decode_json(row.try_get(0)?)?))
         .collect()
-}
-
-/// Reads a registration from a row with name and body.
-fn registration<T: DeserializeOwned>(row: &Row) -> Result<Option<T>, Fault> {
-    registration_in(row, 1)
-}
-
-/// Reads a registration from the column with its body.
-fn registration_in<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Option<T>, Fault> {
-    let body = decode_json(row.try_get(column)?);
-    readable("registration", body.map_err(Fault::from))
 }
 
 /// Reads a client and its bound user from rows with name and body of the client, and name and body of a user that the

@@ -8,7 +8,7 @@ use tokio_postgres::error::SqlState;
 
 use super::fault::{Fault, readable};
 use super::operation::Connection;
-use super::registry_index;
+use super::{names, registry_index};
 use crate::row::{decode_json, encode_json};
 use domain::remembered::{ObjectKind, ObjectName};
 use domain::{User, Username};
@@ -178,6 +178,8 @@ const MIGRATIONS: &[&str] = &["
     ALTER TABLE audit_log ADD COLUMN IF NOT EXISTS kind SMALLINT;
     ALTER TABLE audit_log ADD COLUMN IF NOT EXISTS number BIGINT;
     CREATE INDEX IF NOT EXISTS audit_log_by_kind ON audit_log (kind, number) WHERE kind IS NOT NULL;
+", "
+    -- The index of clients and users gets folded usernames: see registry_index::build.
 "];
 
 /// The tables of every version. The schema version is one of the counters.
@@ -259,8 +261,10 @@ async fn try_migrate(client: &mut Client) -> Result<(), SchemaError> {
     if found < 5 {
         forget_registered_hashes(&transaction).await?;
     }
-    if found < 9 {
-        registry_index::build(&Connection::Transaction(&transaction)).await?;
+    if found < 14 {
+        let connection = Connection::Transaction(&transaction);
+        registry_index::build(&connection).await?;
+        names::warn_of_namesakes(&connection).await?;
     }
     if found < VERSION {
         let upsert = "INSERT INTO counters (name, value) VALUES ('schema_version', $1) \

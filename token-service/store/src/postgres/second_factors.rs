@@ -9,6 +9,7 @@ use super::audit;
 use super::credentials;
 use super::fault::Fault;
 use super::grants;
+use super::names;
 use super::operation::Connection;
 use super::registry_index;
 use super::revocations::announce;
@@ -25,17 +26,16 @@ use domain::{
 impl CredentialStore for PostgresStore {
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
         self.statement(async move |client| {
-            let sql = "SELECT users.body, second_factors.body FROM users
-            LEFT JOIN second_factors ON second_factors.username = users.username
-            WHERE users.username = $1";
-            let Some(row) = client.query_opt(sql, &[&username.as_str()]).await? else {
+            let select = "SELECT users.username, users.body, second_factors.body FROM users
+            LEFT JOIN second_factors ON second_factors.username = users.username";
+            let Some(row) = names::row(client, select, &username).await? else {
                 return Ok(None);
             };
-            let own = match row.try_get::<_, Option<&[u8]>>(1)? {
+            let own = match row.try_get::<_, Option<&[u8]>>(2)? {
                 Some(body) => Some(decode(body)?),
                 None => None,
             };
-            Ok(Credentials::of(decode_json(row.try_get(0)?)?, own))
+            Ok(Credentials::of(decode_json(row.try_get(1)?)?, own))
         })
         .await
     }

@@ -12,6 +12,7 @@ mod credentials;
 mod fault;
 mod gathering;
 mod grants;
+mod names;
 mod once;
 mod open;
 mod registry;

@@ -10,7 +10,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 use super::fault::Fault;
 use super::revocations;
 use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
-use super::{registry_index, upgrade, usernames};
+use super::{names, registry_index, upgrade, usernames};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
 use domain::random::{OsRandom, RandomError};
@@ -220,8 +220,9 @@ fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), 
         if found.is_some_and(|found| found < 3) {
             upgrade::forget_registered_hashes(&mut tables)?;
         }
-        if found.is_some_and(|found| found < 6) {
+        if found.is_some_and(|found| found < 9) {
             registry_index::build(&mut tables)?;
+            names::warn_of_namesakes(&mut tables)?;
         }
         if found.is_some_and(|found| found < 7) {
             upgrade::move_used_codes(&transaction, &mut tables)?;

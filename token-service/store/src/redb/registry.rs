@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redb::{ReadTransaction, ReadableTable, TableDefinition};
+use redb::{ReadTransaction, ReadableTable};
 use serde::de::DeserializeOwned;
 
 use super::RedbStore;
@@ -13,11 +13,11 @@ use super::fault::{Fault, readable};
 use super::revocations::{announce, tokens_from};
 use super::tables::{
     CLIENTS, LEGACY_INSTANCES, META, REGISTRY_CHANGES, REGISTRY_COUNTS, REGISTRY_NAMES,
-    REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Tables, USERS, all_json, decode_json,
-    encode_json,
+    REGISTRY_VERSION_KEY, REMEMBERED, REMEMBERED_AT_START, Registrations, Tables, USERS, all_json,
+    decode_json, encode_json, registration, row,
 };
 use super::{
-    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    audit, client_secrets, credentials, grants, names, registry_index, remembered, second_factors,
     sessions,
 };
 use crate::row::Before;
@@ -53,7 +53,7 @@ impl RegistrationStore for RedbStore {
     }
 
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError> {
-        self.read(|transaction| registration(transaction, USERS, username.as_str()))
+        self.read(|transaction| names::user(transaction, &username))
     }
 
     async fn clients(&self, after: String, limit: usize) -> Result<Vec<Client>, StoreError> {
@@ -64,22 +64,21 @@ impl RegistrationStore for RedbStore {
         self.read(|transaction| registrations(transaction, USERS, &after, limit))
     }
 
-    async fn excerpt(&self, mut names: Vec<ObjectName>) -> Result<Excerpt, StoreError> {
-        names.sort();
-        names.dedup();
+    async fn excerpt(&self, mut objects: Vec<ObjectName>) -> Result<Excerpt, StoreError> {
+        objects.sort();
+        objects.dedup();
         self.read_much(move |transaction| {
             let client_rows = transaction.open_table(CLIENTS)?;
-            let user_rows = transaction.open_table(USERS)?;
             let memory = transaction.open_table(REMEMBERED)?;
             let (mut clients, mut users, mut remembered) = (Vec::new(), Vec::new(), Vec::new());
-            for object in &names {
+            for object in &objects {
                 match object.kind {
                     ObjectKind::Client => {
                         clients.extend(row(&client_rows, "client", &object.name)?)
                     }
                     ObjectKind::User => {
                         if let Some(username) = Username::parse(&object.name) {
-                            users.extend(row(&user_rows, "user", username.as_str())?);
+                            users.extend(names::users_alike(transaction, &username)?);
                         }
                     }
                     ObjectKind::LegacyInstance => {}
@@ -292,27 +291,6 @@ impl RegistrationStore for RedbStore {
         })
         .await
     }
-}
-
-type Registrations = TableDefinition<'static, &'static str, &'static [u8]>;
-
-fn registration<T: DeserializeOwned>(
-    transaction: &ReadTransaction,
-    table: Registrations,
-    name: &str,
-) -> Result<Option<T>, Fault> {
-    row(&transaction.open_table(table)?, "registration", name)
-}
-
-/// The JSON row of a name; `None` if the row is missing or cannot be read.
-fn row<T: DeserializeOwned>(
-    table: &impl ReadableTable<&'static str, &'static [u8]>,
-    what: &'static str,
-    name: &str,
-) -> Result<Option<T>, Fault> {
-    let row = table.get(name)?;
-    let row = row.map(|row| readable(what, decode_json(row.value())));
-    Ok(row.transpose()?.flatten())
 }
 
 /// The position in the sequence of changes.

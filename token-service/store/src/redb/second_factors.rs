@@ -9,7 +9,7 @@ use redb::ReadableTable as _;
 use super::RedbStore;
 use super::fault::Fault;
 use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode};
-use super::{audit, credentials, grants, registry_index, sessions};
+use super::{audit, credentials, grants, names, registry_index, sessions};
 use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -19,7 +19,10 @@ use domain::{AuditEvent, Credentials, CredentialsVersion, SecondFactor, User, Us
 impl CredentialStore for RedbStore {
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError> {
         self.read(|transaction| {
-            let key = username.as_str();
+            let Some(name) = names::registered(transaction, &username)? else {
+                return Ok(None);
+            };
+            let key = name.as_str();
             let Some(user) = transaction.open_table(USERS)?.get(key)? else {
                 return Ok(None);
             };

@@ -1,23 +1,22 @@
 //! The tables of the file.
 
-use redb::{
-    Key, ReadTransaction, ReadableTable as _, Table, TableDefinition, Value, WriteTransaction,
-};
+use redb::{Key, ReadTransaction, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::fault::Fault;
+use super::fault::{Fault, readable};
 use crate::row::{self, Row};
 use domain::IndexDifference;
 use domain::clock::Timestamp;
 
 /// The version of this layout. Files with a higher version are refused.
-pub(super) const SCHEMA_VERSION: u64 = 8;
+pub(super) const SCHEMA_VERSION: u64 = 9;
 /// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
 /// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added live grants by user and
 /// client, and [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`],
 /// [`REGISTRY_NAMES`] and [`REMEMBERED_AT_START`]. Version 7 moved used codes to [`CODES`], and made
-/// [`GRANTS_OF_USERS`] from two tables. Version 8 sorted the audit log by kind ([`AUDIT`]).
+/// [`GRANTS_OF_USERS`] from two tables. Version 8 sorted the audit log by kind ([`AUDIT`]). Version 9 added folded
+/// usernames to [`REGISTRY_NAMES`].
 pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
@@ -296,6 +295,27 @@ impl Tables<'_> {
             .remove((at.seconds(), kind as u8, key))?;
         Ok(())
     }
+}
+
+pub(super) type Registrations = TableDefinition<'static, &'static str, &'static [u8]>;
+
+pub(super) fn registration<T: DeserializeOwned>(
+    transaction: &ReadTransaction,
+    table: Registrations,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    row(&transaction.open_table(table)?, "registration", name)
+}
+
+/// The JSON row of a name; `None` if the row is missing or cannot be read.
+pub(super) fn row<T: DeserializeOwned>(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    what: &'static str,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    let row = table.get(name)?;
+    let row = row.map(|row| readable(what, decode_json(row.value())));
+    Ok(row.transpose()?.flatten())
 }
 
 /// All rows of a table, sorted by key.

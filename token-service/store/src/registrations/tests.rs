@@ -193,7 +193,9 @@ async fn what_was_read_before_a_change_is_not_kept() {
         registrations.follow().await.unwrap();
         Ok(Some((read, None)))
     };
-    let found = registrations.find(&registrations.clients, client_id("web"), slow);
+    let found = registrations.find(&registrations.clients, client_id("web"), slow, |client| {
+        client.client_id.clone()
+    });
     assert!(found.await.unwrap().is_some(), "the answer of its own time");
     assert!(!process.has("web").await);
 }
@@ -285,7 +287,9 @@ async fn a_bound_user_that_was_read_before_a_change_is_not_kept() {
         registrations.follow().await.unwrap();
         read
     };
-    let found = registrations.find(&registrations.clients, client_id("batch"), slow);
+    let found = registrations.find(&registrations.clients, client_id("batch"), slow, |client| {
+        client.client_id.clone()
+    });
     assert!(found.await.unwrap().is_some());
     let user = registrations.user("ada").await.unwrap().unwrap();
     assert_eq!(user.accounts, unlinked.accounts);

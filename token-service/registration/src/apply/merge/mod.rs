@@ -4,7 +4,7 @@
 mod fields;
 mod past;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use super::difference::{Shown, Values, text};
@@ -79,7 +79,9 @@ impl<'a> Merge<'a> {
             self.object(user)?;
         }
         let put_users = self.plan.change.put_users.iter();
-        let put_users: HashSet<Username> = put_users.map(|user| user.username.clone()).collect();
+        let put_users: HashMap<String, Username> = put_users
+            .map(|user| (user.username.folded().into_owned(), user.username.clone()))
+            .collect();
         for client in file.clients {
             self.client(client, &put_users)?;
         }
@@ -99,12 +101,16 @@ impl<'a> Merge<'a> {
     /// A client whose bound user stays removed is not changed.
     fn client(
         &mut self,
-        file: Registration<Client>,
-        put_users: &HashSet<Username>,
+        mut file: Registration<Client>,
+        put_users: &HashMap<String, Username>,
     ) -> Result<(), ProtectionError> {
+        let registered = |name: &Username| match self.stored.alike(name).next() {
+            Some(_) => self.stored.user(name).map(|user| user.username.clone()),
+            None => put_users.get(&*name.folded()).cloned(),
+        };
+        file.object.spell_bound_user(registered);
         let bound_user = file.object.bound_user();
-        let exists = |name: &Username| put_users.contains(name) || self.stored.user(name).is_some();
-        match bound_user.filter(|name| !exists(name)) {
+        match bound_user.filter(|name| registered(name).is_none()) {
             Some(name) => {
                 let reason = format!("stays as it is; its bound_user {name} stays removed");
                 self.plan.kept.push(Kept {
