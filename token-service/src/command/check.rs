@@ -1,5 +1,6 @@
 //! `token-service check`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::{ConfigFile, output};
@@ -43,6 +44,9 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let Some(config) = config else {
         return Ok(ExitCode::FAILURE);
     };
+    for (key, path) in paths(&config) {
+        output::line(format_args!("{key}: {path}"))?;
+    }
     let Some(registrations) = registrations else {
         output::line("The configuration has no problem; it names no registrations.")?;
         return Ok(ExitCode::SUCCESS);
@@ -63,6 +67,23 @@ pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
         registrations.users.len()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The files and the store that the service would use, by the key that sets them.
+fn paths(config: &Config) -> Vec<(&'static str, String)> {
+    let text = |path: &Path| path.display().to_string();
+    let mut paths = vec![
+        ("store.url", config.store.to_string()),
+        ("encryption_key_file", text(&config.encryption_key_file)),
+        ("admin_token_file", text(&config.admin_token_file)),
+    ];
+    paths.extend(
+        config
+            .registrations
+            .as_deref()
+            .map(|path| ("registrations", text(path))),
+    );
+    paths
 }
 
 /// One line for each client whose legacy access tokens would not have their fixed length (protocol.md §2.5).

@@ -8,6 +8,7 @@ use document::{InvalidDocument, Located, Place, Problems, Section, Table};
 use protocol::settings::Settings;
 
 use super::duration::{MINUTE, duration};
+use super::paths::{absolute, default_path};
 use super::{
     Config, LogFormat, audit, internal_hosts, issuer, legacy_instances, lifetimes, limits, listen,
     log_format, name, otlp_endpoint, service_documentation, signing, site_labels, store,
@@ -29,7 +30,7 @@ impl Config {
     ) -> Result<Self, InvalidDocument> {
         let problems = Problems::default();
         let table = table(file, environment, &problems);
-        let config = read(Section::root(table, &problems), file.is_none());
+        let config = read(Section::root(table, &problems), file);
         problems.none_or(config)
     }
 
@@ -53,7 +54,8 @@ impl Config {
     ) -> Option<PathBuf> {
         let problems = Problems::default();
         let table = table(file, environment, &problems);
-        Section::root(table, &problems).path("registrations")
+        let registrations = Section::root(table, &problems).path("registrations");
+        registrations.map(absolute)
     }
 }
 
@@ -71,7 +73,7 @@ fn table(
     table
 }
 
-fn read(mut root: Section<'_>, development: bool) -> Config {
+fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
     let defaults = Config::default();
     let issuer = or_default(
         root.parsed("issuer", issuer::parse),
@@ -97,7 +99,7 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
     issuer::check_audiences(&root, &issuer, &api_audience, &identity_audience);
     listen::check_listeners(&root, &listen, &internal_listen);
     if !allow_insecure_http {
-        listen::check_insecure_http(&root, &issuer, &[&listen, &internal_listen], development);
+        listen::check_insecure_http(&root, &issuer, &[&listen, &internal_listen], file.is_none());
     }
 
     let config = Config {
@@ -116,17 +118,23 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
             .map(|address| address.value),
         internal_hosts: internal_hosts::read(&mut root).unwrap_or(defaults.internal_hosts),
         trusted_proxies: trusted_proxies::read(&mut root).unwrap_or(defaults.trusted_proxies),
-        registrations: root.path("registrations"),
+        registrations: root.path("registrations").map(absolute),
         registrations_cache_mib: root
             .positive("registrations_cache_mib")
             .map_or(defaults.registrations_cache_mib, |number| number.value),
-        admin_token_file: root
-            .path("admin_token_file")
-            .unwrap_or(defaults.admin_token_file),
-        encryption_key_file: root
-            .path("encryption_key_file")
-            .unwrap_or(defaults.encryption_key_file),
-        store: store::read(root.section("store")).unwrap_or(defaults.store),
+        admin_token_file: path(
+            &mut root,
+            "admin_token_file",
+            &defaults.admin_token_file,
+            file,
+        ),
+        encryption_key_file: path(
+            &mut root,
+            "encryption_key_file",
+            &defaults.encryption_key_file,
+            file,
+        ),
+        store: store::read(root.section("store"), file).unwrap_or(defaults.store),
         legacy_instances: legacy_instances::read(&mut root),
         site_labels: site_labels::read(root.section("site_labels")),
         limits: limits::read(root.section("limits"), defaults.limits),
@@ -149,6 +157,14 @@ fn read(mut root: Section<'_>, development: bool) -> Config {
     };
     root.finish();
     config
+}
+
+/// The path at `key`, or its default.
+fn path(root: &mut Section<'_>, key: &'static str, default: &Path, file: Option<&Path>) -> PathBuf {
+    match root.path(key) {
+        Some(path) => absolute(path),
+        None => default_path(root, key, default, file),
+    }
 }
 
 fn or_default<T>(read: Option<Located<T>>, default: T) -> Located<T> {

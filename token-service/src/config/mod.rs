@@ -13,6 +13,7 @@ mod load;
 mod log_format;
 mod name;
 mod otlp_endpoint;
+mod paths;
 mod service_documentation;
 mod signing;
 mod site_labels;
@@ -120,7 +121,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// The defaults: every listener on loopback, and all state under `data/` in the working folder.
+    /// The defaults: every listener on loopback, and all state under `data/`.
     fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
@@ -135,7 +136,7 @@ impl Default for Config {
             registrations_cache_mib: NonZeroU32::MIN.saturating_add(63),
             admin_token_file: PathBuf::from("data/admin-token"),
             encryption_key_file: PathBuf::from("data/encryption-key"),
-            store: StoreUrl::Redb(PathBuf::from("data/token-service.redb")),
+            store: StoreUrl::Redb(PathBuf::from(store::DEFAULT_FILE)),
             legacy_instances: Vec::new(),
             site_labels: BTreeMap::new(),
             limits: Limits::DEFAULT,

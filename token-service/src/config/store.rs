@@ -1,7 +1,9 @@
 //! `[store]`.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
+use super::paths::{absolute, default_path};
 use document::{Located, Place, Section};
 use store::postgres::{PostgresSettings, PostgresUrl};
 
@@ -14,7 +16,21 @@ pub enum StoreUrl {
     Postgres(Box<PostgresSettings>),
 }
 
-pub(super) fn read(mut section: Section<'_>) -> Option<StoreUrl> {
+impl fmt::Display for StoreUrl {
+    /// The file, or the database without its password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redb(path) => path.display().fmt(formatter),
+            Self::Postgres(settings) => settings.url.place().fmt(formatter),
+        }
+    }
+}
+
+/// The default store, beside the configuration file or in the current folder.
+pub(super) const DEFAULT_FILE: &str = "data/token-service.redb";
+
+/// Reads the table; `file` is the configuration file. `None` if a problem was reported.
+pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<StoreUrl> {
     let mut url = section.text("url");
     let mut url_file = section.text("url_file");
     // A variable replaces both keys of the file.
@@ -27,18 +43,27 @@ pub(super) fn read(mut section: Section<'_>) -> Option<StoreUrl> {
         (false, true) => url = None,
         _ => {}
     }
-    let ca_file = section.path("ca_file");
+    let ca_file = section.path("ca_file").map(absolute);
     let store = match (url, url_file) {
         (Some(url), Some(_)) => Err((url.place, "url: give either url or url_file".to_owned())),
         (Some(url), None) => store_url(&url.value, &url.place, ca_file)
             .map(Some)
             .map_err(|problem| (url.place, format!("url: {problem}"))),
-        (None, Some(file)) => std::fs::read_to_string(file.place.resolve(&file.value))
-            .map_err(|error| error.to_string())
-            .and_then(|text| store_url(text.trim(), &Place::Default, ca_file))
-            .map(Some)
-            .map_err(|problem| (file.place, format!("url_file: {}: {problem}", file.value))),
-        (None, None) => Ok(None),
+        (None, Some(file)) => {
+            let path = absolute(file.place.resolve(&file.value));
+            std::fs::read_to_string(&path)
+                .map_err(|error| error.to_string())
+                .and_then(|text| store_url(text.trim(), &Place::Default, ca_file))
+                .map(Some)
+                .map_err(|problem| {
+                    let path = path.display();
+                    (file.place, format!("url_file: {path}: {problem}"))
+                })
+        }
+        (None, None) => {
+            let path = default_path(&section, "store.url", DEFAULT_FILE.as_ref(), file);
+            Ok(Some(StoreUrl::Redb(path)))
+        }
     };
     let store = store.unwrap_or_else(|(place, problem)| {
         section.report(&place, problem);
@@ -51,7 +76,7 @@ pub(super) fn read(mut section: Section<'_>) -> Option<StoreUrl> {
 /// Reads `store.url`. Problems do not repeat the value, because a PostgreSQL URL may contain a password.
 fn store_url(url: &str, place: &Place, ca_file: Option<PathBuf>) -> Result<StoreUrl, String> {
     if let Some(path) = url.strip_prefix("redb:").filter(|path| !path.is_empty()) {
-        return Ok(StoreUrl::Redb(place.resolve(path)));
+        return Ok(StoreUrl::Redb(absolute(place.resolve(path))));
     }
     let schemes = ["postgres://", "postgresql://"];
     if !schemes.iter().any(|scheme| url.starts_with(scheme)) {
@@ -100,8 +125,8 @@ mod tests {
         std::fs::write(&path, "[store]\nurl_file = \"url\"").unwrap();
         let variable = ("TOKEN_SERVICE__STORE__URL", "redb:x");
         let store = load_from(Some(&path), &[variable]).unwrap().store;
-        assert_eq!(store, StoreUrl::Redb("x".into()));
+        assert_eq!(store, StoreUrl::Redb(absolute("x".into())));
         let problems = load("url_file = \"missing\"").unwrap_err().join("\n");
-        assert!(problems.contains("url_file: missing: "), "{problems}");
+        assert!(problems.contains("/missing: "), "{problems}");
     }
 }

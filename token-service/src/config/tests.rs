@@ -83,8 +83,31 @@ enabled = false
 
 #[test]
 fn without_a_file_the_development_defaults_hold() {
-    assert_eq!(load_from(None, &[]), Ok(Config::default()));
-    assert_eq!(load("", &[]), Ok(Config::default()));
+    let in_folder = |folder: &Path| Config {
+        admin_token_file: folder.join("data/admin-token"),
+        encryption_key_file: folder.join("data/encryption-key"),
+        store: StoreUrl::Redb(folder.join("data/token-service.redb")),
+        ..Config::default()
+    };
+    let current = std::env::current_dir().unwrap();
+    assert_eq!(load_from(None, &[]), Ok(in_folder(&current)));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(load_from(Some(&path), &[]), Ok(in_folder(folder.path())));
+}
+
+/// A variable's path starts at the current folder, whatever file there is.
+#[test]
+fn every_path_is_absolute() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, "registrations = 'r.toml'").unwrap();
+    let variable = ("TOKEN_SERVICE__ADMIN_TOKEN_FILE", "tokens");
+    let config = load_from(Some(&path), &[variable]).unwrap();
+    let current = std::env::current_dir().unwrap();
+    assert_eq!(config.admin_token_file, current.join("tokens"));
+    assert_eq!(config.registrations, Some(folder.path().join("r.toml")));
 }
 
 #[test]
@@ -214,6 +237,7 @@ fn every_key_of_the_example_is_also_a_variable() {
         ("PATH", "/bin"),
     ];
     let seconds = Duration::from_secs;
+    let current = std::env::current_dir().unwrap();
     let expected = Config {
         protocol: Settings {
             name: "Building Site Login".into(),
@@ -245,11 +269,11 @@ fn every_key_of_the_example_is_also_a_variable() {
             .to_vec(),
         trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         allow_insecure_http: false,
-        registrations: Some("r.toml".into()),
+        registrations: Some(current.join("r.toml")),
         registrations_cache_mib: NonZeroU32::new(4).unwrap(),
-        admin_token_file: "a".into(),
-        encryption_key_file: "e".into(),
-        store: StoreUrl::Redb("s".into()),
+        admin_token_file: current.join("a"),
+        encryption_key_file: current.join("e"),
+        store: StoreUrl::Redb(current.join("s")),
         site_labels: [("https://us1.example.com".into(), "Austin".into())].into(),
         limits: Limits {
             revocations_per_second: NonZeroU32::new(2).unwrap(),
