@@ -396,14 +396,14 @@ fn problems_have_their_file_and_line_in_check_and_in_apply() {
     assert_eq!(checked.len(), 11, "{checked:#?}");
     assert!(applied.contains("wrong.toml:9: client_id: spa is already at "));
 
-    // The service's warnings have lines too.
+    // The service's problems have the lines of the file too.
     let unwise = write(
         "unwise.toml",
         "[[clients]]\nclient_id = \"app\"\ntype = \"installed\"\nredirect_uris = [\"app:/cb\"]\n",
     );
-    let applied = pair.operate(&["apply", &unwise, "--dry-run"], "").done();
-    let warning = format!("warning: {unwise}:4: redirect_uris: another app may claim app: too");
-    assert!(applied.contains(&warning), "{applied}");
+    let applied = pair.operate(&["apply", &unwise, "--dry-run"], "").failed(1);
+    let problem = format!("{unwise}:4: redirect_uris: app:/cb: a private-use scheme");
+    assert!(applied.contains(&problem), "{applied}");
 
     let syntax = write("syntax.toml", "[[clients]]\nclient_id = \n");
     let applied = pair.operate(&["apply", &syntax], "").failed(1);

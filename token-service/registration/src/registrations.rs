@@ -187,6 +187,7 @@ impl<T> Draft<T> {
         is_listed: impl Fn(&ObjectName) -> bool,
     ) -> Result<T, InvalidDocument> {
         check_names(&self.reading, &self.problems, stored, is_listed);
+        check_schemes(&self.reading, &self.problems, stored);
         let read = self.problems.none_or(self.read)?;
         // Every missing value was reported as a problem.
         read.ok_or(InvalidDocument {
@@ -270,6 +271,23 @@ fn check_names(
     for Located { value, place } in &reading.bound_users {
         if !Username::parse(value).is_some_and(is_user) {
             problems.report(place, format!("bound_user: there is no user {value}"));
+        }
+    }
+}
+
+/// Reports new redirect URIs with a private-use scheme that any app may claim (RFC 8252 §7.1). Earlier versions registered
+/// them, and these stay.
+fn check_schemes(reading: &Reading, problems: &Problems, stored: &Excerpt) {
+    for (client_id, Located { value, place }) in &reading.undotted {
+        let client = Client::find(stored, client_id).map(|client| &client.integration);
+        let stays = matches!(client, Some(IntegrationType::Installed { redirect_uris })
+            if redirect_uris.iter().any(|uri| uri.to_string() == *value));
+        if !stays {
+            let message = format!(
+                "redirect_uris: {value}: a private-use scheme is a domain of yours in reverse, such as \
+                 com.example.app: (RFC 8252 §7.1)"
+            );
+            problems.report(place, message);
         }
     }
 }

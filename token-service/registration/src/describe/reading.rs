@@ -57,6 +57,8 @@ pub(crate) struct Reading {
     /// Objects about which the document alone does not say everything.
     pub(crate) unsettled: BTreeSet<ObjectName>,
     is_unsettled: bool,
+    /// Redirect URIs with a scheme without a dot, by Client ID.
+    pub(crate) undotted: Vec<(String, Located<String>)>,
 }
 
 impl Reading {
@@ -69,6 +71,7 @@ impl Reading {
             bound_users: Vec::new(),
             unsettled: BTreeSet::new(),
             is_unsettled: false,
+            undotted: Vec::new(),
         }
     }
 
@@ -119,6 +122,8 @@ pub struct Entry<'e, 'p> {
     /// The integration type of a client, after it was read.
     pub(crate) integration: Option<IntegrationKind>,
     pub(crate) reading: &'e mut Reading,
+    /// The name of the object, after it was read.
+    pub(crate) name: String,
     given: Vec<&'static str>,
 }
 
@@ -133,6 +138,7 @@ impl<'e, 'p> Entry<'e, 'p> {
             given: keys.filter(|key| section.has(key)).collect(),
             section,
             integration: None,
+            name: String::new(),
             reading,
         }
     }
@@ -187,6 +193,7 @@ impl<'e, 'p> Entry<'e, 'p> {
 
     /// Records the object's name. Reports the name if another object of the kind has it.
     pub(crate) fn name(&mut self, kind: ObjectKind, key: &str, name: &Located<String>) {
+        self.name.clone_from(&name.value);
         let names = self.reading.names.entry(kind).or_default();
         unique(&self.section, key, name, names);
     }

@@ -20,7 +20,6 @@ pub(super) fn read(
     for Located { value, place } in texts {
         match RedirectUriPattern::parse(&value, use_) {
             Ok(pattern) => {
-                // protocol.md §5.5 allows any scheme. RFC 8252 §7.1 requires a scheme that is based on a domain name.
                 let scheme = value.split(':').next().unwrap_or_default();
                 if !scheme.contains('.') && !matches!(scheme, "http" | "https") {
                     let message = format!(
@@ -28,6 +27,8 @@ pub(super) fn read(
                          yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)"
                     );
                     entry.reading.warn(&place, message);
+                    let uri = Located { value, place };
+                    entry.reading.undotted.push((entry.name.clone(), uri));
                 }
                 patterns.push(pattern);
             }

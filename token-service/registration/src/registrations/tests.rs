@@ -3,7 +3,8 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::file;
 use crate::protection::Hidden;
-use domain::client::{ClientSecret, IntegrationType};
+use domain::client::{ClientSecret, IntegrationKind, IntegrationType};
+use domain::redirect_uri::{RedirectUriPattern, RedirectUriUse};
 
 const CERTIFICATE: &str = include_str!("../../../../demo/non-interactive-demo.cert.pem");
 /// 2026-01-01, within the validity of every certificate in these tests.
@@ -263,18 +264,45 @@ fn what_is_unwise_is_a_warning() {
                 client_secret = 'long enough, with 32 bytes and some more'\n\
                 [[clients.certificates]]\nalias = 'one'\nfile = 'cert.pem'\n\
                 [[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
-                redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb', 'myapp:/cb']\n";
-    let scheme = "r.toml:11: redirect_uris: another app may claim myapp: too; a scheme that is a domain of \
-                  yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)";
-    assert_eq!(warnings(NOW, text), [scheme]);
+                redirect_uris = ['http://127.0.0.1/cb', 'com.example:/cb']\n";
+    assert_eq!(warnings(NOW, text), [""; 0]);
     assert_eq!(
         warnings(Timestamp::from_seconds(0), text),
-        ["r.toml:7: the certificate one is not valid yet", scheme]
+        ["r.toml:7: the certificate one is not valid yet"]
     );
     let after_all = Timestamp::from_seconds(u64::MAX);
     assert_eq!(
         warnings(after_all, text)[0],
         "r.toml:7: the certificate one has expired; assertions signed with it are refused"
+    );
+}
+
+/// RFC 8252 §7.1.
+#[test]
+fn a_private_use_scheme_without_a_dot_is_refused_in_a_new_redirect_uri() {
+    let text = "[[clients]]\nclient_id = 'app'\ntype = 'installed'\n\
+                redirect_uris = ['com.example:/cb', 'myapp:/cb']\n";
+    let refused = "r.toml:4: redirect_uris: myapp:/cb: a private-use scheme is a domain of yours in reverse, such as \
+                   com.example.app: (RFC 8252 §7.1)";
+    assert_eq!(problems(text), [refused]);
+    let with = |uri: &str| {
+        let client_id = ClientId::parse("app").unwrap();
+        let uri = RedirectUriPattern::parse(uri, RedirectUriUse::Installed).unwrap();
+        let client = Client {
+            integration: IntegrationType::Installed {
+                redirect_uris: vec![uri],
+            },
+            ..Client::new(client_id, IntegrationKind::Installed)
+        };
+        load_beside(&Excerpt::new([client], []), NOW, text)
+    };
+    assert_eq!(with("other:/cb").err().unwrap(), [refused]);
+    // An earlier version registered it.
+    let warnings = with("myapp:/cb").ok().unwrap().warnings;
+    let warning = warnings[0].to_string();
+    assert!(
+        warning.contains("another app may claim myapp: too"),
+        "{warning}"
     );
 }
 
