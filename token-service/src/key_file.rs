@@ -238,6 +238,35 @@ pub fn exposed_mode(path: &Path) -> Option<u32> {
     }
 }
 
+/// The mode of the file at `path` if its group may read it.
+#[must_use]
+pub fn group_readable_mode(path: &Path) -> Option<u32> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+        (mode & 0o040 != 0).then_some(mode)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
+/// True if the process runs in a container, as the container's runtime tells it: by the files of Docker and Podman, the
+/// variable of Kubernetes, or `container`, which Podman, LXC and systemd set.
+#[must_use]
+pub fn is_in_container() -> bool {
+    ["/.dockerenv", "/run/.containerenv"]
+        .iter()
+        .any(|file| Path::new(file).exists())
+        || ["KUBERNETES_SERVICE_HOST", "container"]
+            .iter()
+            .any(|variable| std::env::var_os(variable).is_some())
+}
+
 #[cfg(not(unix))]
 fn check_permissions(_: &Path) -> Result<(), KeyFileError> {
     Ok(())

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, output};
 use crate::config::Config;
+use crate::key_file;
 use domain::Excerpt;
 use domain::clock::{Clock as _, SystemClock};
 use protocol::flow::LongestUserId;
@@ -17,7 +18,7 @@ use registration::registrations::Registrations;
 pub(super) fn run(arguments: &ConfigFile) -> anyhow::Result<ExitCode> {
     let (config, path) = match arguments.load() {
         Ok(config) => {
-            for warning in config.warnings() {
+            for warning in config.warnings(key_file::is_in_container()) {
                 output::line(format_args!("warning: {warning}"))?;
             }
             let path = config.registrations.clone();

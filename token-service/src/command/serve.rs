@@ -9,6 +9,7 @@ use crate::admin_tokens::AdminTokens;
 use crate::config::{Config, StoreUrl};
 use crate::encryption_key;
 use crate::http::Application;
+use crate::key_file;
 use crate::service::Service;
 use domain::clock::{Clock, SystemClock};
 use domain::random::OsRandom;
@@ -58,7 +59,7 @@ fn warn(arguments: &ConfigFile, config: &Config) {
     }
     let variables = std::env::vars_os().map(|(name, _)| name);
     for warning in config
-        .warnings()
+        .warnings(key_file::is_in_container())
         .into_iter()
         .chain(variables::warnings(variables))
     {

@@ -37,7 +37,7 @@ pub use self::audit::Audit;
 pub use self::limits::Limits;
 pub use self::log_format::LogFormat;
 pub use self::store::StoreUrl;
-use crate::key_file::exposed_mode;
+use crate::key_file::{exposed_mode, group_readable_mode};
 use duration::DAY;
 
 /// The configuration of the token service.
@@ -84,10 +84,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// Settings that are allowed but unwise, each as a text for the operator.
+    /// Settings that are allowed but unwise, each as a text for the operator. `in_container`: orchestrators give secrets
+    /// to the service through its group, which has no other members there.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self, in_container: bool) -> Vec<String> {
         let mut warnings = Vec::new();
+        for (key, path) in [
+            ("encryption_key_file", &self.encryption_key_file),
+            ("admin_token_file", &self.admin_token_file),
+        ] {
+            if !in_container && let Some(mode) = group_readable_mode(path) {
+                let path = path.display();
+                warnings.push(format!(
+                    "{key} {path} may be read by everybody in its group (mode {mode:o}): chmod 600 {path}"
+                ));
+            }
+        }
         if let StoreUrl::Postgres(settings) = &self.store
             && settings.url.is_plain_to_another_machine()
         {

@@ -97,6 +97,32 @@ fn without_a_file_the_development_defaults_hold() {
     assert_eq!(load_from(Some(&path), &[]), Ok(in_folder(folder.path())));
 }
 
+#[test]
+fn key_files_that_a_group_may_read_are_warned_of_outside_containers() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, "").unwrap();
+    let config = load_from(Some(&path), &[]).unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    for (key, file) in [
+        ("encryption_key_file", &config.encryption_key_file),
+        ("admin_token_file", &config.admin_token_file),
+    ] {
+        std::fs::write(file, "").unwrap();
+        let set = |mode| std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode));
+        set(0o640).unwrap();
+        let path = file.display();
+        let warning = format!(
+            "{key} {path} may be read by everybody in its group (mode 640): chmod 600 {path}"
+        );
+        assert_eq!(config.warnings(false), [warning]);
+        assert_eq!(config.warnings(true), [""; 0]);
+        set(0o600).unwrap();
+        assert_eq!(config.warnings(false), [""; 0]);
+    }
+}
+
 /// A variable's path starts at the current folder, whatever file there is.
 #[test]
 fn every_path_is_absolute() {
@@ -377,7 +403,7 @@ fn registrations_that_others_read_or_change_are_warned_of() {
             ("TOKEN_SERVICE__ISSUER", issuer),
             ("TOKEN_SERVICE__REGISTRATIONS", &path),
         ];
-        let warnings = load_from(None, &environment).unwrap().warnings();
+        let warnings = load_from(None, &environment).unwrap().warnings(true);
         warnings
             .iter()
             .any(|warning| warning.contains("registrations"))
