@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::admin_tokens::{AdminTokens, Holder};
@@ -46,6 +46,8 @@ pub struct Service {
     registrations: Registrations,
     registry_turn: Mutex<()>,
     keys: ArcSwap<KeyRing>,
+    /// Why the current signing key cannot be opened.
+    unopened: ArcSwapOption<KeyRingError>,
     identity_tokens: IdentityTokens,
     draining: AtomicBool,
 }
@@ -92,6 +94,7 @@ impl Service {
             encryption_key,
             registrations,
             keys: ArcSwap::from_pointee(keys),
+            unopened: ArcSwapOption::empty(),
             identity_tokens: IdentityTokens::default(),
         })
     }
@@ -116,13 +119,29 @@ impl Service {
     pub async fn maintain_keys(&self) -> Result<(), KeyRingError> {
         let (policy, now) = (self.key_policy(), self.clock.now());
         let keys = self.keys();
-        if let Some(keys) = keys
-            .refreshed(&*self.store, &self.encryption_key, &policy, now)
-            .await?
-        {
-            self.keys.store(Arc::new(keys));
+        let refreshed = keys.refreshed(&*self.store, &self.encryption_key, &policy, now);
+        match refreshed.await {
+            Ok(keys) => {
+                self.unopened.store(None);
+                if let Some(keys) = keys {
+                    self.keys.store(Arc::new(keys));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, KeyRingError::Sealing { signs: true, .. }) {
+                    self.unopened.store(Some(Arc::new(error.clone())));
+                }
+                Err(error)
+            }
         }
-        Ok(())
+    }
+
+    /// Why this process cannot open the current signing key: its tokens would be the only ones of an old key, and it
+    /// refuses the tokens of other replicas. `None` if it can.
+    #[must_use]
+    pub fn unopened_signing_key(&self) -> Option<Arc<KeyRingError>> {
+        self.unopened.load_full()
     }
 
     /// Rotates the signing keys on demand: see [`rotation::on_demand`]. The audit log gets `event`.

@@ -16,6 +16,10 @@ pub struct SealedSigningKey {
     /// Until this time the key is published but does not sign, so that every gateway knows the key before its first
     /// token.
     pub signs_from: Timestamp,
+    /// One more than that of the key before, of the same algorithm: of two keys that start in the same second, the key
+    /// with the higher number signs. 0 for the first key, and for keys that version 0.2.0 made.
+    #[serde(default)]
+    pub number: u32,
     /// When the key was found to have stopped signing. The key verifies until its last token has expired.
     pub retired_at: Option<Timestamp>,
 }
@@ -28,8 +32,14 @@ impl SealedSigningKey {
         keys
     }
 
-    fn age(&self) -> (Timestamp, Timestamp, &str) {
-        (self.created_at, self.signs_from, &self.kid)
+    fn age(&self) -> (Timestamp, u32, Timestamp, &str) {
+        (self.created_at, self.number, self.signs_from, &self.kid)
+    }
+
+    /// Of the keys that may sign, the one with the greatest turn signs.
+    #[must_use]
+    pub fn turn(&self) -> (Timestamp, u32, &str) {
+        (self.signs_from, self.number, &self.kid)
     }
 }
 

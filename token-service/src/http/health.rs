@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{error, line, paths};
 use crate::service::Service;
 
-pub(super) fn routes(routes: &mut web::ServiceConfig) {
+pub(crate) fn routes(routes: &mut web::ServiceConfig) {
     routes
         .service(
             web::resource(paths::HEALTHZ)
@@ -29,6 +29,10 @@ async fn healthz() -> HttpResponse {
 async fn readyz(service: Data<Service>) -> HttpResponse {
     if service.is_draining() {
         return not_ready("draining", "the service is stopping");
+    }
+    if let Some(error) = service.unopened_signing_key() {
+        tracing::warn!(%error, "not ready");
+        return not_ready("signing_key", &error.to_string());
     }
     match service.store.ready().await {
         Ok(()) => line::json(&mut HttpResponse::Ok(), &json!({"status": "ready"})),

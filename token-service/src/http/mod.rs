@@ -6,7 +6,7 @@ mod client_call;
 mod cors;
 mod discovery;
 mod error;
-mod health;
+pub(crate) mod health;
 mod host;
 mod internal_host;
 mod introspection;

@@ -27,6 +27,8 @@ pub enum KeyRingError {
     Sealing {
         /// Identifier of the key.
         kid: String,
+        /// True if the key signs now, so that this process must not answer any more.
+        signs: bool,
         error: SealingError,
     },
     /// A key could not be generated or read.
@@ -94,11 +96,14 @@ impl KeyRing {
         policy: &Policy,
         now: Timestamp,
     ) -> Result<Self, KeyRingError> {
+        let signers = Signers::at(&sealed, policy, now);
+        for key in [signers.current, signers.legacy].into_iter().flatten() {
+            open(key, encryption_key, true)?;
+        }
         let all = sealed
             .iter()
-            .map(|key| open(key, encryption_key).map(Arc::new))
+            .map(|key| open(key, encryption_key, false).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
-        let signers = Signers::at(&sealed, policy, now);
         let opened = |wanted: Option<&SealedSigningKey>| {
             all.iter()
                 .find(|key| wanted.is_some_and(|wanted| wanted.kid == key.kid()))
@@ -195,9 +200,14 @@ pub async fn carry_out(
             Step::Add {
                 algorithm,
                 signs_from,
+                number,
                 unless_after,
             } => {
-                let key = generate(encryption_key, algorithm, signs_from, now)?;
+                let key = SealedSigningKey {
+                    signs_from,
+                    number,
+                    ..generate(encryption_key, algorithm, now)?
+                };
                 let kid = key.kid.clone();
                 let entries = Arc::clone(&audit);
                 if store.add_signing_key(key, unless_after, entries).await? {
@@ -229,7 +239,6 @@ pub async fn carry_out(
 fn generate(
     encryption_key: &EncryptionKey,
     algorithm: Algorithm,
-    signs_from: Timestamp,
     now: Timestamp,
 ) -> Result<SealedSigningKey, KeyRingError> {
     let pkcs8 = SigningKey::generate_pkcs8(algorithm)?;
@@ -238,6 +247,7 @@ fn generate(
         .seal(&signing_key_context(&kid), &pkcs8)
         .map_err(|error| KeyRingError::Sealing {
             kid: kid.clone(),
+            signs: false,
             error,
         })?;
     Ok(SealedSigningKey {
@@ -245,7 +255,8 @@ fn generate(
         algorithm,
         sealed_pkcs8,
         created_at: now,
-        signs_from,
+        signs_from: now,
+        number: 0,
         retired_at: None,
     })
 }
@@ -253,11 +264,13 @@ fn generate(
 fn open(
     key: &SealedSigningKey,
     encryption_key: &EncryptionKey,
+    signs: bool,
 ) -> Result<SigningKey, KeyRingError> {
     let pkcs8 = encryption_key
         .open(&signing_key_context(&key.kid), &key.sealed_pkcs8)
         .map_err(|error| KeyRingError::Sealing {
             kid: key.kid.clone(),
+            signs,
             error,
         })?;
     Ok(SigningKey::from_pkcs8(key.algorithm, &pkcs8)?)

@@ -13,8 +13,6 @@ use crate::settings::Settings;
 use domain::clock::Timestamp;
 use domain::{LegacyInstance, SealedSigningKey};
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// The configuration of signing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
@@ -73,6 +71,8 @@ pub enum Step {
         algorithm: Algorithm,
         /// Time of its first signature.
         signs_from: Timestamp,
+        /// [`SealedSigningKey::number`].
+        number: u32,
         /// Creation time of the newest known key of the algorithm. If the store has a later key, another replica was
         /// faster, and the step does nothing.
         unless_after: Option<Timestamp>,
@@ -112,9 +112,7 @@ impl<'a> Signers<'a> {
             keys.iter()
                 .filter(|key| key.signs_from <= now)
                 .filter(|key| wanted.is_none_or(|algorithm| key.algorithm == algorithm))
-                .max_by(|one, other| {
-                    (one.signs_from, &one.kid).cmp(&(other.signs_from, &other.kid))
-                })
+                .max_by(|one, other| one.turn().cmp(&other.turn()))
         };
         Self {
             current: newest(Some(policy.algorithm)).or_else(|| newest(None)),
@@ -153,6 +151,7 @@ pub fn due(keys: &[SealedSigningKey], policy: &Policy, now: Timestamp) -> Vec<St
                 steps.push(Step::Add {
                     algorithm,
                     signs_from: now + wait,
+                    number: 0,
                     unless_after: None,
                 });
             }
@@ -196,29 +195,21 @@ pub fn on_demand(
     policy
         .algorithms()
         .filter_map(|algorithm| newest(keys, algorithm))
-        .map(|newest| {
-            let wanted = now + wait;
-            // The key that starts later signs, so two keys must not start in the same second.
-            let free = keys
-                .iter()
-                .filter(|key| key.algorithm == newest.algorithm && key.signs_from <= wanted)
-                .map(|key| key.signs_from + SECOND)
-                .max();
-            successor(newest, free.map_or(wanted, |free| free.max(wanted)))
-        })
+        .map(|newest| successor(newest, now + wait))
         .collect()
 }
 
 fn newest(keys: &[SealedSigningKey], algorithm: Algorithm) -> Option<&SealedSigningKey> {
     keys.iter()
         .filter(|key| key.algorithm == algorithm)
-        .max_by_key(|key| key.created_at)
+        .max_by_key(|key| (key.created_at, key.number))
 }
 
 const fn successor(of: &SealedSigningKey, signs_from: Timestamp) -> Step {
     Step::Add {
         algorithm: of.algorithm,
         signs_from,
+        number: of.number.saturating_add(1),
         unless_after: Some(of.created_at),
     }
 }

@@ -13,6 +13,7 @@ use crate::admin::keys::Rotation;
 use crate::audit_log::Origin;
 use crate::command::assertion::tests::of_the_demo;
 use crate::encryption_key::EncryptionKeyError;
+use crate::http::health;
 use crate::key_file;
 use crate::key_file::KeyFileError;
 use domain::clock::{ManualClock, Timestamp};
@@ -272,4 +273,65 @@ async fn a_command_and_its_audit_entry_are_one_write() {
         AuditAction::TokensCutOff,
     ];
     assert_eq!(actions, expected);
+}
+
+/// The file of the other replica has a newer encryption key, which this replica lacks.
+#[tokio::test]
+async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    let store = open_store(&config).await.unwrap();
+    let start = async |config| {
+        let service = prepare_on(config, Arc::clone(&store), Arc::new(SystemClock)).await;
+        Arc::new(service.unwrap())
+    };
+    let replica = start(config.clone()).await;
+    let two_keys = folder.path().join("two-keys");
+    key_file::load_or_create(&two_keys, &OsRandom).unwrap();
+    let [newer, older] =
+        [&two_keys, &config.encryption_key_file].map(|path| std::fs::read_to_string(path).unwrap());
+    std::fs::write(&two_keys, newer + &older).unwrap();
+    let other = start(Config {
+        encryption_key_file: two_keys,
+        ..config
+    })
+    .await;
+    let readiness = async |service: &Arc<Service>| {
+        let application = actix_web::App::new()
+            .app_data(actix_web::web::Data::from(Arc::clone(service)))
+            .configure(health::routes);
+        let application = actix_web::test::init_service(application).await;
+        let request = actix_web::test::TestRequest::get().uri("/readyz");
+        let response = actix_web::test::call_service(&application, request.to_request()).await;
+        let status = response.status().as_u16();
+        (status, actix_web::test::read_body(response).await)
+    };
+    // Announced: the key does not sign yet.
+    other.rotate_keys(true).await.unwrap();
+    assert!(replica.maintain_keys().await.is_err());
+    assert_eq!(readiness(&replica).await.0, 200);
+    other.rotate_keys(false).await.unwrap();
+    assert!(replica.maintain_keys().await.is_err());
+    let (status, body) = readiness(&replica).await;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &body["reason"]), (503, &"signing_key".into()));
+    let kid = other.keys().signing().kid().to_owned();
+    assert!(
+        body["description"].as_str().unwrap().contains(&kid),
+        "{body}"
+    );
+    assert_eq!(readiness(&other).await.0, 200);
+    // Without its key, the earlier one signs again.
+    for key in other.keys().sealed() {
+        if replica
+            .keys()
+            .sealed()
+            .iter()
+            .all(|known| known.kid != key.kid)
+        {
+            store.forget_signing_key(key.kid.clone()).await.unwrap();
+        }
+    }
+    replica.maintain_keys().await.unwrap();
+    assert_eq!(readiness(&replica).await.0, 200);
 }

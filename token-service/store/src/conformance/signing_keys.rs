@@ -13,6 +13,7 @@ pub(crate) fn signing_key(
         sealed_pkcs8: vec![1, 2, 3],
         created_at,
         signs_from: created_at,
+        number: 0,
         retired_at: None,
     }
 }

@@ -19,6 +19,7 @@ fn key(kid: &str, algorithm: Algorithm, created_at: u64, signs_from: u64) -> Sea
         sealed_pkcs8: vec![],
         created_at: at(created_at),
         signs_from: at(signs_from),
+        number: 0,
         retired_at: None,
     }
 }
@@ -30,9 +31,11 @@ fn carry_out(keys: &mut Vec<SealedSigningKey>, steps: Vec<Step>, now: Timestamp)
             Step::Add {
                 algorithm,
                 signs_from,
+                number,
                 ..
             } => keys.push(SealedSigningKey {
                 signs_from,
+                number,
                 ..key(
                     &format!("k{}", now.seconds()),
                     algorithm,
@@ -58,6 +61,7 @@ fn the_first_key_signs_at_once() {
     let first = Step::Add {
         algorithm: Algorithm::EdDsa,
         signs_from: at(0),
+        number: 0,
         unless_after: None,
     };
     assert_eq!(steps, [first]);
@@ -71,6 +75,7 @@ fn a_successor_is_announced_in_time_and_takes_over_at_the_second() {
     let successor = Step::Add {
         algorithm: Algorithm::EdDsa,
         signs_from: at(1000),
+        number: 1,
         unless_after: Some(at(0)),
     };
     assert_eq!(steps, [successor]);
@@ -170,11 +175,25 @@ fn on_demand_the_next_key_is_announced_or_signs_at_once() {
     };
     assert_eq!(starts(true, at(50)), at(150));
     assert_eq!(starts(false, at(50)), at(50));
-    assert_eq!(
-        starts(false, at(0)),
-        at(1),
-        "not in the second of the one before"
-    );
+}
+
+#[test]
+fn the_key_of_an_immediate_rotation_signs_in_the_second_of_the_key_before() {
+    // The names of keys are random: here each new key has a smaller name.
+    let mut keys = vec![key("z", Algorithm::EdDsa, 0, 0)];
+    for name in ["y", "x"] {
+        let steps = on_demand(&keys, &POLICY, false, at(0));
+        carry_out(&mut keys, steps, at(0));
+        keys.last_mut().unwrap().kid = name.into();
+        assert_eq!(
+            Signers::at(&keys, &POLICY, at(0)).current.unwrap().kid,
+            name
+        );
+        let steps = due(&keys, &POLICY, at(0));
+        carry_out(&mut keys, steps, at(0));
+    }
+    let retired: Vec<bool> = keys.iter().map(|key| key.retired_at.is_some()).collect();
+    assert_eq!(retired, [true, true, false]);
 }
 
 #[test]
@@ -189,6 +208,7 @@ fn an_emergency_does_not_wait_for_an_announced_key() {
         [Step::Add {
             algorithm: Algorithm::EdDsa,
             signs_from: at(50),
+            number: 1,
             unless_after: Some(at(40)),
         }]
     );
