@@ -1,4 +1,8 @@
-//! An issuer with real keys, for tests. It signs any content.
+//! An issuer with real keys, and the shared data of several VMs, for tests. The issuer signs any content.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -12,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::algorithm::Algorithm;
+use crate::feed::{Refused, SharedData, Versioned};
 use crate::keys::{KeySet, Skipped};
 use crate::signature::HostVerifier;
 
@@ -201,4 +206,32 @@ pub(crate) fn config() -> Value {
         ],
         "forward": {"x-user-id": "user_id", "x-client-id": "client_id"},
     })
+}
+
+/// The shared data of several VMs.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Store {
+    pub(crate) values: Rc<RefCell<BTreeMap<String, Versioned>>>,
+    pub(crate) versions: Rc<Cell<u32>>,
+    /// True if the store loses what is set.
+    pub(crate) forgets: bool,
+}
+
+impl SharedData for Store {
+    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
+        Ok(self.values.borrow().get(key).cloned())
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
+        let mut values = self.values.borrow_mut();
+        let current = values.get(key).map(|(_, version)| *version);
+        if version.is_some() && current.is_some() && version != current {
+            return Ok(false);
+        }
+        self.versions.set(self.versions.get() + 1);
+        if !self.forgets {
+            values.insert(key.into(), (value.to_vec(), self.versions.get()));
+        }
+        Ok(true)
+    }
 }

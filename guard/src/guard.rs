@@ -6,6 +6,7 @@ mod counts;
 mod decision;
 mod fetch;
 mod fetching;
+mod hand_over;
 mod issuer;
 mod requirements;
 mod shared_feed;
@@ -84,10 +85,14 @@ impl Guard {
         Self { host, ..self }
     }
 
-    /// Shares each feed among all VMs, so that only one VM polls, if the host has shared data.
+    /// Shares each feed among all VMs, so that only one VM polls, if the host has shared data. Takes over the keys that an
+    /// earlier VM has left there.
     #[must_use]
     pub fn with_shared_data(mut self, shared_data: Box<dyn SharedData>) -> Self {
         self.feeds.iter_mut().for_each(|shared| shared.feed.share());
+        for (state, config) in self.issuers.iter_mut().zip(&self.config.issuers) {
+            state.inherit_keys(config, &*shared_data);
+        }
         Self {
             shared_data,
             ..self
@@ -123,6 +128,13 @@ impl Guard {
             }
         }
         news
+    }
+
+    /// This VM ends. Another VM may read the feeds at once.
+    pub fn resign(&mut self) {
+        for shared in &mut self.feeds {
+            shared.feed.resign(&*self.shared_data);
+        }
     }
 
     /// True if the host should call [`Guard::keep_in_step`] twenty times a second.

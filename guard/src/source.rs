@@ -11,6 +11,13 @@ pub struct Endpoint {
     pub path: String,
 }
 
+impl Endpoint {
+    /// All parts.
+    pub(crate) fn texts(&self) -> [&str; 3] {
+        [&self.cluster, &self.authority, &self.path]
+    }
+}
+
 /// What happens to tokens while the guard cannot know whether they are revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenStale {

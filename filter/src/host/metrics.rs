@@ -154,10 +154,22 @@ impl Metrics {
         }
     }
 
-    /// Removes this VM's shares from all sums, when the VM or this configuration ends.
-    pub(super) fn withdraw(&self) {
+    /// Sets the number of running VMs, which replaces the sum: a VM that crashed could not take itself off.
+    pub(super) fn running(&self, vms: u64) {
+        let sums = self.sums.borrow();
+        if let Some(gauge) = sums.iter().find(|gauge| gauge.name == BUILD_INFO) {
+            let _ = hostcalls::record_metric(gauge.id, vms);
+        }
+    }
+
+    /// Removes this VM's shares from all sums, when the VM or this configuration ends. `running`: the number of VMs that
+    /// still run, if it is known.
+    pub(super) fn withdraw(&self, running: Option<u64>) {
         for name in SUMS {
             self.share(name, 0);
+        }
+        if let Some(vms) = running {
+            self.running(vms);
         }
     }
 

@@ -14,6 +14,7 @@ use super::log;
 use super::metrics::Metrics;
 use super::request::{self, resume};
 use super::shared::{FOLLOWING_TICK, Shared, TICK, now};
+use guard::census::Census;
 use guard::config::Config;
 use guard::fetch::{Failure, FailureLog, Severity};
 use guard::guard::{Fetch, Guard, Subject};
@@ -25,6 +26,7 @@ pub(super) struct Root {
     metrics: Metrics,
     fetches: RefCell<HashMap<u32, Fetch>>,
     failures: RefCell<FailureLog<Source>>,
+    census: RefCell<Census>,
     /// True if the host has a timer. Without a timer, requests cause the ticks.
     ticks: bool,
     /// Time of the last sweep of expired revocations, in seconds of the steady clock.
@@ -67,6 +69,7 @@ impl Root {
                     metrics,
                     fetches: RefCell::default(),
                     failures: RefCell::default(),
+                    census: RefCell::new(Census::new(env!("CARGO_PKG_VERSION"))),
                     swept: Cell::default(),
                     ended: Cell::default(),
                 })
@@ -108,6 +111,11 @@ impl Root {
             guard.sweep();
         }
         self.metrics.publish(&mut guard, waiting, now);
+        if self.ticks
+            && let Some(vms) = self.census.borrow_mut().count(&HostData, now)
+        {
+            self.metrics.running(vms);
+        }
         drop(guard);
         self.log_remarks();
     }
@@ -142,7 +150,10 @@ impl Root {
     /// Ends the root context. Its requests may still exist.
     pub(super) fn end(&self) {
         self.ended.set(true);
-        self.metrics.withdraw();
+        self.shared.guard.borrow_mut().resign();
+        let mut census = self.census.borrow_mut();
+        let running = census.leave(&HostData, self.shared.steady());
+        self.metrics.withdraw(running);
     }
 
     /// Handles the end of a call, with or without a response.

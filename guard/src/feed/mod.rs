@@ -7,14 +7,15 @@
 //! in place of each `account` entry, and no `issuer` entry. The reader skips and counts entries of an unknown
 //! kind, and applies the rest of the page.
 
+mod in_step;
 mod sharing;
 mod stalls;
 mod wire;
 
 use claims::revocation::{MAX_WAIT_SECONDS, VERSION};
 
-use self::sharing::{News, Published, Role, Sharing, prefix};
 pub use self::sharing::{NoSharedData, Refused, SharedData, Versioned};
+use self::sharing::{Published, Role, Sharing, prefix};
 use self::stalls::Stalls;
 use crate::clock::Time;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
@@ -356,9 +357,12 @@ impl Feed {
                 entries,
                 is_complete: !page.more,
                 is_new: self.is_new,
+                at: now,
             };
             self.sharing.publish(data, &published);
             self.is_new = false;
+            self.sharing
+                .publish_snapshot(data, &self.revocations, self.position);
         }
     }
 
@@ -397,48 +401,9 @@ impl Feed {
         }
     }
 
-    /// Takes part in the sharing among VMs: elects the leader and applies shared pages. Followers call this
-    /// twenty times a second. Returns true if there was news.
-    pub fn keep_in_step(&mut self, data: &dyn SharedData, time: Time) -> bool {
-        let now = time.steady;
-        let patience = self.asked.wait + 3 * TIMEOUT_SECONDS;
-        let role = self.sharing.role;
-        self.sharing
-            .elect(data, self.caught_up, self.completed_at, patience, now);
-        if self.sharing.role != Role::Follower && role == Role::Follower {
-            self.schedule.continues(now);
-        }
-        if !self.follows() {
-            return false;
-        }
-        let feed = self.identity.as_deref().unwrap_or_default();
-        match self.sharing.look(data, feed, self.position) {
-            News::None => false,
-            News::Pages { pages, is_fresh } => {
-                for page in &pages {
-                    self.revocations.add(&page.entries, time.wall);
-                    self.position = page.position;
-                }
-                self.note_folding();
-                self.stalls.settled();
-                if is_fresh {
-                    self.completed(now);
-                } else {
-                    self.progressed_at = Some(now);
-                }
-                true
-            }
-            News::Gap => {
-                self.caught_up = false;
-                self.schedule.pauses(now, self.stalls.started());
-                false
-            }
-            News::Anew => {
-                self.start_over();
-                self.schedule.pauses(now, self.stalls.started());
-                false
-            }
-        }
+    /// This VM ends. Another VM may poll at once.
+    pub fn resign(&mut self, data: &dyn SharedData) {
+        self.sharing.resign(data);
     }
 
     /// Removes expired entries from a part of the table.

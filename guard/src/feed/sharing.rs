@@ -9,17 +9,26 @@
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher as _, RandomState};
 
-use sha2::{Digest as _, Sha256};
-
 use super::FeedConfig;
-use super::wire::{self, Head, Slot};
-use crate::revocations::Revoked;
+use super::wire::{self, Head, Slot, Snapshot};
+use crate::revocations::{Revocations, Revoked};
+use crate::shared_key;
 
 /// A leader that did not renew the lease for this many seconds has lost it.
 const LEASE_SECONDS: u64 = 3;
 
+/// The lease that no VM holds.
+const VACANT: &[u8] = b"";
+
 /// Pages in the ring.
 const SLOTS: u64 = 16;
+
+/// Number of new pages after which the leader writes another snapshot: half of the ring, so that the ring goes on from
+/// every snapshot.
+const SNAPSHOT_EVERY: u64 = SLOTS / 2;
+
+/// Most entries of a snapshot. A larger table is not handed over, because the leader needs this memory twice.
+const SNAPSHOT_ENTRIES: usize = 250_000;
 
 /// Most entries of a page to which the leader still adds entries, because it writes the whole page again each
 /// time.
@@ -106,6 +115,8 @@ pub(super) struct Sharing {
     /// Number of the newest page of the ring that this VM has read or written.
     slot: u64,
     tail: Option<Slot>,
+    /// Reading and page at which this VM wrote the last snapshot, if it is the leader.
+    snapshot: Option<(u64, u64)>,
 }
 
 impl Debug for Sharing {
@@ -135,6 +146,7 @@ impl Sharing {
             answers: 0,
             slot: 0,
             tail: None,
+            snapshot: None,
         }
     }
 
@@ -144,6 +156,10 @@ impl Sharing {
 
     fn head_key(&self) -> String {
         format!("{}.head", self.prefix)
+    }
+
+    fn snapshot_key(&self) -> String {
+        format!("{}.snapshot", self.prefix)
     }
 
     fn slot_key(&self, slot: u64) -> String {
@@ -212,16 +228,33 @@ impl Sharing {
         if self.role == Role::Leader {
             self.step_down();
         }
-        match &self.seen {
-            Some((seen, since)) if *seen == lease => {
-                let is_lost = now > since + LEASE_SECONDS;
-                if is_lost && is_ready && data.set(&key, &self.lease(), Some(version))? {
-                    self.lead(now);
-                }
+        let is_lost = match &self.seen {
+            _ if lease == VACANT => true,
+            Some((seen, since)) if *seen == lease => now > since + LEASE_SECONDS,
+            _ => {
+                self.seen = Some((lease, now));
+                false
             }
-            _ => self.seen = Some((lease, now)),
+        };
+        if is_lost && is_ready && data.set(&key, &self.lease(), Some(version))? {
+            self.lead(now);
         }
         Ok(())
+    }
+
+    /// This VM ends. If it is the leader, another VM may lead at once.
+    pub(super) fn resign(&mut self, data: &dyn SharedData) {
+        if self.role != Role::Leader {
+            return;
+        }
+        self.step_down();
+        let key = self.lease_key();
+        if let Ok(Some((lease, version))) = data.get(&key)
+            && lease.first_chunk() == Some(&self.me.to_le_bytes())
+        {
+            // If the host refuses, the lease is lost as if this VM had crashed.
+            let _ = data.set(&key, VACANT, Some(version));
+        }
     }
 
     fn lease(&self) -> Vec<u8> {
@@ -232,6 +265,7 @@ impl Sharing {
         self.role = Role::Leader;
         self.led_since = now;
         self.tail = None;
+        self.snapshot = None;
         self.seen = None;
     }
 
@@ -340,6 +374,7 @@ impl Sharing {
                     reading: random(),
                     slot: old.map_or(0, |head| head.slot),
                     answers: 0,
+                    answered_at: 0,
                     position: page.since,
                     feed: page.feed.to_owned(),
                 }
@@ -351,11 +386,57 @@ impl Sharing {
             self.tail = Some(slot);
         }
         head.position = head.position.max(page.position);
-        head.answers += u64::from(page.is_complete);
+        if page.is_complete {
+            head.answers += 1;
+            head.answered_at = page.at;
+        }
         self.reading = Some(head.reading);
         self.slot = head.slot;
         self.answers = head.answers;
         data.set(&key, &head.encode(), version)
+    }
+
+    /// The leader writes all entries up to `position` for VMs that start later, if the ring will soon no longer go on
+    /// from the last such snapshot.
+    pub(super) fn publish_snapshot(
+        &mut self,
+        data: &dyn SharedData,
+        revocations: &Revocations,
+        position: u64,
+    ) {
+        let (Role::Leader, Some(reading)) = (self.role, self.reading) else {
+            return;
+        };
+        let is_recent = self
+            .snapshot
+            .is_some_and(|(of, slot)| of == reading && self.slot < slot + SNAPSHOT_EVERY);
+        if is_recent || revocations.len() > SNAPSHOT_ENTRIES {
+            return;
+        }
+        self.snapshot = Some((reading, self.slot));
+        let snapshot = Snapshot {
+            reading,
+            position,
+            missing_until: revocations.missing_until(),
+            entries: revocations.entries().collect(),
+        };
+        // If the host refuses, later VMs read the feed themselves.
+        let _ = data.set(&self.snapshot_key(), &snapshot.encode(), None);
+    }
+
+    /// Returns what an earlier VM left in the shared data, for a VM that knows nothing yet: identity of the feed, time of
+    /// its last complete answer, and the snapshot. The next [`Sharing::look`] continues from there.
+    pub(super) fn inherit(&mut self, data: &dyn SharedData) -> Option<(Head, Snapshot)> {
+        let value = |key: &str| Some(data.get(key).ok()??.0);
+        let head = Head::decode(&value(&self.head_key())?)?;
+        let snapshot = Snapshot::decode(&value(&self.snapshot_key())?)?;
+        if snapshot.reading != head.reading || head.feed.is_empty() {
+            return None;
+        }
+        self.reading = Some(head.reading);
+        self.slot = head.slot.saturating_sub(SLOTS - 1);
+        self.answers = head.answers;
+        Some((head, snapshot))
     }
 
     /// Returns the newest page of the ring with the entries added, or a new page.
@@ -393,21 +474,13 @@ pub(super) struct Published<'a> {
     pub(super) entries: &'a [Revoked],
     pub(super) is_complete: bool,
     pub(super) is_new: bool,
+    /// Seconds of the steady clock.
+    pub(super) at: u64,
 }
 
-/// Prefix of the keys in the shared data. It contains a hash of everything that two VMs must have in common so
-/// that a page means the same to both.
+/// Prefix of the feed's keys in the shared data.
 pub(super) fn prefix(config: &FeedConfig) -> String {
-    let endpoint = &config.endpoint;
-    let mut hash = Sha256::new();
-    let texts = [&endpoint.cluster, &endpoint.authority, &endpoint.path];
-    for text in texts.into_iter().chain(&config.issuers) {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    let mut prefix = format!("gatepass.revocations.{}.", wire::VERSION);
-    for byte in hash.finalize().iter().take(16) {
-        prefix.push_str(&format!("{byte:02x}"));
-    }
-    prefix
+    let endpoint = config.endpoint.texts().into_iter();
+    let issuers = config.issuers.iter().map(String::as_str);
+    shared_key::prefix("revocations", wire::VERSION, endpoint.chain(issuers))
 }

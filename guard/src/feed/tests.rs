@@ -1,11 +1,8 @@
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
 use claims::revocation::{Entry, EntryKind};
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::Store;
 use crate::verify::{Refusal, TokenReference};
 
 const NOW: u64 = 1_800_000_000;
@@ -482,34 +479,6 @@ fn steps_of_the_clock_bring_back_what_was_forgotten() {
     }
 }
 
-/// The shared data of several VMs.
-#[derive(Debug, Default, Clone)]
-struct Store {
-    values: Rc<RefCell<BTreeMap<String, Versioned>>>,
-    versions: Rc<Cell<u32>>,
-    /// True if the store loses what is set.
-    forgets: bool,
-}
-
-impl SharedData for Store {
-    fn get(&self, key: &str) -> Result<Option<Versioned>, Refused> {
-        Ok(self.values.borrow().get(key).cloned())
-    }
-
-    fn set(&self, key: &str, value: &[u8], version: Option<u32>) -> Result<bool, Refused> {
-        let mut values = self.values.borrow_mut();
-        let current = values.get(key).map(|(_, version)| *version);
-        if version.is_some() && current.is_some() && version != current {
-            return Ok(false);
-        }
-        self.versions.set(self.versions.get() + 1);
-        if !self.forgets {
-            values.insert(key.into(), (value.to_vec(), self.versions.get()));
-        }
-        Ok(true)
-    }
-}
-
 /// The VMs of a gateway, and a service. A held request stays with its VM until there is an answer.
 struct Gateway {
     vms: Vec<(Feed, Option<String>)>,
@@ -643,6 +612,28 @@ fn another_vm_takes_over_when_the_leader_dies() {
     }
 }
 
+/// A VM that ends in order leaves no gap of seconds without a leader.
+#[test]
+fn another_vm_takes_over_at_once_from_a_leader_that_ends() {
+    let mut gateway = Gateway::new(3);
+    gateway.seconds(3);
+    for _ in 0..3 {
+        let ended = gateway.leaders()[0];
+        let store = gateway.store.clone();
+        gateway.vms[ended].0.resign(&store);
+        gateway.vms[ended] = (sharing(), None);
+        gateway.seconds(1);
+        assert_eq!(gateway.leaders().len(), 1);
+        assert_ne!(gateway.leaders(), [ended]);
+        // Only the leader gives the lease up.
+        let follower = (gateway.leaders()[0] + 1) % 3;
+        let leaders = gateway.leaders();
+        gateway.vms[follower].0.resign(&store);
+        gateway.seconds(2);
+        assert_eq!(gateway.leaders(), leaders);
+    }
+}
+
 #[test]
 fn a_vm_that_fell_out_of_the_ring_catches_up_by_itself() {
     let mut gateway = Gateway::new(3);
@@ -698,6 +689,51 @@ fn all_vms_follow_to_another_feed() {
     gateway.seconds(1);
     gateway.assert_all_know("next");
     assert!(gateway.requests.len() <= 2, "{:?}", gateway.requests);
+}
+
+/// The configuration changes while the token service is away: new VMs know what the earlier VMs knew, and not more.
+#[test]
+fn a_new_vm_takes_over_what_the_others_know() {
+    for later in [0, 30, 20_000] {
+        let mut gateway = Gateway::new(3);
+        (0..30).for_each(|number| gateway.service.revoke(&format!("a{number}")));
+        gateway.seconds(25);
+        gateway.service.page = 1500;
+        for number in 0..later {
+            gateway.service.revoke(&format!("b{number}"));
+            if number % 1000 == 0 || later < 100 {
+                gateway.tick();
+            }
+        }
+        gateway.seconds(30);
+        let answered_at = gateway
+            .vms
+            .iter()
+            .filter_map(|(feed, _)| feed.completed_at());
+        let answered_at = answered_at.max().unwrap();
+        let mut new = sharing();
+        let now = answered_at + 60;
+        assert!(new.keep_in_step(&gateway.store, at(now)));
+        assert_eq!(new.due(now), None);
+        assert!((0..30).all(|number| is_revoked(&new, &format!("a{number}"))));
+        assert!((0..later).all(|number| is_revoked(&new, &format!("b{number}"))));
+        assert!(!is_revoked(&new, "c"));
+        assert_eq!(new.completed_at(), Some(answered_at));
+        assert!(new.is_fresh(60, answered_at + 60) && !new.is_fresh(60, answered_at + 61));
+        // What is stale is read on at once.
+        let mut late = sharing();
+        assert!(!late.keep_in_step(&gateway.store, at(answered_at + 61)));
+        let request = late.due(answered_at + 61).unwrap();
+        assert!(request.path.contains("feed=A&since=") && !request.path.contains("since=0"));
+        assert!(is_revoked(&late, "a29"));
+        // Nothing of another feed.
+        let mut other = config();
+        other.endpoint.path = "/other".into();
+        let mut other = Feed::new(other);
+        other.share();
+        assert!(!other.keep_in_step(&gateway.store, at(now)));
+        assert!(other.due(now).is_some());
+    }
 }
 
 /// However rarely the VMs would poll for themselves.

@@ -4,7 +4,7 @@
 use crate::revocations::Revoked;
 
 /// The version of the format, part of every key.
-pub(super) const VERSION: &str = "1";
+pub(super) const VERSION: &str = "2";
 
 /// The head of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct Head {
     pub(super) slot: u64,
     /// Number of complete answers of the token service.
     pub(super) answers: u64,
+    /// Time of the last of them, in seconds of the steady clock.
+    pub(super) answered_at: u64,
     /// Position of the feed up to which the leader has read.
     pub(super) position: u64,
     /// The feed's identity, empty in version 1 of the feed.
@@ -31,6 +33,31 @@ pub(super) struct Slot {
     pub(super) entries: Vec<Revoked>,
 }
 
+/// The whole table at one position of the feed, for VMs that start later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub(super) reading: u64,
+    pub(super) position: u64,
+    /// Entries for tokens that expire up to this time may be missing, in seconds since 1970.
+    pub(super) missing_until: u64,
+    pub(super) entries: Vec<Revoked>,
+}
+
+fn entries(bytes: &[u8]) -> Option<Vec<Revoked>> {
+    let (entries, rest) = bytes.as_chunks();
+    let entries = entries.iter().map(Revoked::from_bytes).collect();
+    rest.is_empty().then_some(entries)?
+}
+
+fn encoded<const N: usize>(numbers: [u64; N], entries: &[Revoked]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8 * N + entries.len() * Revoked::BYTES);
+    bytes.extend(numbers.map(u64::to_le_bytes).as_flattened());
+    for entry in entries {
+        bytes.extend(entry.to_bytes());
+    }
+    bytes
+}
+
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -39,7 +66,13 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 
 impl Head {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let numbers = [self.reading, self.slot, self.answers, self.position];
+        let numbers = [
+            self.reading,
+            self.slot,
+            self.answers,
+            self.answered_at,
+            self.position,
+        ];
         let mut bytes = numbers.map(u64::to_le_bytes).concat();
         bytes.extend_from_slice(self.feed.as_bytes());
         bytes
@@ -51,6 +84,7 @@ impl Head {
             reading: take(bytes)?,
             slot: take(bytes)?,
             answers: take(bytes)?,
+            answered_at: take(bytes)?,
             position: take(bytes)?,
             feed: String::from_utf8(bytes.to_vec()).ok()?,
         })
@@ -60,30 +94,37 @@ impl Head {
 impl Slot {
     pub(super) fn encode(&self) -> Vec<u8> {
         let numbers = [self.reading, self.number, self.since, self.position];
-        let mut bytes = Vec::with_capacity(32 + self.entries.len() * Revoked::BYTES);
-        bytes.extend(numbers.map(u64::to_le_bytes).as_flattened());
-        for entry in &self.entries {
-            bytes.extend(entry.to_bytes());
-        }
-        bytes
+        encoded(numbers, &self.entries)
     }
 
     pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (reading, number) = (take(bytes)?, take(bytes)?);
         let (since, position) = (take(bytes)?, take(bytes)?);
-        let (entries, rest) = bytes.as_chunks();
         Some(Self {
             reading,
             number,
             since,
             position,
-            entries: entries
-                .iter()
-                .map(Revoked::from_bytes)
-                .collect::<Option<_>>()?,
+            entries: entries(bytes)?,
         })
-        .filter(|_| rest.is_empty())
+    }
+}
+
+impl Snapshot {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let numbers = [self.reading, self.position, self.missing_until];
+        encoded(numbers, &self.entries)
+    }
+
+    pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        Some(Self {
+            reading: take(bytes)?,
+            position: take(bytes)?,
+            missing_until: take(bytes)?,
+            entries: entries(bytes)?,
+        })
     }
 }
 
@@ -101,7 +142,7 @@ mod tests {
             entries in prop::collection::vec((0_u8..3, any::<[u8; 24]>()), 0..20),
         ) {
             let [reading, slot, answers, position] = numbers;
-            let head = Head { reading, slot, answers, position, feed };
+            let head = Head { reading, slot, answers, answered_at: slot, position, feed };
             prop_assert_eq!(Head::decode(&head.encode()), Some(head));
             let entries = entries.into_iter().map(|(kind, rest)| {
                 let bytes: Vec<u8> = [kind].into_iter().chain(rest).collect();
@@ -109,13 +150,16 @@ mod tests {
             });
             let entries = entries.collect();
             let page = Slot { reading, number: slot, since: answers, position, entries };
+            let snapshot = Snapshot { reading, position, missing_until: slot, entries: page.entries.clone() };
             prop_assert_eq!(Slot::decode(&page.encode()), Some(page));
+            prop_assert_eq!(Snapshot::decode(&snapshot.encode()), Some(snapshot));
         }
 
         #[test]
         fn anything_is_read_without_a_crash(bytes: Vec<u8>) {
             let _ = Head::decode(&bytes);
             let _ = Slot::decode(&bytes);
+            let _ = Snapshot::decode(&bytes);
         }
     }
 }

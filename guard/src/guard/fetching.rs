@@ -1,7 +1,7 @@
 //! What the guard fetches: which fetches are due, and what it does with their results.
 
-use super::Guard;
 use super::fetch::{Fetch, Form, Subject};
+use super::{Guard, hand_over};
 use crate::clock::Time;
 use crate::config::Endpoint;
 use crate::fetch::TIMEOUT_SECONDS;
@@ -74,7 +74,13 @@ impl Guard {
         };
         let outcome = match subject {
             Subject::Metadata => state.discovered(body, config, now).map(|()| Vec::new()),
-            Subject::Keys => state.replace_keys(body, config, now),
+            Subject::Keys => {
+                let replaced = state.replace_keys(body, config, now);
+                if replaced.is_ok() {
+                    hand_over::keys(config, &*self.shared_data, body, now);
+                }
+                replaced
+            }
             Subject::Introspection(question) => {
                 let time = Time {
                     steady: now,

@@ -4,12 +4,14 @@ use std::rc::Rc;
 
 use super::decision::Patience;
 use super::fetch::Subject;
+use super::hand_over;
 use super::shared_feed::{SharedFeed, is_usable};
 use crate::answers::Denial;
 use crate::cache::CachedToken;
 use crate::clock::Time;
 use crate::config::{Config, Endpoint, IssuerConfig, KeySource};
 use crate::discovery::Discovery;
+use crate::feed::SharedData;
 use crate::fetch::{Schedule, TIMEOUT_SECONDS};
 use crate::introspection::{Asker, Introspection, Standing};
 use crate::keys::{KeySet, Skipped};
@@ -185,6 +187,14 @@ impl IssuerState {
                 Err(Check::Deny(denial, Some(verified.reference)))
             }
             None => Ok((verified, u64::MAX)),
+        }
+    }
+
+    /// Takes over the keys that an earlier VM has left. They are fetched all the same, and these serve until then.
+    pub(super) fn inherit_keys(&mut self, config: &IssuerConfig, data: &dyn SharedData) {
+        if let Some((keys, fetched_at)) = hand_over::inherited_keys(config, data) {
+            self.keys = keys;
+            self.keys_fetched_at = Some(fetched_at);
         }
     }
 

@@ -4,7 +4,7 @@ use claims::revocation::{Feed, Revocation, RevocationKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{self, Issuer, NOW, claims, with};
+use crate::fixtures::{self, Issuer, NOW, Store, claims, with};
 
 /// The wait for keys is over.
 const OVER: Patience = Patience::Over(Subject::Keys);
@@ -251,6 +251,51 @@ fn anonymous_paths_withhold_the_authorization_header() {
         };
         assert_eq!(forwards("/healthz"), on_anonymous, "{config}");
         assert_eq!(forwards("/api/x"), on_others, "{config}");
+    }
+}
+
+/// The configuration changes while the issuer is away.
+#[test]
+fn a_new_vm_takes_over_the_keys_of_the_others() {
+    let (issuer, other) = (Issuer::new(Algorithm::EdDsa), Issuer::new(Algorithm::EdDsa));
+    let token = issuer.token(&claims());
+    let store = Store::default();
+    for config in [fixtures::config(), discovering()] {
+        let new = |config: &Value| guard(config).with_shared_data(Box::new(store.clone()));
+        let mut first = new(&config);
+        first.set_time(at(NOW));
+        let document = issuer_metadata("https://lobby.example.com/certs");
+        let _ = first.fetched(0, Subject::Metadata, &document, NOW);
+        // The last good answer counts.
+        for jwks in [&other.jwks(), &issuer.jwks()] {
+            first.fetched(0, Subject::Keys, jwks, NOW).unwrap();
+        }
+        assert!(first.fetched(0, Subject::Keys, b"{}", NOW).is_err());
+
+        let mut changed = config.clone();
+        changed["realm"] = json!("changed");
+        let mut second = new(&changed);
+        assert!(is_allowed(&decide(&mut second, "/api/x", Some(&token))));
+        assert_eq!(second.keys_age(NOW + 7), Some(7));
+        assert_eq!(second.due(NOW).len(), 1, "keys are fetched all the same");
+        // Keys from elsewhere, and keys of another issuer, are other keys.
+        let source = if config["issuers"][0]["jwks"].is_null() {
+            "discovery"
+        } else {
+            "jwks"
+        };
+        for (place, value) in [("cluster", "c"), ("authority", "a.example")] {
+            let mut elsewhere = config.clone();
+            elsewhere["issuers"][0][source][place] = json!(value);
+            assert!(!new(&elsewhere).has_keys(0), "{place}");
+        }
+        let mut renamed = config.clone();
+        renamed["issuers"][0]["issuer"] = json!("https://lobby.example.com/x");
+        assert!(!new(&renamed).has_keys(0));
+        // Keys of an algorithm that the new configuration does not accept.
+        let mut strict = config.clone();
+        strict["issuers"][0]["algorithms"] = json!(["ES256"]);
+        assert!(!new(&strict).has_keys(0));
     }
 }
 

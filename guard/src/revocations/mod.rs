@@ -232,6 +232,35 @@ impl Revocations {
         self.generation += 1;
     }
 
+    /// All entries, for another VM.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Revoked> {
+        let of = |names, key, exp, at| Revoked {
+            names,
+            key,
+            at,
+            exp,
+        };
+        let grants = self.grants.rows();
+        let tokens = self.tokens.rows();
+        let grants = grants.map(move |row| of(Names::Grant, row.key(), row.exp, 0));
+        let tokens = tokens.map(move |row| of(Names::Token, row.key(), row.exp, 0));
+        let many = self.many.rows();
+        let many = many.map(move |row| of(Names::Many, row.key(), row.exp, row.value));
+        grants.chain(tokens).chain(many)
+    }
+
+    /// Entries for tokens that expire up to this time may be missing, in seconds since 1970.
+    pub(crate) fn missing_until(&self) -> u64 {
+        let missing = self.folded_until.max(self.forgotten_until);
+        missing.max(self.forgotten_before).into()
+    }
+
+    /// Adds the entries of another VM's table. Tokens that expire up to `missing_until` are refused.
+    pub(crate) fn inherit(&mut self, entries: &[Revoked], missing_until: u64, now: u64) {
+        self.forgotten_until = self.forgotten_until.max(seconds(missing_until));
+        self.add(entries, now);
+    }
+
     /// The feed was read from its start to its end.
     pub const fn trust(&mut self) {
         self.forgotten_before = 0;
@@ -245,13 +274,9 @@ impl Revocations {
         let is_revoked = grant.is_some_and(|id| self.grants.get(&page::grant(id)).is_some())
             || (token.jti.as_deref()).is_some_and(|id| self.tokens.get(&page::token(id)).is_some())
             || (self.many_changed > since && self.names_among_many(token, iss));
-        let missing = self
-            .folded_until
-            .max(self.forgotten_until)
-            .max(self.forgotten_before);
         if is_revoked {
             Some(Refusal::Revoked)
-        } else if seconds(token.exp) <= missing {
+        } else if u64::from(seconds(token.exp)) <= self.missing_until() {
             Some(Refusal::Folded)
         } else {
             None

@@ -19,6 +19,12 @@ pub(super) struct Row<V> {
     pub(super) value: V,
 }
 
+impl<V> Row<V> {
+    pub(super) const fn key(&self) -> Key {
+        self.key
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Table<V> {
     buckets: Vec<Vec<Row<V>>>,
@@ -130,6 +136,10 @@ impl<V: Copy> Table<V> {
             }
         }
         false
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row<V>> {
+        self.buckets.iter().flatten()
     }
 
     pub(super) const fn buckets(&self) -> usize {
