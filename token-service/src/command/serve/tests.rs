@@ -306,11 +306,17 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
         let status = response.status().as_u16();
         (status, actix_web::test::read_body(response).await)
     };
-    // Announced: the key does not sign yet.
-    other.rotate_keys(true).await.unwrap();
+    let origin = Origin::default();
+    let admin = Administration {
+        service: &other,
+        origin: &origin,
+        name: None,
+    };
+    // The key does not sign yet.
+    admin.rotate_keys(Rotation::Announced).await.unwrap();
     assert!(replica.maintain_keys().await.is_err());
     assert_eq!(readiness(&replica).await.0, 200);
-    other.rotate_keys(false).await.unwrap();
+    admin.rotate_keys(Rotation::Immediate).await.unwrap();
     assert!(replica.maintain_keys().await.is_err());
     let (status, body) = readiness(&replica).await;
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -329,7 +335,8 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
             .iter()
             .all(|known| known.kid != key.kid)
         {
-            store.forget_signing_key(key.kid.clone()).await.unwrap();
+            let forgotten = store.forget_signing_key(key.kid.clone(), Arc::default());
+            forgotten.await.unwrap();
         }
     }
     replica.maintain_keys().await.unwrap();

@@ -46,7 +46,7 @@ pub(crate) async fn a_user_is_found_in_any_case(subject: &mut impl Subject) {
     // In the registered spelling, everything else has its place.
     let own = second_factor(&["recovery"]);
     let store = subject.store();
-    let set = store.set_second_factor(username(ada), Some(own), None, at(0));
+    let set = store.set_second_factor(username(ada), Some(own), None, Arc::default(), at(0));
     set.await.unwrap();
     let credentials = store.credentials(username("ADA@example.com")).await;
     assert!(credentials.unwrap().unwrap().totp_secret_sealed.is_some());
