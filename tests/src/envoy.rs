@@ -267,6 +267,6 @@ mod tests {
                 listeners += 1;
             }
         }
-        assert_eq!(listeners, 4);
+        assert_eq!(listeners, 5);
     }
 }

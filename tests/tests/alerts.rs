@@ -66,5 +66,7 @@ fn each_alert_says_what_to_do() {
     }
     let runbook = fs::read_to_string(repository.join("docs/runbook.md")).unwrap();
     let headings = runbook.lines().filter_map(|line| line.strip_prefix("### "));
-    assert_eq!(headings.collect::<BTreeSet<&str>>(), names(&alerts));
+    // The names of alerts are one word; other chapters have a sentence.
+    let of_alerts = headings.filter(|heading| !heading.contains(' '));
+    assert_eq!(of_alerts.collect::<BTreeSet<&str>>(), names(&alerts));
 }
