@@ -122,6 +122,15 @@ impl Reader {
     }
 }
 
+/// What another part of a document may list.
+#[derive(Debug, Clone, Copy)]
+pub enum Sought<'a> {
+    /// The client or user with exactly this name.
+    Object(&'a ObjectName),
+    /// A user with this name in any letter case (D-43).
+    User(&'a Username),
+}
+
 /// A document that was read, but not yet compared with the stored registrations. The type has no `Debug`, because it
 /// may contain passwords.
 #[must_use]
@@ -176,15 +185,14 @@ impl<T> Draft<T> {
         self.check_part(stored, |_| false)
     }
 
-    /// Like [`Self::check`], for a part of a document whose other parts contain the users for which `is_listed` is
-    /// true.
+    /// Like [`Self::check`], for a part of a document whose other parts contain that for which `is_listed` is true.
     ///
     /// # Errors
     /// [`InvalidDocument`] with every problem, including the problems of reading.
     pub fn check_part(
         self,
         stored: &Excerpt,
-        is_listed: impl Fn(&ObjectName) -> bool,
+        is_listed: impl Fn(Sought<'_>) -> bool,
     ) -> Result<T, InvalidDocument> {
         check_names(&self.reading, &self.problems, stored, is_listed);
         check_schemes(&self.reading, &self.problems, stored);
@@ -237,7 +245,7 @@ fn check_names(
     reading: &Reading,
     problems: &Problems,
     stored: &Excerpt,
-    is_listed: impl Fn(&ObjectName) -> bool,
+    is_listed: impl Fn(Sought<'_>) -> bool,
 ) {
     let names = |kind| reading.names.get(&kind).into_iter().flatten();
     let is_user = |name: &str| {
@@ -245,7 +253,7 @@ fn check_names(
         let username = Username::parse(name);
         usernames.is_some_and(|names| names.contains_key(name))
             || username.is_some_and(|username| stored.user_spelt(&username).is_some())
-            || is_listed(&ObjectName::new(ObjectKind::User, name))
+            || is_listed(Sought::Object(&ObjectName::new(ObjectKind::User, name)))
     };
     // A client's token must not be mistaken for a user's token (RFC 9700 §4.15). Tokens carry the registered spelling, so
     // letter case matters here.
@@ -266,7 +274,7 @@ fn check_names(
     let listed = listed.unwrap_or_default();
     let is_user = |username: Username| match stored.alike(&username).next() {
         Some(_) => stored.user(&username).is_some(),
-        None => listed.contains_key(&*username.folded()),
+        None => listed.contains_key(&*username.folded()) || is_listed(Sought::User(&username)),
     };
     for Located { value, place } in &reading.bound_users {
         if !Username::parse(value).is_some_and(is_user) {

@@ -80,9 +80,10 @@ async fn a_large_change_is_applied_in_parts_or_not_at_all() {
     let site = with_file().await;
     // The client stands before its bound user, who is in the last part.
     let last = format!("person-{:04}", PEOPLE - 1);
-    let text = batch(&last) + &people(0..PEOPLE);
+    let text = batch(&last.replace('p', "P")) + &people(0..PEOPLE);
     for wrong in [
         "[[users]]\nusername = \"person-0001\"\n",
+        "[[users]]\nusername = \"Person-0001\"\n",
         "[[users]]\nusername = \"batch\"\n",
         "[[users]]\nusername = \"x\"\nemail = oops\n",
         "[[clients]]\nclient_id = \"other\"\ntype = \"nonsense\"\n",

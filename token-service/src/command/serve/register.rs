@@ -22,7 +22,7 @@ use registration::apply::{Difference, DifferenceKind, Kept, Occasion, Plan};
 use registration::describe::Registered;
 use registration::file::RegistrationsFile;
 use registration::protection::AtRest;
-use registration::registrations::Draft;
+use registration::registrations::{Draft, Sought};
 use store::Store;
 
 /// Number of objects and entries of the audit log that a start lists one by one.
@@ -181,7 +181,7 @@ impl Start<'_> {
         let stored = &planned.stored;
         let listed = part.map(|(changed, _)| &changed.survey.names);
         let is_listed =
-            |object: &ObjectName| listed.is_some_and(|names| names.contains(&tags.name(object)));
+            |sought: Sought<'_>| listed.is_some_and(|names| names.contains(&tags.sought(sought)));
         if let (Some(draft), Some((changed, part))) = (draft, part) {
             let mut registrations = draft.check_part(stored, is_listed)?;
             let mut unsettled = std::mem::take(&mut registrations.unsettled);
@@ -216,7 +216,7 @@ impl Start<'_> {
         };
         let is_listed = |object: &ObjectName| match object.kind {
             ObjectKind::LegacyInstance => instances.iter().any(|one| one.hostname == object.name),
-            ObjectKind::Client | ObjectKind::User => is_listed(object),
+            ObjectKind::Client | ObjectKind::User => is_listed(Sought::Object(object)),
         };
         planning::forget_left(plan, files, is_listed, self.store).await?;
         Ok(planned)

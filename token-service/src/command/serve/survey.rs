@@ -10,11 +10,11 @@ use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
 use domain::remembered::ObjectKind;
-use domain::{AppliedFile, Client, Excerpt, LegacyInstance, ObjectName, User};
+use domain::{AppliedFile, Client, Excerpt, LegacyInstance, ObjectName, User, Username};
 use protocol::flow::LongestUserId;
 use protocol::sealing::EncryptionKey;
 use registration::file::RegistrationsFile;
-use registration::registrations::{Draft, Registrations};
+use registration::registrations::{Draft, Registrations, Sought};
 use store::Store;
 
 /// Number of entries that are read at once and applied in one transaction.
@@ -47,6 +47,16 @@ impl Tags<'_> {
     /// The tag of an object's name.
     pub(super) fn name(self, object: &ObjectName) -> Tag {
         self.tag(&[b"registrations name", object.key().as_bytes()])
+    }
+
+    pub(super) fn sought(self, sought: Sought<'_>) -> Tag {
+        match sought {
+            Sought::Object(object) => self.name(object),
+            Sought::User(username) => self.tag(&[
+                b"registrations folded username",
+                username.folded().as_bytes(),
+            ]),
+        }
     }
 
     fn tag(self, parts: &[&[u8]]) -> Tag {
@@ -91,7 +101,8 @@ impl Part {
     }
 }
 
-/// The names in a file, by tag, each with the line of its entry; 0 for entries that were not read.
+/// The names in a file, by tag, each with the line of its entry; 0 for entries that were not read. Usernames of entries
+/// that were read are here a second time, without letter case.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<Tag, usize>);
 
@@ -206,9 +217,9 @@ impl Survey {
             let Some(draft) = part.draft(file, now) else {
                 return Ok(Checked::Inseparable);
             };
-            self.note_names(&draft, file, tags);
             let stored = store.excerpt(draft.names()).await?;
-            let is_listed = |object: &ObjectName| self.names.contains(&tags.name(object));
+            self.note_names(&draft, &stored, file, tags);
+            let is_listed = |sought: Sought<'_>| self.names.contains(&tags.sought(sought));
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
                     let is_known = |host: &str| is_instance(host, instances, &stored);
@@ -232,13 +243,16 @@ impl Survey {
     fn note_names(
         &mut self,
         draft: &Draft<Registrations>,
+        stored: &Excerpt,
         file: &RegistrationsFile,
         tags: Tags<'_>,
     ) {
+        let mut folded = Vec::new();
         for (kind, name, place) in draft.places() {
+            let line = place.line().unwrap_or_default();
             match self.names.0.entry(tags.name(&ObjectName::new(kind, name))) {
                 Entry::Vacant(entry) => {
-                    entry.insert(place.line().unwrap_or_default());
+                    entry.insert(line);
                 }
                 Entry::Occupied(first) => {
                     let key = match kind {
@@ -247,9 +261,29 @@ impl Survey {
                     };
                     let first = file.line(*first.get());
                     draft.report(place, format!("{key}: {name} is already at {first}"));
+                    continue;
+                }
+            }
+            let username = (kind == ObjectKind::User).then(|| Username::parse(name));
+            let Some(username) = username.flatten() else {
+                continue;
+            };
+            let alike = tags.sought(Sought::User(&username));
+            match self.names.0.get(&alike) {
+                None => folded.push((alike, line)),
+                // Earlier versions registered names that differ in letter case alone.
+                Some(_) if stored.user_spelt(&username).is_some() => {}
+                Some(first) => {
+                    let first = file.line(*first);
+                    let message = format!(
+                        "username: {name} differs from the name at {first} in letter case alone: keep one of the two"
+                    );
+                    draft.report(place, message);
                 }
             }
         }
+        // The draft itself compares the names of one part.
+        self.names.0.extend(folded);
     }
 
     fn note(&mut self, registrations: Registrations) {
