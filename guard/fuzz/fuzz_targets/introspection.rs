@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         when_unavailable: WhenStale::Deny,
     };
     let mut introspection = Introspection::default();
-    let mut standing = |introspection: &mut Introspection, may_wait| {
+    let standing = |introspection: &mut Introspection, may_wait| {
         let asker = Asker {
             token: "token",
             client: "client",
