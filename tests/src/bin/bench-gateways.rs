@@ -36,10 +36,7 @@ fn unguarded(kind: Kind) -> [(&'static str, &'static str); 1] {
             "forward_auth 127.0.0.1:9090",
             "forward_auth /never 127.0.0.1:9090",
         ),
-        Kind::Traefik => (
-            "middlewares: [no-forged-identity, token-guard]",
-            "middlewares: [no-forged-identity]",
-        ),
+        Kind::Traefik => ("no-forged-identity, token-guard]", "no-forged-identity]"),
         Kind::HaProxy => (
             "http-request lua.token_guard unless metadata",
             "http-request set-var(txn.token_guard) str(allowed)",
