@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::sign_in::{CODE, sign_in, use_recovery_code};
 use super::{App, Chromium, lobby, pair};
 use crate::api::until;
-use crate::support::lasting_code;
+use crate::support::{Browser, Form, lasting_code};
 
 /// Calls `look` with each page and its name. `run` names the person who sets up an authenticator app.
 fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
@@ -75,7 +75,8 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     window.fill("Your password", password);
     window.press("Turn on");
     see("recovery-codes", "Your recovery codes");
-    let code = window.expect("//ul/li").text();
+    let code = window.expect("//ul/li[1]").text();
+    let second_code = window.expect("//ul/li[2]").text();
     window.press("I have kept them");
     window.press("Sign out");
     window.expect_heading("You are not signed in");
@@ -89,6 +90,19 @@ fn every_page(window: &Chromium, run: &str, mut look: impl FnMut(&str)) {
     window.fill("Recovery code", &code);
     window.expect("//details//button").click();
     see("recovery-code-used", "You used a recovery code");
+
+    window.visit(&format!("{}/auth/", lobby()));
+    window.press("Sign out");
+    window.expect_heading("You are not signed in");
+    let stranger = Browser::new(&lobby());
+    let form = Form::of(&stranger.open("/auth/"));
+    stranger.submit(&form, &[("username", &lise), ("password", password)]);
+    sign_in(window, &lise, password);
+    window.expect_heading("Enter your code");
+    use_recovery_code(window, &second_code);
+    see("password-alone", "Somebody entered your password");
+    window.press("Continue");
+    window.expect_heading("You are signed in");
 }
 
 /// The message of a problem is on the screen with its field, directly above the field, and touches nothing.
