@@ -180,8 +180,7 @@ impl Start<'_> {
         };
         let stored = &planned.stored;
         let listed = part.map(|(changed, _)| &changed.survey.names);
-        let is_listed =
-            |sought: Sought<'_>| listed.is_some_and(|names| names.contains(&tags.sought(sought)));
+        let is_listed = |sought: Sought<'_>| listed.is_some_and(|names| names.list(sought, tags));
         if let (Some(draft), Some((changed, part))) = (draft, part) {
             let mut registrations = draft.check_part(stored, is_listed)?;
             let mut unsettled = std::mem::take(&mut registrations.unsettled);

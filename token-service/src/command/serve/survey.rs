@@ -1,6 +1,7 @@
 //! The first look at a registrations file: checks all of the file before any part of it is applied, and finds the
 //! entries that changed since a start applied the file last.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -49,14 +50,12 @@ impl Tags<'_> {
         self.tag(&[b"registrations name", object.key().as_bytes()])
     }
 
-    pub(super) fn sought(self, sought: Sought<'_>) -> Tag {
-        match sought {
-            Sought::Object(object) => self.name(object),
-            Sought::User(username) => self.tag(&[
-                b"registrations folded username",
-                username.folded().as_bytes(),
-            ]),
-        }
+    /// The tag under which a username that is not folded is found in any letter case.
+    fn folded(self, username: &Username) -> Tag {
+        self.tag(&[
+            b"registrations folded username",
+            username.folded().as_bytes(),
+        ])
     }
 
     fn tag(self, parts: &[&[u8]]) -> Tag {
@@ -102,13 +101,23 @@ impl Part {
 }
 
 /// The names in a file, by tag, each with the line of its entry; 0 for entries that were not read. Usernames of entries
-/// that were read are here a second time, without letter case.
+/// that were read are here a second time without letter case, unless that is the name itself.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<Tag, usize>);
 
 impl Names {
-    pub(super) fn contains(&self, name: &Tag) -> bool {
+    fn contains(&self, name: &Tag) -> bool {
         self.0.contains_key(name)
+    }
+
+    pub(super) fn list(&self, sought: Sought<'_>, tags: Tags<'_>) -> bool {
+        match sought {
+            Sought::Object(object) => self.contains(&tags.name(object)),
+            Sought::User(username) => {
+                let folded = ObjectName::new(ObjectKind::User, username.folded());
+                self.contains(&tags.name(&folded)) || self.contains(&tags.folded(username))
+            }
+        }
     }
 
     /// True if all names of `file` are known and are among these names. The names of a file that was read as a whole are
@@ -219,7 +228,7 @@ impl Survey {
             };
             let stored = store.excerpt(draft.names()).await?;
             self.note_names(&draft, &stored, file, tags);
-            let is_listed = |sought: Sought<'_>| self.names.contains(&tags.sought(sought));
+            let is_listed = |sought: Sought<'_>| self.names.list(sought, tags);
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
                     let is_known = |host: &str| is_instance(host, instances, &stored);
@@ -247,12 +256,11 @@ impl Survey {
         file: &RegistrationsFile,
         tags: Tags<'_>,
     ) {
-        let mut folded = Vec::new();
+        let folded = self.spellings(draft, stored, file, tags);
         for (kind, name, place) in draft.places() {
-            let line = place.line().unwrap_or_default();
             match self.names.0.entry(tags.name(&ObjectName::new(kind, name))) {
                 Entry::Vacant(entry) => {
-                    entry.insert(line);
+                    entry.insert(place.line().unwrap_or_default());
                 }
                 Entry::Occupied(first) => {
                     let key = match kind {
@@ -261,29 +269,49 @@ impl Survey {
                     };
                     let first = file.line(*first.get());
                     draft.report(place, format!("{key}: {name} is already at {first}"));
-                    continue;
                 }
             }
+        }
+        self.names.0.extend(folded);
+    }
+
+    /// Reports usernames that differ from a name of an earlier part in letter case alone; the draft itself compares the
+    /// names of one part. Returns the tags of the names that are not folded.
+    fn spellings(
+        &self,
+        draft: &Draft<Registrations>,
+        stored: &Excerpt,
+        file: &RegistrationsFile,
+        tags: Tags<'_>,
+    ) -> Vec<(Tag, usize)> {
+        let mut folded = Vec::new();
+        for (kind, name, place) in draft.places() {
+            let object = ObjectName::new(kind, name);
             let username = (kind == ObjectKind::User).then(|| Username::parse(name));
             let Some(username) = username.flatten() else {
                 continue;
             };
-            let alike = tags.sought(Sought::User(&username));
-            match self.names.0.get(&alike) {
-                None => folded.push((alike, line)),
-                // Earlier versions registered names that differ in letter case alone.
-                Some(_) if stored.user_spelt(&username).is_some() => {}
-                Some(first) => {
-                    let first = file.line(*first);
-                    let message = format!(
-                        "username: {name} differs from the name at {first} in letter case alone: keep one of the two"
-                    );
-                    draft.report(place, message);
-                }
+            if self.names.contains(&tags.name(&object)) {
+                continue;
+            }
+            let other = tags.folded(&username);
+            let mut alike = self.names.0.get(&other);
+            if let Cow::Owned(name) = username.folded() {
+                alike = alike.or(self.names.0.get(&tags.name(&ObjectName::new(kind, name))));
+                folded.push((other, place.line().unwrap_or_default()));
+            }
+            // Earlier versions registered names that differ in letter case alone.
+            if let Some(first) = alike
+                && stored.user_spelt(&username).is_none()
+            {
+                let first = file.line(*first);
+                let message = format!(
+                    "username: {name} differs from the name at {first} in letter case alone: keep one of the two"
+                );
+                draft.report(place, message);
             }
         }
-        // The draft itself compares the names of one part.
-        self.names.0.extend(folded);
+        folded
     }
 
     fn note(&mut self, registrations: Registrations) {
