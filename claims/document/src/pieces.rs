@@ -18,14 +18,15 @@ pub struct Pieces {
     pieces: Vec<Piece>,
 }
 
+/// Small, because a file may have hundreds of thousands.
 #[derive(Clone, Copy)]
 struct Piece {
     /// Byte offset of the first byte.
     start: usize,
-    /// Number of lines before the piece.
-    lines: usize,
-    /// The list of the table; `None` for the text before all tables.
-    list: Option<&'static str>,
+    /// Number of lines before the piece; the largest number stands for all above it.
+    lines: u32,
+    /// The list of the table, by its place among the lists; `None` for the text before all tables.
+    list: Option<u8>,
 }
 
 impl Pieces {
@@ -44,16 +45,18 @@ impl Pieces {
         }];
         let mut start = 0;
         for (lines, line) in text.split_inclusive('\n').enumerate() {
-            let list = header(line).and_then(|key| lists.iter().find(|list| **list == key));
-            if let Some(list) = list.copied() {
+            let list =
+                header(line).and_then(|key| (0..).zip(lists).find(|(_, list)| **list == key));
+            if let Some((list, _)) = list {
                 pieces.push(Piece {
                     start,
-                    lines,
+                    lines: u32::try_from(lines).unwrap_or(u32::MAX),
                     list: Some(list),
                 });
             }
             start += line.len();
         }
+        pieces.shrink_to_fit();
         Self {
             path: path.into(),
             text,
@@ -77,7 +80,8 @@ impl Pieces {
     /// The list to which the table of a piece belongs; `None` for piece 0.
     #[must_use]
     pub fn list(&self, piece: usize) -> Option<&'static str> {
-        self.pieces.get(piece)?.list
+        let list = self.pieces.get(piece)?.list?;
+        self.lists.get(usize::from(list)).copied()
     }
 
     /// The text of a piece.
@@ -104,7 +108,7 @@ impl Pieces {
     #[must_use]
     pub fn table(&self, piece: usize, problems: &Problems) -> Option<Table> {
         let text = self.piece(piece);
-        let lines = self.pieces.get(piece)?.lines;
+        let lines = usize::try_from(self.pieces.get(piece)?.lines).ok()?;
         let source = Source::new(Arc::clone(&self.path), text, lines, problems);
         let has_long_texts = text.contains("\"\"\"") || text.contains("'''");
         if has_long_texts && toml_span::parse(text).is_err() {

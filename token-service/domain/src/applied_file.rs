@@ -39,8 +39,7 @@ impl AppliedFile {
     }
 
     /// The parts in which stores keep the file. The first part is the [`AppliedFile::header`].
-    #[must_use]
-    pub fn parts(&self) -> Vec<Vec<u8>> {
+    pub fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
         let mut header = self.digest.as_bytes().to_vec();
         header.push(self.is_settled.into());
         let entries = self.entries.chunks(PART / 32);
@@ -48,7 +47,7 @@ impl AppliedFile {
             let bytes = entries.iter().flat_map(|(text, name)| [text, name]);
             bytes.flatten().copied().collect()
         });
-        std::iter::once(header).chain(entries).collect()
+        std::iter::once(header).chain(entries)
     }
 
     /// Reads [`AppliedFile::parts`]; `None` if they are damaged.
@@ -113,7 +112,7 @@ mod tests {
                 is_settled: count == 1,
                 entries: (0..count).map(entry).collect(),
             };
-            let stored = file.parts();
+            let stored: Vec<_> = file.parts().collect();
             assert_eq!(stored.len(), parts);
             assert_eq!(AppliedFile::digest_in(&stored[0]), Some(file.digest));
             assert_eq!(AppliedFile::from_parts(&stored).as_ref(), Some(&file));

@@ -117,6 +117,7 @@ impl Start<'_> {
             self.refuse_misfits_of(survey).await?;
         }
         applied.unchanged = survey.unchanged.len();
+        run.settled.reserve_exact(survey.changed);
         for (number, part) in survey.parts.iter().enumerate() {
             let is_last = number + 1 == survey.parts.len();
             if !run.part(Some((&changed, part)), is_last, applied).await? {
@@ -337,8 +338,8 @@ impl Run<'_> {
 
     /// The file to remember when its last part is applied.
     fn file(&self, changed: &Changed, last: &Planned) -> AppliedFile {
-        let mut entries = changed.survey.unchanged.clone();
-        entries.extend(self.settled.iter().chain(&last.settled));
+        let parts = [&changed.survey.unchanged, &self.settled, &last.settled];
+        let mut entries = parts.map(Vec::as_slice).concat();
         entries.sort_unstable();
         AppliedFile {
             digest: changed.digest,

@@ -19,7 +19,7 @@ use registration::registrations::{Draft, Registrations, Sought};
 use store::Store;
 
 /// Number of entries that are read at once and applied in one transaction.
-pub(super) const PART: usize = if cfg!(test) { 50 } else { 5_000 };
+pub(super) const PART: usize = if cfg!(test) { 50 } else { 1_000 };
 
 /// Number of entries between two lines about the progress.
 const PROGRESS: usize = 50_000;
@@ -192,8 +192,9 @@ impl Survey {
         tags: Tags<'_>,
     ) -> (Self, Vec<usize>) {
         let mut survey = Self::default();
-        let entries = file.entries().into_iter();
-        let changed = entries.filter(|entry| {
+        let entries = file.entries();
+        survey.names.0.reserve(entries.len());
+        let changed = entries.into_iter().filter(|entry| {
             let known = applied.zip(file.entry(*entry)).and_then(|(applied, text)| {
                 let text = tags.entry(text);
                 Some((text, *applied.name_of(&text)?))

@@ -36,7 +36,7 @@ pub(super) async fn change_file(
         }
     };
     client.execute("DELETE FROM applied_file", &[]).await?;
-    let parts = after.map(|file| file.parts()).unwrap_or_default();
+    let parts = after.into_iter().flat_map(|file| file.parts());
     for (number, part) in (0_i32..).zip(parts) {
         let sql = "INSERT INTO applied_file (part, body) VALUES ($1, $2)";
         client.execute(sql, &[&number, &part]).await?;

@@ -30,7 +30,7 @@ pub(super) fn change_file(tables: &mut Tables<'_>, change: &FileChange) -> Resul
     };
     let table = tables.applied_file.open()?;
     table.retain(|_, _| false)?;
-    let parts = after.map(|file| file.parts()).unwrap_or_default();
+    let parts = after.into_iter().flat_map(|file| file.parts());
     for (number, part) in (0..).zip(parts) {
         table.insert(number, part.as_slice())?;
     }
