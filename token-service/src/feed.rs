@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use claims::revocation::{
-    Feed, MAX_PAGE, MAX_PAGE_BYTES, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page,
-};
+use claims::revocation::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES, MAX_WAIT_SECONDS, Page};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -23,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use domain::FeedState;
-use entries::{in_first_version, published};
+use entries::published;
 use store::{self, Store, StoreError};
 use tail::{TAIL_ENTRIES, Tail, WrittenPage, changes};
 
@@ -176,33 +174,6 @@ impl RevocationFeed {
                 self.look(now).await?;
             }
         }
-    }
-
-    /// The next page after `since` for readers of version 1. Kinds that version 1 does not know become broader kinds or
-    /// are omitted.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store cannot be read.
-    pub async fn first_version(&self, since: u64) -> Result<Feed, StoreError> {
-        // Read before the entries, so an entry that is added meanwhile comes with the next page and is never lost.
-        let mut last = self.store.feed_state().await?.last;
-        let mut revocations = Vec::new();
-        let mut behind = since;
-        // Fill the page, because readers take a page that is not full as the last page.
-        while revocations.len() < MAX_PAGE {
-            let missing = MAX_PAGE - revocations.len();
-            let entries = self.store.revocations_since(behind, missing).await?;
-            let complete = entries.len() < missing;
-            if let Some(entry) = entries.last() {
-                behind = entry.sequence;
-                last = last.max(behind);
-            }
-            revocations.extend(entries.into_iter().filter_map(in_first_version));
-            if complete {
-                break;
-            }
-        }
-        Ok(Feed { revocations, last })
     }
 
     /// Answers held requests when a revocation happens. Runs until aborted.

@@ -1,6 +1,6 @@
 //! Conversion of entries to the format of gateways.
 
-use claims::revocation::{Entry, EntryKind, Revocation, RevocationKind};
+use claims::revocation::{Entry, EntryKind};
 
 use domain::Revoked;
 
@@ -49,26 +49,4 @@ pub(super) fn published(entry: &domain::Revocation, issuer: &str) -> Entry {
         at: entry.at.seconds(),
         exp: entry.expires_at.seconds(),
     }
-}
-
-/// An entry for readers of version 1. A user's account or client becomes the user, which revokes more tokens. An entry for an issuer
-/// has no equivalent.
-pub(super) fn in_first_version(entry: domain::Revocation) -> Option<Revocation> {
-    let (kind, id) = match entry.revoked {
-        Revoked::Grant(id) => (RevocationKind::Grant, id.to_string()),
-        Revoked::Token(id) => (RevocationKind::Token, id.to_string()),
-        Revoked::LegacyToken(id) => (RevocationKind::Token, id.legacy()),
-        Revoked::Client(id) => (RevocationKind::Client, id.to_string()),
-        Revoked::User(name)
-        | Revoked::Account { username: name, .. }
-        | Revoked::UserAtClient { username: name, .. } => (RevocationKind::User, name.to_string()),
-        Revoked::Issuer(_) => return None,
-    };
-    Some(Revocation {
-        sequence: entry.sequence,
-        kind,
-        id,
-        at: entry.at.seconds(),
-        exp: entry.expires_at.seconds(),
-    })
 }

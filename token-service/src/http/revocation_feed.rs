@@ -23,8 +23,8 @@ pub(super) fn routes(routes: &mut web::ServiceConfig) {
 }
 
 async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpResponse {
-    let query = match Query::parse(request.query_string()) {
-        Ok(query) => query,
+    let reader = match reader(request.query_string()) {
+        Ok(reader) => reader,
         Err(description) => {
             let code = ErrorCode::InvalidRequest.as_str();
             return error::json(StatusCode::BAD_REQUEST, code, description);
@@ -32,14 +32,8 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
     };
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));
-    if query.version < VERSION {
-        return match service.feed.first_version(query.reader.since).await {
-            Ok(feed) => response.json(feed),
-            Err(error) => error::unavailable(error),
-        };
-    }
     request.extensions_mut().insert(Waited);
-    match service.feed.page(&query.reader).await {
+    match service.feed.page(&reader).await {
         Ok(page) => response
             .insert_header((header::CONTENT_TYPE, "application/json"))
             .body(page),
@@ -51,48 +45,33 @@ async fn revocations(request: HttpRequest, service: Data<Service>) -> HttpRespon
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Query {
-    /// The latest version that the reader supports. If that is later than [`VERSION`], the response has [`VERSION`].
-    version: u64,
-    reader: Reader,
-}
-
-impl Query {
-    fn parse(query: &str) -> Result<Self, &'static str> {
-        let parameters = Parameters::parse(query.as_bytes())
-            .map_err(|_| "The parameters are repeated, or not percent-encoded UTF-8")?;
-        let number = |name, absent: u64, description| match parameters.get(name) {
-            None => Ok(absent),
-            Some(text) => text.parse().map_err(|_| description),
-        };
-        let version = number(
-            "version",
-            1,
-            "version is the version of the feed, a whole number: 1 or 2",
-        )?;
-        if version == 0 {
-            return Err("version is the version of the feed, a whole number: 1 or 2");
-        }
-        let since = number(
-            "since",
-            0,
-            "since is the position up to which the feed was read, a whole number",
-        )?;
-        let wait = number(
-            "wait",
-            0,
-            "wait is the time to wait for an entry in seconds, a whole number",
-        )?;
-        Ok(Self {
-            version,
-            reader: Reader {
-                feed: parameters.get("feed").map(str::to_owned),
-                since,
-                wait: Duration::from_secs(wait),
-            },
-        })
+fn reader(query: &str) -> Result<Reader, &'static str> {
+    let parameters = Parameters::parse(query.as_bytes())
+        .map_err(|_| "The parameters are repeated, or not percent-encoded UTF-8")?;
+    let number = |name, absent: u64, description| match parameters.get(name) {
+        None => Ok(absent),
+        Some(text) => text.parse().map_err(|_| description),
+    };
+    // The latest version that the reader supports. A reader of a later version gets this one.
+    const SUPPORTED: &str = "version is the version of the feed, a whole number from 2 on";
+    if number("version", VERSION, SUPPORTED)? < VERSION {
+        return Err(SUPPORTED);
     }
+    let since = number(
+        "since",
+        0,
+        "since is the position up to which the feed was read, a whole number",
+    )?;
+    let wait = number(
+        "wait",
+        0,
+        "wait is the time to wait for an entry in seconds, a whole number",
+    )?;
+    Ok(Reader {
+        feed: parameters.get("feed").map(str::to_owned),
+        since,
+        wait: Duration::from_secs(wait),
+    })
 }
 
 #[cfg(test)]
@@ -106,27 +85,25 @@ mod tests {
             "since=-1",
             "since=1&since=2",
             "version=two",
-            "version=0",
+            "version=1",
             "version=2&wait=1.5",
             "version=2&since=18446744073709551616",
             "feed=%FF",
         ] {
-            assert!(Query::parse(query).is_err(), "{query}");
+            assert!(reader(query).is_err(), "{query}");
         }
     }
 
     #[test]
-    fn what_is_absent_or_unknown_is_version_1_from_the_start() {
+    fn what_is_absent_is_the_start_of_the_feed() {
         for query in ["", "since=", "since=0&later=1"] {
-            let parsed = Query::parse(query).unwrap();
-            assert_eq!((parsed.version, parsed.reader), (1, Reader::default()));
+            assert_eq!(reader(query), Ok(Reader::default()));
         }
-        let parsed = Query::parse("version=3&feed=abc&since=7&wait=5").unwrap();
-        let reader = Reader {
+        let expected = Reader {
             feed: Some("abc".to_owned()),
             since: 7,
             wait: Duration::from_secs(5),
         };
-        assert_eq!((parsed.version, parsed.reader), (3, reader));
+        assert_eq!(reader("version=3&feed=abc&since=7&wait=5"), Ok(expected));
     }
 }
