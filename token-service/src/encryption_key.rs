@@ -48,7 +48,7 @@ pub enum EncryptionKeyError {
 }
 
 /// Reads the keys in the file at `path` and the root of `store`. An empty store gets a new root, and if the file is
-/// missing, this creates it. A store of version 1 keeps the root that was derived from its key.
+/// missing, this creates it.
 ///
 /// # Errors
 /// An [`EncryptionKeyError`]; the new file and the new root may already exist.
@@ -57,20 +57,14 @@ pub async fn open(
     store: &dyn Store,
     random: &dyn Random,
 ) -> Result<EncryptionKey, EncryptionKeyError> {
-    let signing_keys = store.signing_keys().await?;
     let mut sealed_root = store.sealed_root().await?;
     // A new key cannot open sealed values, so a key is created only for an empty store.
-    if signing_keys.is_empty() && sealed_root.is_none() && !path.exists() {
+    if sealed_root.is_none() && !path.exists() {
         key_file::load_or_create(path, random)?;
     }
     let sealing = sealing_keys(&key_file::load_keys(path, MOST_KEYS)?)?;
     if sealed_root.is_none() {
-        let root = match signing_keys.first() {
-            None => Zeroizing::new(random::bytes(random)?),
-            Some(key) => sealing
-                .first_root(&signing_key_context(&key.kid), &key.sealed_pkcs8)
-                .ok_or_else(|| other_key(&sealing, &key.sealed_pkcs8))?,
-        };
+        let root: Root = Zeroizing::new(random::bytes(random)?);
         let sealed = sealing.seal(ROOT_CONTEXT, &*root)?;
         // If another replica was faster, its root is in effect.
         store.reseal(SealedValue::Root, None, sealed).await?;
@@ -124,10 +118,7 @@ pub async fn usage(key: &EncryptionKey, store: &dyn Store) -> Result<Usage, Stor
     let mut values = SealedValues::default();
     while let Some(page) = values.page(store).await? {
         for (value, sealed) in page {
-            let opened = contexts(&value);
-            let opened = opened
-                .iter()
-                .find_map(|context| sealing.opener(context, &sealed));
+            let opened = sealing.opener(&context(&value), &sealed);
             match usage.keys.iter_mut().find(|(id, _)| Some(*id) == opened) {
                 Some((_, count)) => *count += 1,
                 None => usage.unreadable.push(name(&value)),
@@ -154,14 +145,11 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
                 if sealing.is_up_to_date(&sealed) {
                     continue;
                 }
-                let contexts = contexts(&value);
-                let opened = contexts
-                    .iter()
-                    .find_map(|context| sealing.open(context, &sealed).ok());
-                let (Some(plaintext), Some(context)) = (opened, contexts.first()) else {
+                let context = context(&value);
+                let Ok(plaintext) = sealing.open(&context, &sealed) else {
                     continue;
                 };
-                let after = sealing.seal(context, &plaintext)?;
+                let after = sealing.seal(&context, &plaintext)?;
                 match store.reseal(value, Some(sealed), after).await? {
                     true => resealed += 1,
                     false => overtaken = true,
@@ -175,13 +163,13 @@ pub async fn reseal(key: &EncryptionKey, store: &dyn Store) -> Result<u64, Encry
     Ok(resealed)
 }
 
-/// The sealing contexts that a value may have, the current one first.
-fn contexts(value: &SealedValue) -> Vec<String> {
+/// The sealing context of a value.
+fn context(value: &SealedValue) -> String {
     match value {
-        SealedValue::Root => vec![ROOT_CONTEXT.to_owned()],
-        SealedValue::SigningKey(kid) => vec![signing_key_context(kid)],
+        SealedValue::Root => ROOT_CONTEXT.to_owned(),
+        SealedValue::SigningKey(kid) => signing_key_context(kid),
         SealedValue::RegisteredTotpSecret(username) | SealedValue::OwnTotpSecret(username) => {
-            totp::sealing_contexts(username)
+            totp::sealing_context(username)
         }
     }
 }

@@ -33,10 +33,8 @@ pub struct CodeRecord {
     /// The code is refused from this second on.
     pub expires_at: Timestamp,
     /// The user's credentials at the sign-in.
-    #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
     /// The client at the authorization request.
-    #[serde(deserialize_with = "crate::serde_form::added")]
     pub client_version: ClientVersion,
 }
 
@@ -273,23 +271,6 @@ impl UsedCode {
         let challenge = self.code_challenge.as_ref();
         presented.proves(&self.client_id, challenge, &self.redirect_uri)?;
         Ok(self.grant_id)
-    }
-
-    /// Like [`Self::replayed_by`], for a code of which an earlier version kept only the client and the grant. Accepts
-    /// only a client that proved its secret.
-    ///
-    /// # Errors
-    /// [`CodeMismatch::Client`] otherwise.
-    pub fn judge_short(
-        client_id: &ClientId,
-        grant_id: GrantId,
-        presented: &PresentedCode,
-    ) -> Result<GrantId, CodeMismatch> {
-        if *client_id == presented.client_id && presented.client_authenticated {
-            Ok(grant_id)
-        } else {
-            Err(CodeMismatch::Client)
-        }
     }
 }
 

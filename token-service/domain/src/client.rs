@@ -55,7 +55,7 @@ impl fmt::Display for ClientId {
 }
 
 /// The version of a client, on which its codes depend. Registering and disabling the client give it a new number. No number
-/// is used twice, not even for a client that is removed and registered again. Rows without a version have 0.
+/// is used twice, not even for a client that is removed and registered again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientVersion(u64);
@@ -80,10 +80,8 @@ pub struct Client {
     /// A disabled client is treated like an unknown client.
     pub enabled: bool,
     /// Only the store sets this; registry changes ignore it.
-    #[serde(default)]
     pub version: ClientVersion,
     /// The first `iat` that no revocation of the whole client covers. Only the store sets this; registry changes ignore it.
-    #[serde(default)]
     pub tokens_from: Timestamp,
 }
 

@@ -1,6 +1,5 @@
 //! The part of the registrations that a plan of a change needs, read from a store.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,14 +9,12 @@ use crate::remembered::Remembered;
 use crate::user::{User, Username};
 
 /// Registrations at one position of the sequence of changes. Contains the clients, users and remembered files of the
-/// names that were asked for, as far as the store has them, and all legacy instances. Of users, it contains all whose
-/// names have the same folded form (D-43).
+/// names that were asked for, as far as the store has them, and all legacy instances.
 #[derive(Debug, Clone, Default)]
 pub struct Excerpt {
     clients: HashMap<ClientId, Arc<Client>>,
-    users: HashMap<Username, Arc<User>>,
-    /// Users whose names are not folded, by folded name.
-    by_folded_name: HashMap<String, Vec<Arc<User>>>,
+    /// By folded name (D-43).
+    users: HashMap<String, Arc<User>>,
     legacy_instances: Vec<LegacyInstance>,
     remembered: Vec<Remembered>,
     version: Option<u64>,
@@ -31,24 +28,13 @@ impl Excerpt {
     ) -> Self {
         let clients = clients.into_iter();
         let users = users.into_iter();
-        let users: HashMap<Username, Arc<User>> = users
-            .map(|user| (user.username.clone(), Arc::new(user)))
-            .collect();
-        let mut by_folded_name: HashMap<String, Vec<Arc<User>>> = HashMap::new();
-        for user in users.values() {
-            if let Cow::Owned(folded) = user.username.folded() {
-                by_folded_name
-                    .entry(folded)
-                    .or_default()
-                    .push(Arc::clone(user));
-            }
-        }
         Self {
             clients: clients
                 .map(|client| (client.client_id.clone(), Arc::new(client)))
                 .collect(),
-            users,
-            by_folded_name,
+            users: users
+                .map(|user| (user.username.folded().into_owned(), Arc::new(user)))
+                .collect(),
             ..Self::default()
         }
     }
@@ -87,26 +73,17 @@ impl Excerpt {
         self.clients.get(client_id)
     }
 
-    /// The user whom this name [identifies](Username::identified), enabled or not.
+    /// The user with this name in any letter case (D-43), enabled or not.
     #[must_use]
     pub fn user(&self, username: &Username) -> Option<&Arc<User>> {
-        username.identified(self.alike(username), |user| user.username.as_str())
+        self.users.get(&*username.folded())
     }
 
     /// The user with exactly this spelling of the name, enabled or not.
     #[must_use]
     pub fn user_spelt(&self, username: &Username) -> Option<&Arc<User>> {
-        self.users.get(username)
-    }
-
-    /// The users whose names have the same folded form.
-    pub fn alike(&self, username: &Username) -> impl Iterator<Item = &Arc<User>> {
-        let folded = username.folded();
-        let others = self.by_folded_name.get(&*folded);
-        self.users
-            .get(&*folded)
-            .into_iter()
-            .chain(others.into_iter().flatten())
+        self.user(username)
+            .filter(|user| user.username == *username)
     }
 
     /// The clients, of any type, in any order.

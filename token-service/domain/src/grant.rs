@@ -63,10 +63,8 @@ pub struct Grant {
     /// When the grant was revoked.
     pub revoked_at: Option<Timestamp>,
     /// The user's credentials at the sign-in.
-    #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
-    /// The code of the grant is refused from this second on. Grants of earlier versions lack this.
-    #[serde(deserialize_with = "crate::serde_form::added")]
+    /// The code of the grant is refused from this second on.
     pub code_expires_at: Timestamp,
 }
 

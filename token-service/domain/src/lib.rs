@@ -28,7 +28,6 @@ pub mod remembered;
 pub mod revocation;
 pub mod scope;
 pub mod sealed_value;
-mod serde_form;
 pub mod session;
 pub mod signing_key;
 pub mod token_id;

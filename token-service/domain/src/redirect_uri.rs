@@ -46,6 +46,11 @@ pub enum RedirectUriError {
     /// `scheme://..` contains a host. Private-use schemes have no host (RFC 8252 §7.1).
     #[error("a private-use redirect URI has the form scheme:/path")]
     PrivateUseForm,
+    /// Any app may claim a scheme without a dot.
+    #[error(
+        "a private-use scheme is a domain of yours in reverse, such as com.example.app: (RFC 8252 §7.1)"
+    )]
+    UndottedScheme,
     /// The browser itself runs or reads URIs of this scheme.
     #[error("the scheme {0} is not for redirects")]
     ForbiddenScheme(String),
@@ -184,6 +189,7 @@ impl RedirectUriPattern {
                 Err(RedirectUriError::ForbiddenScheme(scheme.to_owned()))
             }
             _ if use_ == RedirectUriUse::WebServer => Err(RedirectUriError::PrivateUseScheme),
+            scheme if !scheme.contains('.') => Err(RedirectUriError::UndottedScheme),
             scheme => {
                 let rest = &text[scheme.len() + 1..];
                 if rest.starts_with('/') && !rest.starts_with("//") {
@@ -305,7 +311,6 @@ mod tests {
     fn registration_takes_the_forms_of_the_specification() {
         for text in [
             "com.example.app:/callback",
-            "packagebuilder:/callback",
             "http://127.0.0.1:8000/callback",
             "http://127.0.0.1:*/callback",
             "http://[::1]:*/callback",
@@ -338,6 +343,7 @@ mod tests {
                 RedirectUriError::PrivateUseForm,
             ),
             ("com.example.app:cb", RedirectUriError::PrivateUseForm),
+            ("packagebuilder:/callback", RedirectUriError::UndottedScheme),
             (
                 "javascript:/alert(1)",
                 RedirectUriError::ForbiddenScheme("javascript".into()),

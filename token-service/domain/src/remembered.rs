@@ -102,7 +102,6 @@ pub struct Remembered {
     /// compares the file with this content too, so that an unchanged file does not undo an `apply` of another file.
     pub start: Option<Said>,
     /// The stored forms of passwords and TOTP secrets, by field.
-    #[serde(default)]
     pub made: BTreeMap<String, Made>,
 }
 

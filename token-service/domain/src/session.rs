@@ -29,10 +29,8 @@ pub struct Session {
     /// The session ends at this second at the latest, even if it is in use; never before `expires_at`.
     pub ends_at: Timestamp,
     /// The user's credentials at the sign-in.
-    #[serde(deserialize_with = "crate::serde_form::added")]
     pub credentials_version: CredentialsVersion,
     /// Where the password came from, while the second factor is owed.
-    #[serde(deserialize_with = "crate::serde_form::added")]
     pub origin: Option<PasswordOrigin>,
 }
 

@@ -17,8 +17,7 @@ pub struct SealedSigningKey {
     /// token.
     pub signs_from: Timestamp,
     /// One more than that of the key before, of the same algorithm: of two keys that start in the same second, the key
-    /// with the higher number signs. 0 for the first key, and for keys that version 0.2.0 made.
-    #[serde(default)]
+    /// with the higher number signs. 0 for the first key.
     pub number: u32,
     /// When the key was found to have stopped signing. The key verifies until its last token has expired.
     pub retired_at: Option<Timestamp>,

@@ -6,7 +6,7 @@ use std::fmt;
 use icu_casemap::CaseMapper;
 use icu_properties::CodePointSetData;
 use icu_properties::props::DefaultIgnorableCodePoint;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
 use crate::clock::Timestamp;
@@ -67,38 +67,12 @@ impl Username {
         self != other && self.folded() == other.folded()
     }
 
-    /// The one of `alike` that this name identifies: the one with the same spelling, or else the only one (D-43).
-    /// `alike` have names with the same folded form. Earlier versions registered several of them.
-    pub fn identified<T>(
-        &self,
-        alike: impl IntoIterator<Item = T>,
-        name: impl Fn(&T) -> &str,
-    ) -> Option<T> {
-        let (mut found, mut are_several) = (None, false);
-        for one in alike {
-            if name(&one) == self.as_str() {
-                return Some(one);
-            }
-            are_several |= found.is_some();
-            found = Some(one);
-        }
-        found.filter(|_| !are_several)
-    }
-
     /// True if the name contains a character that people do not see, such as a zero-width space: Unicode's
-    /// `Default_Ignorable_Code_Point`. Such names cannot be registered; earlier versions registered them.
+    /// `Default_Ignorable_Code_Point`. Such names cannot be registered.
     #[must_use]
     pub fn has_invisible_characters(&self) -> bool {
         let invisible = CodePointSetData::new::<DefaultIgnorableCodePoint>();
         !self.0.is_ascii() && self.0.chars().any(|c| invisible.contains(c))
-    }
-
-    /// The name in normal form D (accents as separate characters), if it differs. Many keyboards type this form, and
-    /// earlier versions stored names without normalizing them.
-    #[must_use]
-    pub fn decomposed(&self) -> Option<String> {
-        let decomposed: String = self.0.nfd().collect();
-        (decomposed != self.0).then_some(decomposed)
     }
 }
 
@@ -147,7 +121,6 @@ pub fn json_length(text: &str) -> usize {
 
 /// The version of a user's credentials. Each change of the password or second factor gives it a new number, and so does
 /// disabling or removing the user. No number is used twice, not even for a user who is removed and registered again.
-/// Rows without a version have 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CredentialsVersion(u64);
@@ -176,11 +149,6 @@ pub struct User {
     /// identifies the registered hash in a file. The store does not keep the weaker hash, because it would be faster to
     /// guess. The digest does not help with guessing, because it covers the random salt, which is nowhere else in the
     /// store.
-    #[serde(
-        default,
-        alias = "registered_password_hash",
-        deserialize_with = "registered_password"
-    )]
     pub registered_password_digest: Option<Digest>,
     /// The TOTP secret, sealed with the encryption key; `None` without a second factor.
     pub totp_secret_sealed: Option<Vec<u8>>,
@@ -194,29 +162,10 @@ pub struct User {
     pub enabled: bool,
     /// The version on which codes, sessions and grants depend (D-35). Only the store sets it; registry changes ignore
     /// it.
-    #[serde(default)]
     pub credentials_version: CredentialsVersion,
     /// The first `iat` that no revocation of the whole user or of a linked account covers. Only the store sets this;
     /// registry changes ignore it.
-    #[serde(default)]
     pub tokens_from: Timestamp,
-}
-
-/// Reads the digest, or computes it from the hash that rows of earlier versions have in this place.
-fn registered_password<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Digest>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Registered {
-        Digest(Digest),
-        Hash(String),
-    }
-    let registered: Option<Registered> = Option::deserialize(deserializer)?;
-    Ok(registered.map(|registered| match registered {
-        Registered::Digest(digest) => digest,
-        Registered::Hash(hash) => Digest::of(hash.as_bytes()),
-    }))
 }
 
 impl User {
@@ -340,18 +289,6 @@ mod tests {
                 name.as_str() == folded
             );
         }
-    }
-
-    #[test]
-    fn a_name_identifies_its_own_spelling_or_the_only_other() {
-        let identified = |name: &str, alike: &[&'static str]| {
-            let name = Username::parse(name).unwrap();
-            name.identified(alike.iter().copied(), |one| one)
-        };
-        assert_eq!(identified("ADA", &[]), None);
-        assert_eq!(identified("ADA", &["ada"]), Some("ada"));
-        assert_eq!(identified("ADA", &["Ada", "ada"]), None);
-        assert_eq!(identified("ADA", &["Ada", "ada", "ADA"]), Some("ADA"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::describe::reading::Reading;
 use crate::describe::{Completeness, Registered, Registration};
@@ -195,7 +195,6 @@ impl<T> Draft<T> {
         is_listed: impl Fn(Sought<'_>) -> bool,
     ) -> Result<T, InvalidDocument> {
         check_names(&self.reading, &self.problems, stored, is_listed);
-        check_schemes(&self.reading, &self.problems, stored);
         let read = self.problems.none_or(self.read)?;
         // Every missing value was reported as a problem.
         read.ok_or(InvalidDocument {
@@ -272,9 +271,10 @@ fn check_names(
     let listed = reading.names.get(&ObjectKind::User);
     let listed = listed.map(|listed| check_spellings(listed, problems, stored));
     let listed = listed.unwrap_or_default();
-    let is_user = |username: Username| match stored.alike(&username).next() {
-        Some(_) => stored.user(&username).is_some(),
-        None => listed.contains_key(&*username.folded()) || is_listed(Sought::User(&username)),
+    let is_user = |username: Username| {
+        stored.user(&username).is_some()
+            || listed.contains(&*username.folded())
+            || is_listed(Sought::User(&username))
     };
     for Located { value, place } in &reading.bound_users {
         if !Username::parse(value).is_some_and(is_user) {
@@ -283,38 +283,19 @@ fn check_names(
     }
 }
 
-/// Reports new redirect URIs with a private-use scheme that any app may claim (RFC 8252 §7.1). Earlier versions registered
-/// them, and these stay.
-fn check_schemes(reading: &Reading, problems: &Problems, stored: &Excerpt) {
-    for (client_id, Located { value, place }) in &reading.undotted {
-        let client = Client::find(stored, client_id).map(|client| &client.integration);
-        let stays = matches!(client, Some(IntegrationType::Installed { redirect_uris })
-            if redirect_uris.iter().any(|uri| uri.to_string() == *value));
-        if !stays {
-            let message = format!(
-                "redirect_uris: {value}: a private-use scheme is a domain of yours in reverse, such as \
-                 com.example.app: (RFC 8252 §7.1)"
-            );
-            problems.report(place, message);
-        }
-    }
-}
-
-/// Reports new names of users that differ from another name in letter case alone, or have invisible characters (D-43).
-/// Names that are registered already stay: earlier versions allowed them. Returns the listed names by their folded form.
-fn check_spellings<'a>(
-    listed: &'a BTreeMap<String, Place>,
+/// Reports names of users that differ from another name in letter case alone, or have invisible characters (D-43). Returns
+/// the folded form of the listed names.
+fn check_spellings(
+    listed: &BTreeMap<String, Place>,
     problems: &Problems,
     stored: &Excerpt,
-) -> HashMap<String, (Username, &'a Place)> {
-    let is_new = |username: &Username| stored.user_spelt(username).is_none();
-    let mut first: HashMap<String, (Username, &Place)> = HashMap::new();
+) -> HashSet<String> {
+    let mut first: HashMap<String, (&String, &Place)> = HashMap::new();
     for (name, place) in listed {
         let Some(username) = Username::parse(name) else {
             continue;
         };
-        let new = is_new(&username);
-        if new && username.has_invisible_characters() {
+        if username.has_invisible_characters() {
             // The debug form escapes these characters.
             let shown = username.as_str();
             let message = format!("username: {shown:?} has an invisible character: remove it");
@@ -322,27 +303,21 @@ fn check_spellings<'a>(
         }
         let folded = username.folded().into_owned();
         if let Some((other, at)) = first.get(&folded) {
-            if new || is_new(other) {
-                let message = format!(
-                    "username: {username} differs from {other} at {at} in letter case alone: keep one of the two"
-                );
-                problems.report(place, message);
-            }
-        } else {
-            let is_listed = |other: &Username| listed.contains_key(other.as_str());
-            let other = stored
-                .alike(&username)
-                .map(|user| &user.username)
-                .find(|other| new && !is_listed(other));
-            if let Some(other) = other {
-                let message = format!(
-                    "username: {username} differs from the registered user {other} in letter case alone: write \
-                     {other}, or remove that user first"
-                );
-                problems.report(place, message);
-            }
-            first.insert(folded, (username, place));
+            let message = format!(
+                "username: {username} differs from {other} at {at} in letter case alone: keep one of the two"
+            );
+            problems.report(place, message);
+            continue;
+        }
+        first.insert(folded, (name, place));
+        let other = stored.user(&username).map(|user| &user.username);
+        if let Some(other) = other.filter(|other| !listed.contains_key(other.as_str())) {
+            let message = format!(
+                "username: {username} differs from the registered user {other} in letter case alone: write {other}, \
+                 or remove that user first"
+            );
+            problems.report(place, message);
         }
     }
-    first
+    first.into_keys().collect()
 }

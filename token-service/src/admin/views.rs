@@ -148,7 +148,7 @@ impl KeyView {
 pub struct EncryptionKeysView {
     /// The keys, the current one first.
     pub keys: Vec<EncryptionKeyView>,
-    /// Values that are sealed with an earlier key, or in an earlier form.
+    /// Values that are sealed with an earlier key.
     pub outdated: u64,
     /// Values that none of the keys opens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -163,7 +163,7 @@ fn read(mut root: Section<'_>, file: Option<&Path>) -> Config {
 fn path(root: &mut Section<'_>, key: &'static str, default: &Path, file: Option<&Path>) -> PathBuf {
     match root.path(key) {
         Some(path) => absolute(path),
-        None => default_path(root, key, default, file),
+        None => default_path(default, file),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn read(mut section: Section<'_>, file: Option<&Path>) -> Option<Stor
                 })
         }
         (None, None) => {
-            let path = default_path(&section, "store.url", DEFAULT_FILE.as_ref(), file);
+            let path = default_path(DEFAULT_FILE.as_ref(), file);
             Ok(Some(StoreUrl::Redb(path)))
         }
     };

@@ -104,7 +104,6 @@ macro_rules! conformance {
             look_ups_agree_with_all_registrations,
             an_excerpt_has_what_was_asked_for,
             a_user_is_found_in_any_case,
-            namesakes_are_found_by_their_spelling,
             remembered_objects_are_found_in_pages,
             removing_a_client_ends_its_grants,
             disabling_a_client_ends_its_grants,
@@ -264,20 +263,6 @@ pub(crate) fn code() -> CodeRecord {
         credentials_version: CredentialsVersion::default(),
         client_version: ClientVersion::default(),
     }
-}
-
-/// Registers a user and claims a TOTP time step of this user.
-pub(crate) async fn registered(store: &dyn Store, username: &Username) {
-    version_of(store, username).await;
-    let step = store.claim_totp_step(username.clone(), 7).await;
-    assert_eq!(step, Ok(Claim::Claimed));
-}
-
-/// Asserts that the user of [`registered`] is known, and the time step is claimed.
-pub(crate) async fn assert_registered(store: &dyn Store, username: &Username) {
-    assert!(store.credentials(username.clone()).await.unwrap().is_some());
-    let step = store.claim_totp_step(username.clone(), 7).await;
-    assert_eq!(step, Ok(Claim::AlreadyClaimed));
 }
 
 /// The version of a user's credentials. Registers the user if necessary.

@@ -6,9 +6,6 @@
 
 #[cfg(test)]
 mod conformance;
-#[cfg(test)]
-mod earlier;
-mod namesakes;
 mod operations;
 pub mod postgres;
 pub mod redb;

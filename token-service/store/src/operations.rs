@@ -39,7 +39,7 @@ pub trait RegistrationStore: Send + Sync {
         client_id: ClientId,
     ) -> Result<Option<(Client, Option<User>)>, StoreError>;
 
-    /// The user whom this name [identifies](Username::identified), enabled or not.
+    /// The user with this name in any letter case (D-43), enabled or not.
     async fn user(&self, username: Username) -> Result<Option<User>, StoreError>;
 
     /// At most `limit` clients whose ids follow `after` (empty: from the start), in the order of the store. A shorter
@@ -330,8 +330,7 @@ pub trait OnceStore: Send + Sync {
 /// Credentials of users, and second factors that users set up themselves.
 #[async_trait]
 pub trait CredentialStore: Send + Sync {
-    /// The credentials of the user whom this name [identifies](Username::identified); `None` if the user is unknown or
-    /// disabled.
+    /// The credentials of the user with this name in any letter case (D-43); `None` if the user is unknown or disabled.
     async fn credentials(&self, username: Username) -> Result<Option<Credentials>, StoreError>;
 
     /// The second factor that this user set up.

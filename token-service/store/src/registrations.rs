@@ -141,8 +141,8 @@ impl Registrations {
         }))
     }
 
-    /// The enabled user whom this username [identifies](Username::identified). Another spelling than the registered one
-    /// costs a read, because the cache cannot tell whether it identifies another user.
+    /// The enabled user with this name in any letter case (D-43). Another spelling than the registered one costs a read,
+    /// because the cache knows users by their spelling.
     ///
     /// # Errors
     /// As for [`Self::client`].

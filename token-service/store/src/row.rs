@@ -36,14 +36,9 @@ pub(crate) fn pass_over(what: &'static str, reason: &str) {
     );
 }
 
-/// The first byte of a compact row, before the version of its layout. Rows from before versions start with the length
-/// of a text or of bytes, with a count or with a time. None of these is zero.
-const VERSIONED: u8 = 0;
-
 pub(crate) trait Row: Serialize + DeserializeOwned {
-    /// The version of the layout. Raise it when the layout changes, except for a new last field that older rows may
-    /// lack. Then add a reader for the previous layout, and raise the schema version of each store, so that no program
-    /// meets rows with an unknown layout.
+    /// The version of the layout: the first byte of the row. Raise it when the layout changes, add a reader for the
+    /// previous layout, and raise the schema version of each store, so that no program meets rows with an unknown layout.
     const VERSION: u8;
 }
 
@@ -73,18 +68,15 @@ pub(crate) fn encode<T: Row>(row: &T) -> Result<Vec<u8>, RowError> {
 }
 
 /// Encodes several entries in one compact row.
-pub(crate) fn encode_all<'a, T: Row + 'a>(
-    rows: impl IntoIterator<Item = &'a T>,
-) -> Result<Vec<u8>, RowError> {
-    versioned::<T>(&rows.into_iter().collect::<Vec<&T>>())
+pub(crate) fn encode_all<T: Row>(rows: &[T]) -> Result<Vec<u8>, RowError> {
+    versioned::<T>(&rows)
 }
 
 fn versioned<T: Row>(row: &impl Serialize) -> Result<Vec<u8>, RowError> {
-    postcard::to_extend(row, vec![VERSIONED, T::VERSION])
-        .map_err(|error| RowError(error.to_string()))
+    postcard::to_extend(row, vec![T::VERSION]).map_err(|error| RowError(error.to_string()))
 }
 
-/// Reads a compact row, with this version or without a version.
+/// Reads a compact row.
 pub(crate) fn decode<T: Row>(row: &[u8]) -> Result<T, RowError> {
     decode_bare(without_version::<T>(row)?)
 }
@@ -96,16 +88,16 @@ pub(crate) fn decode_all<T: Row>(row: &[u8]) -> Result<Vec<T>, RowError> {
 
 fn without_version<T: Row>(row: &[u8]) -> Result<&[u8], RowError> {
     match row {
-        [VERSIONED, version, bare @ ..] if *version == T::VERSION => Ok(bare),
-        [VERSIONED, version, ..] => Err(RowError(format!(
-            "its layout has version {version}, and this program knows {}",
+        [version, bare @ ..] if *version == T::VERSION => Ok(bare),
+        _ => Err(RowError(format!(
+            "its layout has version {}, and this program knows {}",
+            row.first().copied().unwrap_or_default(),
             T::VERSION
         ))),
-        bare => Ok(bare),
     }
 }
 
-/// Encodes a value without a version: the key of a row, or a row from before versions.
+/// Encodes a value without a version: the key of a row.
 pub(crate) fn encode_bare(value: &impl Serialize) -> Result<Vec<u8>, RowError> {
     postcard::to_stdvec(value).map_err(|error| RowError(error.to_string()))
 }
@@ -173,47 +165,14 @@ mod tests {
         use crate::conformance::{at, session};
         let session = session("ada", at(100));
         let mut row = encode(&session).unwrap();
-        assert_eq!(row[..2], [VERSIONED, Session::VERSION]);
-        assert_eq!(decode::<Session>(&row), Ok(session.clone()));
-        assert_eq!(
-            decode::<Session>(&encode_bare(&session).unwrap()),
-            Ok(session)
-        );
-        row[1] += 1;
+        assert_eq!(row[0], Session::VERSION);
+        assert_eq!(decode::<Session>(&row), Ok(session));
+        row[0] += 1;
         let error = decode::<Session>(&row).unwrap_err().to_string();
         assert!(
             error.ends_with("version 2, and this program knows 1"),
             "{error}"
         );
-        assert!(decode::<Session>(&row[..1]).is_err());
-    }
-
-    /// Before credentials had a version, these rows ended before it, and grants before the expiry of their code.
-    #[test]
-    fn rows_from_before_their_last_fields_are_read() {
-        use crate::conformance::{at, code, session};
-        use domain::clock::Timestamp;
-        use domain::{GrantId, RefreshStep, TokenId};
-        fn earlier<T: Row>(row: &T, fields: &[u8]) -> T {
-            let row = encode_bare(row).unwrap();
-            decode(row.strip_suffix(fields).unwrap()).unwrap()
-        }
-        assert_eq!(earlier::<CodeRecord>(&code(), &[0]), code());
-        let session = session("ada", at(100));
-        assert_eq!(earlier::<Session>(&session, &[0]), session);
-        let first = RefreshStep {
-            refresh_id: TokenId::from_bytes([1; 16]),
-            access_id: TokenId::from_bytes([2; 16]),
-            scope: domain::Scope::default(),
-            issued_at: at(0),
-            refresh_expires_at: at(1),
-        };
-        let grant = Grant {
-            code_expires_at: Timestamp::default(),
-            ..code().into_grant(GrantId::from_bytes([3; 16]), first)
-        };
-        for fields in [[0].as_slice(), &[0, 0]] {
-            assert_eq!(earlier::<Grant>(&grant, fields), grant);
-        }
+        assert!(decode::<Session>(&[]).is_err());
     }
 }

@@ -8,7 +8,7 @@ use crate::sealing::{EncryptionKey, SealingError};
 use domain::SelfContainedCode;
 
 /// Names the layout too: raise the number when [`SelfContainedCode`] changes. Codes of the earlier layout are then refused.
-const PURPOSE: &str = "authorization code 2";
+const PURPOSE: &str = "authorization code 1";
 
 /// A service with a copy of the store and another issuer, such as a test system, has the same keys, but its codes are none
 /// here. No issuer contains a space.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// Another implementation of AES-256-GCM-SIV opens this too.
-    const KNOWN: &str = "AwMDAwMDAwMDAwMDdfiLMXwL8Z-N-R_kWfBcWR7MQe-GsE8TKSnuzqpUnKWUju1I8Z6j7_UCdlyRk33F\
-        dNrr1RNizRBOUcLdOXiZVuL_726jV0lrUSgc77g4UaljUSM4cJctggbNGEJ0SIWPRP1GudYm9QSihOhwOFUIuSPuoIJr\
-        LhJB6eiPRrSqxGHoKCou9xYXfr8AuSvOwnVpQNDJ8WqSDuM5e56h7MqEb7YOgYkl-CeEVcQWIp42PzqafBI";
+    const KNOWN: &str = "AwMDAwMDAwMDAwMDpT-By-0eyP0mgawsByCkBqYhae0lWmF_R9bRFcvSQ6zZ-CZIp7Y9aBxVxaehMXih0ayg\
+        NyhsonQ97zBzzbDUvrXlnoggF30Fd_zLb53Opat8wguMlE1unLVJzUVUrYzYyUa8a-WvaaEHaa5-t7LH3RmWVO1gy3pg\
+        F_pk9TakKkE9dU3B7KgXONxi7UOXKMB8MGScF1jvQvrbvpCcY3qPBjjgnvhNZugobPsC8ce2UpZ_EXQ";
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::{hkdf, hmac};
+use aws_lc_rs::hkdf;
 use zeroize::Zeroizing;
 
-use super::derivation::{LENGTH, Root, copy, derived};
+use super::derivation::{LENGTH, Root, derived};
 use super::error::SealingError;
 use super::issued::{ISSUED_INFO, IssuingKeys};
 
@@ -29,25 +29,18 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// First byte of sealed bytes in version 2, followed by the [`KeyId`], the nonce, the ciphertext and the tag. Version 1
-/// had only the nonce, the ciphertext and the tag.
-const NAMES_ITS_KEY: u8 = 2;
+/// First byte of sealed bytes: the version of their layout. The [`KeyId`], the nonce, the ciphertext and the tag follow.
+const VERSION: u8 = 1;
 
 /// Separates the keys that HKDF derives from an encryption key (RFC 5869 §3.2).
-const SEALING_INFO: &[u8] = b"token-service sealing v2";
+const SEALING_INFO: &[u8] = b"token-service sealing v1";
 const ID_INFO: &[u8] = b"token-service key id";
 const SALT: &[u8] = b"token-service encryption key";
-
-/// Label from which version 1 derived the root of the tags. Stores created by version 1 still have that root.
-const FIRST_ROOT_LABEL: &[u8] = b"token-service tags v1";
 
 /// One encryption key and the keys derived from it.
 struct SealingKey {
     id: KeyId,
     sealing: RandomizedNonceKey,
-    /// Opens what version 1 sealed directly with the key.
-    first: RandomizedNonceKey,
-    first_root: Root,
     /// With the root, the secret of [`IssuingKeys`].
     issuing: Zeroizing<[u8; LENGTH]>,
 }
@@ -55,45 +48,34 @@ struct SealingKey {
 impl SealingKey {
     fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, SALT).extract(bytes);
-        let aead = |key: &[u8]| {
-            RandomizedNonceKey::new(&AES_256_GCM, key).map_err(|_| SealingError::Failed)
-        };
         let sealing: Zeroizing<[u8; LENGTH]> = Zeroizing::new(derived(&secret, SEALING_INFO)?);
-        let mut first_root = Root::default();
-        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), FIRST_ROOT_LABEL);
-        copy(tag.as_ref(), &mut *first_root);
+        let sealing = RandomizedNonceKey::new(&AES_256_GCM, &*sealing);
         Ok(Self {
             id: KeyId(derived(&secret, ID_INFO)?),
-            sealing: aead(&*sealing)?,
-            first: aead(bytes)?,
-            first_root,
+            sealing: sealing.map_err(|_| SealingError::Failed)?,
             issuing: Zeroizing::new(derived(&secret, ISSUED_INFO)?),
         })
     }
 
     fn opens(&self, context: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let named = split(sealed).filter(|(id, _)| *id == self.id);
-        named
-            .and_then(|(_, rest)| open(&self.sealing, context, rest))
-            .or_else(|| open(&self.first, context, sealed))
+        let (_, rest) = split(sealed).filter(|(id, _)| *id == self.id)?;
+        let (nonce, ciphertext) = rest.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut buffer = Zeroizing::new(ciphertext.to_vec());
+        let opened = self
+            .sealing
+            .open_in_place(nonce, Aad::from(context), &mut buffer);
+        let length = opened.ok()?.len();
+        buffer.truncate(length);
+        Some(buffer)
     }
 }
 
 /// Splits sealed bytes into the key id and the rest.
 fn split(sealed: &[u8]) -> Option<(KeyId, &[u8])> {
-    let rest = sealed.strip_prefix(&[NAMES_ITS_KEY])?;
+    let rest = sealed.strip_prefix(&[VERSION])?;
     let (id, rest) = rest.split_first_chunk::<8>()?;
     Some((KeyId(*id), rest))
-}
-
-fn open(key: &RandomizedNonceKey, context: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let (nonce, ciphertext) = sealed.split_at_checked(NONCE_LEN)?;
-    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let mut buffer = Zeroizing::new(ciphertext.to_vec());
-    let opened = key.open_in_place(nonce, Aad::from(context), &mut buffer);
-    let length = opened.ok()?.len();
-    buffer.truncate(length);
-    Some(buffer)
 }
 
 /// The current key, which seals and opens, and earlier keys, which only open.
@@ -138,11 +120,6 @@ impl SealingKeys {
         IssuingKeys::new(&self.current.issuing, earlier, root)
     }
 
-    /// The root that version 1 derived from the current key.
-    pub(super) fn current_first_root(&self) -> Root {
-        self.current.first_root.clone()
-    }
-
     fn all(&self) -> impl Iterator<Item = &SealingKey> {
         std::iter::once(&self.current).chain(&self.earlier)
     }
@@ -160,7 +137,7 @@ impl SealingKeys {
             .seal_in_place_append_tag(Aad::from(context), &mut *buffer)
             .map_err(|_| SealingError::Failed)?;
         Ok([
-            &[NAMES_ITS_KEY],
+            &[VERSION],
             id.0.as_slice(),
             nonce.as_ref(),
             buffer.as_slice(),
@@ -178,7 +155,7 @@ impl SealingKeys {
             .ok_or(SealingError::Refused)
     }
 
-    /// Id of the key that opens the sealed bytes, of version 1 or 2.
+    /// Id of the key that opens the sealed bytes.
     #[must_use]
     pub fn opener(&self, context: &str, sealed: &[u8]) -> Option<KeyId> {
         let mut all = self.all();
@@ -186,7 +163,7 @@ impl SealingKeys {
         key.map(|key| key.id)
     }
 
-    /// True if the sealed bytes have the current version and key, as [`SealingKeys::seal`] makes them.
+    /// True if the current key sealed the bytes.
     #[must_use]
     pub fn is_up_to_date(&self, sealed: &[u8]) -> bool {
         split(sealed).is_some_and(|(id, _)| id == self.current.id)
@@ -197,13 +174,5 @@ impl SealingKeys {
     pub fn missing(&self, sealed: &[u8]) -> Option<KeyId> {
         let (id, _) = split(sealed)?;
         self.ids().all(|known| known != id).then_some(id)
-    }
-
-    /// The root of a store that version 1 created; `sealed` is any sealed value of that store.
-    #[must_use]
-    pub fn first_root(&self, context: &str, sealed: &[u8]) -> Option<Root> {
-        let mut all = self.all();
-        let key = all.find(|key| key.opens(context, sealed).is_some());
-        key.map(|key| key.first_root.clone())
     }
 }

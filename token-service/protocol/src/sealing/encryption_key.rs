@@ -25,14 +25,12 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// A single key, with the root that version 1 derived from the key.
+    /// A single key, which is the root too. For tests.
     ///
     /// # Errors
     /// [`SealingError::Failed`] if the library refuses the key.
     pub fn new(bytes: &[u8; LENGTH]) -> Result<Self, SealingError> {
-        let sealing = SealingKeys::new(bytes, [])?;
-        let root = sealing.current_first_root();
-        Self::with_root(sealing, &root)
+        Self::with_root(SealingKeys::new(bytes, [])?, &Zeroizing::new(*bytes))
     }
 
     /// The given keys, with the root of the store.

@@ -36,23 +36,11 @@ fn in_groups(letters: &str) -> String {
     grouped
 }
 
-/// Digests of a user's code in the store; none if the text is not a recovery code. Ignores case, spaces and hyphens.
-/// Codes from before D-33 are stored under the username as typed, so there may be two digests.
-pub(super) fn digests(key: &EncryptionKey, username: &Username, text: &str) -> Vec<Digest> {
-    let Some(bytes) = decode(text) else {
-        return Vec::new();
-    };
-    let names = [Some(username.as_str().to_owned()), username.decomposed()];
-    let tags = names
-        .iter()
-        .flatten()
-        .map(|name| key.tag(&[b"recovery code", name.as_bytes(), &bytes]));
-    tags.map(Digest::from_bytes).collect()
-}
-
-/// Digest of a new code for the store.
+/// Digest of a user's code in the store; `None` if the text is not a recovery code. Ignores case, spaces and hyphens.
 pub(super) fn digest(key: &EncryptionKey, username: &Username, text: &str) -> Option<Digest> {
-    digests(key, username, text).into_iter().next()
+    let bytes = decode(text)?;
+    let tag = key.tag(&[b"recovery code", username.as_str().as_bytes(), &bytes]);
+    Some(Digest::from_bytes(tag))
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
@@ -103,23 +91,5 @@ mod tests {
         for nonsense in ["", "123456", "abcd-abcd-abcd", "abcd-abcd-abcd-abc1"] {
             assert_eq!(digest(&key, &ada, nonsense), None, "{nonsense}");
         }
-    }
-
-    /// D-33: codes that were generated for a username as typed.
-    #[test]
-    fn codes_of_a_decomposed_name_go_on_to_work() {
-        let key = EncryptionKey::new(&[1; 32]).unwrap();
-        let code = generate(&OsRandom).unwrap();
-        let bytes = decode(&code).unwrap();
-        let before = key.tag(&[b"recovery code", "zoe\u{308}".as_bytes(), &bytes]);
-        let zoe = Username::parse("zoe\u{308}").unwrap();
-        let [now, earlier] = digests(&key, &zoe, &code)[..] else {
-            panic!("two names");
-        };
-        assert_eq!(earlier, Digest::from_bytes(before));
-        assert_eq!(Some(now), digest(&key, &zoe, &code));
-        assert_ne!(now, earlier);
-        let ada = Username::parse("ada").unwrap();
-        assert_eq!(digests(&key, &ada, &code).len(), 1);
     }
 }

@@ -9,7 +9,6 @@ use super::session::{self, Proven, SessionId};
 use super::throttle::{self, Attempt, Guess};
 use super::{AMR_RECOVERY_CODE, AMR_TOTP, DeviceCookie, Place, SignInError, totp};
 use crate::Context;
-use domain::digest::Digest;
 use domain::{SessionStage, UnfinishedSignIns, Username};
 use store::Claim;
 
@@ -78,21 +77,6 @@ pub(super) async fn check_totp(
     )
 }
 
-/// Marks the recovery code with one of these digests as used.
-async fn claim_recovery_code(
-    context: &Context<'_>,
-    username: &Username,
-    digests: Vec<Digest>,
-) -> Result<Verdict, SignInError> {
-    for digest in digests {
-        let claim = context.store.claim_recovery_code(username.clone(), digest);
-        if claim.await? == Claim::Claimed {
-            return Ok(Verdict::Right);
-        }
-    }
-    Ok(Verdict::Wrong)
-}
-
 /// Completes the sign-in of the session `id` with a code of the app or a recovery code. A right code is used up even if
 /// a later step fails.
 ///
@@ -125,15 +109,22 @@ pub async fn with_second_factor(
         Ok(attempt) => attempt,
         Err(wait) => return Ok(SecondFactorOutcome::Wait(username.clone(), wait)),
     };
-    let digests = recovery::digests(context.encryption_key, username, code);
-    let by_recovery_code = !digests.is_empty();
-    let (verdict, method) = if by_recovery_code {
-        let verdict = claim_recovery_code(context, username, digests).await?;
-        (verdict, AMR_RECOVERY_CODE)
-    } else {
-        let secret = open(context, username, &sealed)?;
-        let verdict = check_totp(context, username, &secret, code).await?;
-        (verdict, AMR_TOTP)
+    let recovery_code = recovery::digest(context.encryption_key, username, code);
+    let by_recovery_code = recovery_code.is_some();
+    let (verdict, method) = match recovery_code {
+        Some(code) => {
+            let claim = context.store.claim_recovery_code(username.clone(), code);
+            let verdict = match claim.await? {
+                Claim::Claimed => Verdict::Right,
+                Claim::AlreadyClaimed => Verdict::Wrong,
+            };
+            (verdict, AMR_RECOVERY_CODE)
+        }
+        None => {
+            let secret = open(context, username, &sealed)?;
+            let verdict = check_totp(context, username, &secret, code).await?;
+            (verdict, AMR_TOTP)
+        }
     };
     match verdict {
         Verdict::Right => {}

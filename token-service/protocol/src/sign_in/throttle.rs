@@ -205,7 +205,6 @@ pub(super) async fn forgive_password(
     session: &Session,
     device: Option<&KnownDevice>,
 ) -> Result<(), StoreError> {
-    // Earlier versions did not count the password.
     let Some(origin) = &session.origin else {
         return Ok(());
     };

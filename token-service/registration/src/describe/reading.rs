@@ -57,8 +57,6 @@ pub(crate) struct Reading {
     /// Objects about which the document alone does not say everything.
     pub(crate) unsettled: BTreeSet<ObjectName>,
     is_unsettled: bool,
-    /// Redirect URIs with a scheme without a dot, by Client ID.
-    pub(crate) undotted: Vec<(String, Located<String>)>,
 }
 
 impl Reading {
@@ -71,7 +69,6 @@ impl Reading {
             bound_users: Vec::new(),
             unsettled: BTreeSet::new(),
             is_unsettled: false,
-            undotted: Vec::new(),
         }
     }
 

@@ -19,19 +19,7 @@ pub(super) fn read(
     let mut patterns = Vec::new();
     for Located { value, place } in texts {
         match RedirectUriPattern::parse(&value, use_) {
-            Ok(pattern) => {
-                let scheme = value.split(':').next().unwrap_or_default();
-                if !scheme.contains('.') && !matches!(scheme, "http" | "https") {
-                    let message = format!(
-                        "{key}: another app may claim {scheme}: too; a scheme that is a domain of \
-                         yours in reverse, such as com.example.app:, is safer (RFC 8252 §7.1)"
-                    );
-                    entry.reading.warn(&place, message);
-                    let uri = Located { value, place };
-                    entry.reading.undotted.push((entry.name.clone(), uri));
-                }
-                patterns.push(pattern);
-            }
+            Ok(pattern) => patterns.push(pattern),
             Err(error) => entry
                 .section
                 .report(&place, format!("{key}: {value}: {error}")),

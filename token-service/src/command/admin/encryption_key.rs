@@ -54,7 +54,7 @@ fn text(keys: &EncryptionKeysView) -> String {
     lines.push(table::list(["KEY", "CURRENT", "SEALED VALUES"], rows));
     if keys.outdated > 0 {
         lines.push(format!(
-            "{} values are sealed with an earlier key or in an earlier form: encryption-key reseal.",
+            "{} values are sealed with an earlier key: encryption-key reseal.",
             keys.outdated
         ));
     }

@@ -398,7 +398,7 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         Command::EndOldSecret.run(&first).await;
         Command::Unlink.run(&first).await;
         let after = concerned(&first).await;
-        // The state that a version without this memory leaves.
+        // As if commands had registered everything.
         let forget = memory(&*first.store).await.unwrap();
         let change = domain::RegistryChange {
             forget: forget.into_iter().map(|one| one.object).collect(),
@@ -409,13 +409,13 @@ async fn a_store_that_remembers_nothing_keeps_what_it_has() {
         assert_eq!(memory(&*first.store).await.unwrap(), []);
         drop(first);
         let text = file(&[("NAME", "New")]) + "\n[[users]]\nusername = \"hedy\"\n";
-        let upgraded = site.start(&text).await;
-        assert_eq!(concerned(&upgraded).await, after, "{kind:?}");
+        let restarted = site.start(&text).await;
+        assert_eq!(concerned(&restarted).await, after, "{kind:?}");
         assert!(
-            user(&upgraded, "hedy").await.is_some(),
+            user(&restarted, "hedy").await.is_some(),
             "what is new is added"
         );
-        drop(upgraded);
+        drop(restarted);
         // Disabled wins because it is the safer state.
         let site = Site::new(kind).await;
         let first = site.start(&file(&[])).await;

@@ -228,7 +228,7 @@ impl Survey {
                 return Ok(Checked::Inseparable);
             };
             let stored = store.excerpt(draft.names()).await?;
-            self.note_names(&draft, &stored, file, tags);
+            self.note_names(&draft, file, tags);
             let is_listed = |sought: Sought<'_>| self.names.list(sought, tags);
             match draft.check_part(&stored, is_listed) {
                 Ok(registrations) => {
@@ -253,11 +253,10 @@ impl Survey {
     fn note_names(
         &mut self,
         draft: &Draft<Registrations>,
-        stored: &Excerpt,
         file: &RegistrationsFile,
         tags: Tags<'_>,
     ) {
-        let folded = self.spellings(draft, stored, file, tags);
+        let folded = self.spellings(draft, file, tags);
         for (kind, name, place) in draft.places() {
             match self.names.0.entry(tags.name(&ObjectName::new(kind, name))) {
                 Entry::Vacant(entry) => {
@@ -281,7 +280,6 @@ impl Survey {
     fn spellings(
         &self,
         draft: &Draft<Registrations>,
-        stored: &Excerpt,
         file: &RegistrationsFile,
         tags: Tags<'_>,
     ) -> Vec<(Tag, usize)> {
@@ -301,10 +299,7 @@ impl Survey {
                 alike = alike.or(self.names.0.get(&tags.name(&ObjectName::new(kind, name))));
                 folded.push((other, place.line().unwrap_or_default()));
             }
-            // Earlier versions registered names that differ in letter case alone.
-            if let Some(first) = alike
-                && stored.user_spelt(&username).is_none()
-            {
+            if let Some(first) = alike {
                 let first = file.line(*first);
                 let message = format!(
                     "username: {name} differs from the name at {first} in letter case alone: keep one of the two"

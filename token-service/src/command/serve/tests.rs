@@ -23,9 +23,6 @@ use protocol::oauth::endpoint_request::EndpointRequest;
 use protocol::oauth::error::TokenError;
 use protocol::oauth::grants::GrantType;
 use protocol::oauth::token_endpoint::{self, Trace};
-use protocol::sealing::EncryptionKey;
-use protocol::token::KeyRing;
-use protocol::token::rotation::Policy;
 use store::testing::Watched;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/config.toml");
@@ -161,30 +158,18 @@ async fn rfc7523_s3_an_assertion_is_accepted_once_by_clocks_that_differ() {
     assert!(exchange().await.is_ok(), "it is not remembered for ever");
 }
 
-/// A store of version 1 has no root, and its sealed values do not name their key.
+/// The root is random, so tags reveal nothing about the encryption key.
 #[tokio::test]
-async fn a_store_of_the_first_version_keeps_its_tags() {
-    let folder = TempDir::new().unwrap();
-    let config = demo(&folder);
-    let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
-    let key = EncryptionKey::new(&bytes).unwrap();
-    {
-        let store = open_store(&config).await.unwrap();
-        let policy = Policy::of(&config.protocol, &[]);
-        let now = SystemClock.now();
-        KeyRing::open(&*store, &key, &policy, now).await.unwrap();
-    }
-    let service = prepare(config.clone()).await.unwrap();
+async fn two_stores_with_one_encryption_key_have_other_tags() {
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let [first, second] = folders.each_ref().map(demo);
     let parts: &[&[u8]] = &[b"recovery code", b"joan"];
-    assert_eq!(service.encryption_key.tag(parts), key.tag(parts));
-    drop(service);
-    // A new store has a random root, so tags reveal nothing about the key.
-    let folder = TempDir::new().unwrap();
-    let config = demo(&folder);
-    let service = prepare(config.clone()).await.unwrap();
-    let bytes = key_file::load_or_create(&config.encryption_key_file, &OsRandom).unwrap();
-    let alone = EncryptionKey::new(&bytes).unwrap();
-    assert_ne!(service.encryption_key.tag(parts), alone.tag(parts));
+    let service = prepare(first.clone()).await.unwrap();
+    let tag = service.encryption_key.tag(parts);
+    std::fs::create_dir_all(second.encryption_key_file.parent().unwrap()).unwrap();
+    std::fs::copy(&first.encryption_key_file, &second.encryption_key_file).unwrap();
+    let other = prepare(second).await.unwrap();
+    assert_ne!(other.encryption_key.tag(parts), tag);
 }
 
 #[tokio::test]
@@ -341,4 +326,30 @@ async fn a_replica_that_cannot_open_the_signing_key_is_not_ready() {
     }
     replica.maintain_keys().await.unwrap();
     assert_eq!(readiness(&replica).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_store_of_an_unreleased_version_is_refused_with_its_reason() {
+    let folder = TempDir::new().unwrap();
+    let config = demo(&folder);
+    drop(prepare(config.clone()).await.unwrap());
+    let path = folder.path().join("store.redb");
+    let database = redb::Database::open(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let meta = redb::TableDefinition::<&str, u64>::new("meta");
+    let mut meta = transaction.open_table(meta).unwrap();
+    meta.insert("schema_version", 9).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
+    drop(database);
+    let error = prepare(config).await.unwrap_err();
+    assert_eq!(exit_code(&error), ExitCode::FAILURE);
+    assert_eq!(
+        format!("{error:#}"),
+        format!(
+            "an unreleased version before 0.3.0 wrote the store {} (schema version 9), and no other version reads it: \
+             move it away to start with an empty one",
+            path.display()
+        )
+    );
 }

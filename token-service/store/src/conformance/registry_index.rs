@@ -507,20 +507,6 @@ pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
     }
 }
 
-/// More registrations than a store indexes at once.
-pub(crate) async fn register_many(store: &dyn Store) {
-    let names: Vec<String> = (0..2500).map(|number| format!("{number}-name")).collect();
-    let clients = names.iter().map(|name| client(name)).collect();
-    let users = names.iter().map(|name| found_by(name, name)).collect();
-    let remember = names.iter().map(|name| remembered(name, "1"));
-    let many = RegistryChange {
-        remember: remember.collect(),
-        ..put(clients, users)
-    };
-    change(store, many).await;
-    register_at_random(store, 50).await;
-}
-
 pub(crate) async fn look_ups_agree_with_all_registrations(subject: &mut impl Subject) {
     for _ in 0..10 {
         register_at_random(&*subject.store(), 30).await;

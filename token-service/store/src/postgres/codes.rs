@@ -9,18 +9,14 @@ use super::fault::Fault;
 use super::grants::{self, UsedUp};
 use super::operation::Connection;
 use super::value::{rows, seconds, timestamp};
-use crate::row::{RowError, decode, encode};
+use crate::row::{decode, encode};
 use crate::self_contained_code::refusal;
-use crate::stored_code::UsedRow;
 use crate::{Begin, CodeStore, RevocationStore as _, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{
-    ClientId, CodeMismatch, CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep,
-    SelfContainedCode,
-};
+use domain::{CodeRecord, GrantId, PresentedCode, Redemption, RefreshStep, SelfContainedCode};
 
 #[async_trait]
 impl CodeStore for PostgresStore {
@@ -101,23 +97,21 @@ impl CodeStore for PostgresStore {
         self.transaction(async move |client| {
             // Locks the row until the commit.
             let code = code.as_bytes().as_slice();
-            let sql = "SELECT client_id, grant_id, body FROM codes WHERE code = $1 FOR UPDATE";
+            let sql = "SELECT grant_id IS NOT NULL, body FROM codes WHERE code = $1 FOR UPDATE";
             let Some(row) = client.query_opt(sql, &[&code]).await? else {
                 return Ok(Redemption::Unknown);
             };
-            if let Some(used_for) = row.try_get::<_, Option<&[u8]>>(1)? {
-                let grant_id = <[u8; 16]>::try_from(used_for)
-                    .map(GrantId::from_bytes)
-                    .map_err(|_| RowError("a grant id has 16 bytes".into()))?;
-                let judged = judge_again(row.try_get(0)?, grant_id, row.try_get(2)?, &presented)?;
-                let grant_id = match judged {
+            if row.try_get(0)? {
+                // RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
+                let used: UsedCode = decode(row.try_get(1)?)?;
+                let grant_id = match used.replayed_by(&presented) {
                     Ok(grant_id) => grant_id,
                     Err(mismatch) => return Ok(Redemption::Mismatch(mismatch)),
                 };
                 grants::revoke(client, grant_id, now, access_token_lifetime).await?;
                 return Ok(Redemption::Replayed(grant_id));
             }
-            let record: CodeRecord = decode(row.try_get(2)?)?;
+            let record: CodeRecord = decode(row.try_get(1)?)?;
             if let Err(mismatch) = record.belongs_to(&presented) {
                 return Ok(Redemption::Mismatch(mismatch));
             }
@@ -160,20 +154,4 @@ async fn make_room(client: &Connection<'_>, user: &str, held: &[Row]) -> Result<
     let codes: Vec<&[u8]> = over.into_iter().map(|(_, code)| code).collect();
     client.execute(sql, &[&codes]).await?;
     Ok(())
-}
-
-/// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
-fn judge_again(
-    issued_to: &str,
-    grant_id: GrantId,
-    used: &[u8],
-    presented: &PresentedCode,
-) -> Result<Result<GrantId, CodeMismatch>, Fault> {
-    if used.is_empty() {
-        // An earlier version wrote this row.
-        let client_id = ClientId::parse(issued_to)
-            .ok_or_else(|| RowError("a client id has 1 to 128 characters".into()))?;
-        return Ok(UsedCode::judge_short(&client_id, grant_id, presented));
-    }
-    Ok(UsedRow::read(used)?.replayed_by(presented))
 }

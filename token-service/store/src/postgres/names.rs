@@ -8,8 +8,7 @@ use super::value::registration;
 use domain::registry_index::NamedKind;
 use domain::{User, Username};
 
-/// The row of the user whom `username` [identifies](Username::identified). `select` is a statement without condition
-/// that reads the table `users` and returns the registered name first.
+/// The row of the user with this name. `select` is a statement without condition that reads the table `users`.
 pub(super) async fn row(
     client: &Connection<'_>,
     select: &str,
@@ -22,17 +21,12 @@ pub(super) async fn row(
         NamedKind::Username as i16
     );
     let (spelling, folded) = (username.as_str(), username.folded());
-    let mut alike = Vec::new();
-    for row in client.query(&sql, &[&spelling, &&*folded]).await? {
-        alike.push((row.try_get::<_, String>(0)?, row));
-    }
-    Ok(username
-        .identified(alike, |(name, _)| name)
-        .map(|(_, row)| row))
+    let found = client.query(&sql, &[&spelling, &&*folded]).await?;
+    Ok(found.into_iter().next())
 }
 
-/// The users whose names have the same folded form as one of `names`.
-pub(super) async fn alike(client: &Connection<'_>, names: &[String]) -> Result<Vec<User>, Fault> {
+/// The users with these names.
+pub(super) async fn users(client: &Connection<'_>, names: &[String]) -> Result<Vec<User>, Fault> {
     let names = names.iter().filter_map(|name| Username::parse(name));
     let folded: Vec<String> = names.map(|name| name.folded().into_owned()).collect();
     let sql = "SELECT username, body FROM users WHERE username = ANY($1)";
@@ -44,28 +38,4 @@ pub(super) async fn alike(client: &Connection<'_>, names: &[String]) -> Result<V
     );
     users.extend(client.rows_named(&sql, &folded, registration).await?);
     Ok(users)
-}
-
-/// Logs the names that earlier versions registered although they differ in case alone.
-pub(super) async fn warn_of_namesakes(client: &Connection<'_>) -> Result<(), Fault> {
-    let sql = "SELECT value, name FROM registry_names AS one WHERE kind = $1 AND (
-            EXISTS (SELECT 1 FROM users WHERE username = one.value) OR
-            EXISTS (SELECT 1 FROM registry_names AS other
-                WHERE other.kind = one.kind AND other.value = one.value AND other.name <> one.name)
-        ) ORDER BY value, name";
-    let rows = client.query(sql, &[&(NamedKind::Username as i16)]).await?;
-    let mut found: Vec<(String, String)> = Vec::new();
-    for row in &rows {
-        found.push((row.try_get(0)?, row.try_get(1)?));
-    }
-    for alike in found.chunk_by(|one, next| one.0 == next.0) {
-        let mut names: Vec<String> = alike.iter().map(|(_, name)| name.clone()).collect();
-        let folded = alike.first().map(|(folded, _)| folded);
-        let sql = "SELECT username FROM users WHERE username = $1";
-        if let Some(row) = client.query_opt(sql, &[&folded]).await? {
-            names.push(row.try_get(0)?);
-        }
-        crate::namesakes::warn(&names);
-    }
-    Ok(())
 }

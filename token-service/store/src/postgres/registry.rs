@@ -96,7 +96,7 @@ impl RegistrationStore for PostgresStore {
             let [clients, users, objects] = &*names;
             let sql = "SELECT client_id, body FROM clients WHERE client_id = ANY($1)";
             let clients = client.rows_named(sql, clients, registration).await?;
-            let users = names::alike(client, users).await?;
+            let users = names::users(client, users).await?;
             let sql = "SELECT object, body FROM remembered WHERE object = ANY($1)";
             let remembered = client.rows_named(sql, objects, registration).await?;
             Ok(Excerpt::new(clients, users)

@@ -3,12 +3,12 @@
 //!
 //! Transactions that change the index run one after the other: see [`turn`](super::registry::turn).
 
-use super::fault::{Fault, readable};
+use super::fault::Fault;
 use super::operation::Connection;
 use super::value::{number, unsigned};
-use crate::row::{Before, decode_json, encode_json};
+use crate::row::{Before, encode_json};
 use domain::registry_index::{Counted, CountedKind, NamedKind};
-use domain::{Client, ClientId, IndexDifference, Remembered, User, Username};
+use domain::{Client, ClientId, IndexDifference, User, Username};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
@@ -193,65 +193,4 @@ pub(super) async fn named(
         "SELECT name FROM registry_names WHERE kind = $1 AND value = $2 ORDER BY name LIMIT $3";
     let rows = client.query(sql, &[&(kind as i16), &value, &limit]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-/// Rows whose index entries are in memory at once.
-const PAGE: usize = 2000;
-
-/// Builds the index of a database of an earlier version.
-pub(super) async fn build(client: &Connection<'_>) -> Result<(), Fault> {
-    for table in ["registry_counts", "registry_names", "remembered_at_start"] {
-        client.execute(&format!("DELETE FROM {table}"), &[]).await?;
-    }
-    let sql =
-        "SELECT client_id, body FROM clients WHERE client_id > $1 ORDER BY client_id LIMIT $2";
-    let mut after = String::new();
-    while let Some(page) = next_page(client, sql, &mut after).await? {
-        let mut index = IndexDifference::new();
-        for row in &page {
-            index.change_client(None, body("client", row)?.as_ref());
-        }
-        write(client, &index).await?;
-    }
-    let sql = "SELECT username, body FROM users WHERE username > $1 ORDER BY username LIMIT $2";
-    after.clear();
-    while let Some(page) = next_page(client, sql, &mut after).await? {
-        let mut index = IndexDifference::new();
-        for row in &page {
-            index.change_user(None, body("user", row)?.as_ref());
-        }
-        write(client, &index).await?;
-    }
-    let sql = "SELECT object, body FROM remembered WHERE object > $1 ORDER BY object LIMIT $2";
-    after.clear();
-    while let Some(page) = next_page(client, sql, &mut after).await? {
-        let mut at_start: Vec<&str> = Vec::new();
-        for row in &page {
-            let remembered: Option<Remembered> = body("remembered file", row)?;
-            if remembered.is_some_and(|remembered| remembered.start.is_some()) {
-                at_start.push(row.try_get(0)?);
-            }
-        }
-        let sql = "INSERT INTO remembered_at_start (object) SELECT * FROM unnest($1::TEXT[])";
-        client.execute(sql, &[&at_start]).await?;
-    }
-    Ok(())
-}
-
-/// The next rows of name and body; `None` after the last row.
-async fn next_page(
-    client: &Connection<'_>,
-    sql: &str,
-    after: &mut String,
-) -> Result<Option<Vec<Row>>, Fault> {
-    let page = client.query(sql, &[&*after, &(PAGE as i64)]).await?;
-    let Some(last) = page.last() else {
-        return Ok(None);
-    };
-    *after = last.try_get(0)?;
-    Ok(Some(page))
-}
-
-fn body<T: DeserializeOwned>(what: &'static str, row: &Row) -> Result<Option<T>, Fault> {
-    readable(what, decode_json(row.try_get(1)?).map_err(Fault::from))
 }

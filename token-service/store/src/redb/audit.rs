@@ -38,16 +38,6 @@ impl AuditStore for RedbStore {
     }
 }
 
-/// The kind of rows with entries of all kinds, which earlier versions wrote.
-pub(super) const MIXED: u8 = 0;
-
-/// The kinds of rows.
-fn kinds() -> impl Iterator<Item = u8> {
-    [MIXED]
-        .into_iter()
-        .chain(AuditKind::ALL.map(AuditKind::number))
-}
-
 /// Maximum number of entries in a row. Reading one entry decodes the whole row.
 const ENTRIES_IN_A_ROW: usize = 64;
 
@@ -96,7 +86,7 @@ pub(super) fn rows(events: &[AuditEvent]) -> Result<Vec<Row>, Fault> {
                 kind: kind.number(),
                 position: together.first().map_or(0, |first| first.sequence),
                 entries: together.len() as u64,
-                bytes: encode(kind.number(), together, &mut compressor)?,
+                bytes: encode(together, &mut compressor)?,
             });
         }
     }
@@ -108,25 +98,16 @@ fn compressor() -> Result<Compressor<'static>, Fault> {
 }
 
 /// Encodes entries of one row. Their sequences are relative to the first.
-fn encode(
-    kind: u8,
-    records: &[AuditRecord],
-    compressor: &mut Compressor<'_>,
-) -> Result<Vec<u8>, Fault> {
-    let row = if kind == MIXED {
-        row::encode_all(records.iter().map(|record| &record.event))?
-    } else {
-        let first = records.first().map_or(0, |first| first.sequence);
-        let relative: Vec<AuditRecord> = records
-            .iter()
-            .map(|record| AuditRecord {
-                sequence: record.sequence - first,
-                event: record.event.clone(),
-            })
-            .collect();
-        row::encode_all(&relative)?
-    };
-    let compressed = compressor.compress(&row);
+fn encode(records: &[AuditRecord], compressor: &mut Compressor<'_>) -> Result<Vec<u8>, Fault> {
+    let first = records.first().map_or(0, |first| first.sequence);
+    let relative: Vec<AuditRecord> = records
+        .iter()
+        .map(|record| AuditRecord {
+            sequence: record.sequence - first,
+            event: record.event.clone(),
+        })
+        .collect();
+    let compressed = compressor.compress(&row::encode_all(&relative)?);
     compressed.map_err(|error| Fault::Row(error.to_string()))
 }
 
@@ -166,15 +147,9 @@ const fn of_kind(kind: u8) -> RangeInclusive<Key> {
     (kind, 0)..=(kind, u64::MAX)
 }
 
-/// The entries of the row of this key.
-fn records((kind, first): Key, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
+/// The entries of a row whose first entry has the sequence `first`.
+fn records(first: u64, row: &[u8]) -> Result<Vec<AuditRecord>, Fault> {
     let row = zstd::decode_all(row).map_err(|error| Fault::Row(error.to_string()))?;
-    if kind == MIXED {
-        let events: Vec<AuditEvent> = row::decode_all(&row)?;
-        let numbered = (first..).zip(events);
-        let numbered = numbered.map(|(sequence, event)| AuditRecord { sequence, event });
-        return Ok(numbered.collect());
-    }
     let mut records: Vec<AuditRecord> = row::decode_all(&row)?;
     for record in &mut records {
         record.sequence += first;
@@ -189,7 +164,7 @@ pub(super) fn list(
 ) -> Result<Vec<AuditRecord>, Fault> {
     let table = transaction.open_table(AUDIT)?;
     let mut found = Vec::new();
-    for kind in kinds() {
+    for kind in AuditKind::ALL.map(AuditKind::number) {
         found.extend(list_kind(&table, kind, range, limit)?);
     }
     found.sort_unstable_by_key(|record| record.sequence);
@@ -219,7 +194,7 @@ fn list_kind(
                     break;
                 }
                 let (key, row) = row?;
-                let records = readable(ROW, records(key.value(), row.value().2))?;
+                let records = readable(ROW, records(key.value().1, row.value().2))?;
                 let records = records.into_iter().flatten();
                 found.extend(records.filter(|entry| entry.sequence > after));
             }
@@ -231,7 +206,7 @@ fn list_kind(
                     break;
                 }
                 let (key, row) = row?;
-                let records = readable(ROW, records(key.value(), row.value().2))?;
+                let records = readable(ROW, records(key.value().1, row.value().2))?;
                 let newest_first = records.unwrap_or_default().into_iter().rev();
                 found.extend(newest_first.filter(|entry| entry.sequence < before));
             }
@@ -245,7 +220,7 @@ fn list_kind(
 pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
     let table = transaction.open_table(AUDIT)?;
     let mut count = 0;
-    for kind in kinds() {
+    for kind in AuditKind::ALL.map(AuditKind::number) {
         if let Some(first) = table.range(of_kind(kind))?.next().transpose()? {
             count += end(&table, kind)? - first.1.value().0;
         }
@@ -256,7 +231,7 @@ pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, Fault> {
 /// Removes up to `limit` of the oldest entries of each kind that have expired.
 pub(super) fn sweep(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result<usize, Fault> {
     let mut removed = 0;
-    for kind in kinds() {
+    for kind in AuditKind::ALL.map(AuditKind::number) {
         let limit = limit - removed;
         removed += remove_oldest(tables, kind, limit, |_, event| event.expires_at < now)?;
     }
@@ -289,7 +264,7 @@ fn remove_oldest(
             .transpose()?
             .map(|(key, row)| {
                 let (number, _, entries) = row.value();
-                let records = readable(ROW, records(key.value(), entries))?;
+                let records = readable(ROW, records(key.value().1, entries))?;
                 Ok::<_, Fault>((key.value(), number, records))
             })
             .transpose()?
@@ -313,7 +288,7 @@ fn remove_oldest(
         table.remove(key)?;
         let rest = entries.get(gone..).unwrap_or_default();
         if let Some(first) = rest.first() {
-            let bytes = encode(kind, rest, &mut compressor()?)?;
+            let bytes = encode(rest, &mut compressor()?)?;
             let row = (number + gone as u64, rest.len() as u64, bytes.as_slice());
             table.insert((kind, first.sequence), row)?;
         }

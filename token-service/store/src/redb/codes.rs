@@ -11,7 +11,7 @@ use super::fault::{Fault, readable};
 use super::tables::{Expiring, Tables, decode, encode};
 use super::{credentials, grants};
 use crate::self_contained_code::refusal;
-use crate::stored_code::{StoredCode, UsedRow};
+use crate::stored_code::StoredCode;
 use crate::{Begin, CodeStore, StoreError, room};
 use domain::authorization_code::{USED_CODE_RETENTION, UsedCode};
 use domain::cap;
@@ -103,7 +103,7 @@ impl CodeStore for RedbStore {
                 Ok(grant) => grant,
                 Err(refused) => return Ok(refused),
             };
-            let used = UsedRow::Whole(UsedCode::of(&record, grant_id));
+            let used = UsedCode::of(&record, grant_id);
             let row = encode(&StoredCode::Used(used))?;
             // The entry of the code's expiry stays, and `expired` replaces it.
             tables.codes.open()?.insert(key, row.as_slice())?;
@@ -179,7 +179,7 @@ pub(super) fn expired(
 /// RFC 6749 §4.1.2: a second use "SHOULD revoke (when possible) all tokens previously issued".
 fn replay(
     tables: &mut Tables<'_>,
-    used: &UsedRow,
+    used: &UsedCode,
     presented: &PresentedCode,
     now: Timestamp,
     access_token_lifetime: Duration,

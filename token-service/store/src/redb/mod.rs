@@ -27,8 +27,6 @@ mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod upgrade;
-mod usernames;
 mod writer;
 mod writer_metrics;
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
-use super::tables::{ASSERTION_IDS, Expiring};
+use super::tables::ASSERTION_IDS;
 use crate::{Claim, OnceStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -25,17 +25,10 @@ impl OnceStore for RedbStore {
             let ids = tables.assertion_ids.open()?;
             // An expired entry that is not yet swept counts as absent.
             let known = ids.get(key)?.map(|expiry| expiry.value());
-            if let Some(expiry) = known {
-                if expiry > now.seconds() {
-                    return Ok(Claim::AlreadyClaimed);
-                }
-                // An earlier version wrote an entry, which would remove the id too soon.
-                tables.keep(Expiring::AssertionId, key, Timestamp::from_seconds(expiry))?;
+            if known.is_some_and(|expiry| expiry > now.seconds()) {
+                return Ok(Claim::AlreadyClaimed);
             }
-            tables
-                .assertion_ids
-                .open()?
-                .insert(key, expires_at.seconds())?;
+            ids.insert(key, expires_at.seconds())?;
             Ok(Claim::Claimed)
         })
         .await

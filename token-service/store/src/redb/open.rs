@@ -9,8 +9,9 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, StorageBackend, Stora
 
 use super::fault::Fault;
 use super::revocations;
-use super::tables::{META, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables};
-use super::{names, registry_index, upgrade, usernames};
+use super::tables::{
+    FIRST_SCHEMA_VERSION, META, MIGRATIONS, Migration, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Tables,
+};
 use crate::token_lifetime::TokenLifetime;
 use domain::FeedId;
 use domain::random::{OsRandom, RandomError};
@@ -42,6 +43,15 @@ pub enum OpenError {
     )]
     Newer {
         /// Path of the file.
+        path: PathBuf,
+        /// Schema version of the file.
+        found: u64,
+    },
+    /// An unreleased version before 0.3.0 wrote the file.
+    #[error(
+        "an unreleased version before 0.3.0 wrote the store {path} (schema version {found}), and no other version reads it: move it away to start with an empty one"
+    )]
+    Older {
         path: PathBuf,
         /// Schema version of the file.
         found: u64,
@@ -144,27 +154,27 @@ pub(super) fn builder() -> redb::Builder {
     builder
 }
 
-/// Checks the schema version and creates missing tables. A file of an earlier version may lack tables that were added
-/// later without a new schema version.
+/// Checks the schema version, creates missing tables, and changes the file to the layout of this version.
 pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError> {
     let found = schema_version(database).map_err(|fault| damaged(path, &fault))?;
-    if let Some(found) = found {
-        if found > SCHEMA_VERSION {
+    let path_of = || path.to_owned();
+    match found {
+        Some(found) if found > SCHEMA_VERSION => {
             return Err(OpenError::Newer {
-                path: path.to_owned(),
+                path: path_of(),
                 found,
             });
         }
-        // Version 1 is the oldest layout, so this program never wrote a lower version.
-        if found < OLDEST_SCHEMA_VERSION {
-            return Err(damaged(
-                path,
-                &Fault::Row(format!("schema version {found}")),
-            ));
+        Some(found) if found < FIRST_SCHEMA_VERSION => {
+            return Err(OpenError::Older {
+                path: path_of(),
+                found,
+            });
         }
+        _ => {}
     }
     let fresh = FeedId::generate(&OsRandom)?;
-    create(database, found, fresh).map_err(|fault| damaged(path, &fault))
+    migrate(database, found, fresh, MIGRATIONS).map_err(|fault| damaged(path, &fault))
 }
 
 /// Gives the revocation feed a new identity, because its positions get a new meaning.
@@ -204,37 +214,33 @@ fn schema_version(database: &Database) -> Result<Option<u64>, Fault> {
     )
 }
 
-/// Creates missing tables and upgrades old rows. `found` is the schema version of the file; `None` for a new file.
-fn create(database: &Database, found: Option<u64>, fresh: FeedId) -> Result<(), Fault> {
+/// Creates missing tables and runs the migrations after `found`, the schema version of the file; `None` for a new file,
+/// whose feed gets the identity `fresh`.
+pub(super) fn migrate(
+    database: &Database,
+    found: Option<u64>,
+    fresh: FeedId,
+    migrations: &[Migration],
+) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
     {
         let mut tables = Tables::new(&transaction);
         tables.create_all()?;
-        tables
-            .meta
-            .open()?
-            .insert(SCHEMA_VERSION_KEY, SCHEMA_VERSION)?;
-        if found.is_some_and(|found| found < 5) {
-            usernames::normalize(&mut tables)?;
+        match found {
+            None => revocations::set_feed(&mut tables, fresh)?,
+            Some(found) => {
+                for (_, migration) in (FIRST_SCHEMA_VERSION..)
+                    .zip(migrations)
+                    .filter(|(from, _)| *from >= found)
+                {
+                    migration(&mut tables)?;
+                }
+            }
         }
-        if found.is_some_and(|found| found < 3) {
-            upgrade::forget_registered_hashes(&mut tables)?;
-        }
-        if found.is_some_and(|found| found < 9) {
-            registry_index::build(&mut tables)?;
-            names::warn_of_namesakes(&mut tables)?;
-        }
-        if found.is_some_and(|found| found < 7) {
-            upgrade::move_used_codes(&transaction, &mut tables)?;
-            upgrade::index_grants_of_users(&transaction, &mut tables)?;
-        }
-        if found.is_some_and(|found| found < 8) {
-            upgrade::move_audit_log(&transaction, &mut tables)?;
-        }
-        revocations::ensure_feed(&mut tables, fresh)?;
+        let newest = FIRST_SCHEMA_VERSION + migrations.len() as u64;
+        tables.meta.open()?.insert(SCHEMA_VERSION_KEY, newest)?;
     }
-    transaction.commit()?;
-    Ok(())
+    Ok(transaction.commit()?)
 }
 
 pub(super) fn damaged(path: &Path, fault: &Fault) -> OpenError {

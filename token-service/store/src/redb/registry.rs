@@ -78,7 +78,7 @@ impl RegistrationStore for RedbStore {
                     }
                     ObjectKind::User => {
                         if let Some(username) = Username::parse(&object.name) {
-                            users.extend(names::users_alike(transaction, &username)?);
+                            users.extend(names::user(transaction, &username)?);
                         }
                     }
                     ObjectKind::LegacyInstance => {}

@@ -5,11 +5,11 @@ use std::ops::Bound;
 
 use redb::{ReadableTable, Table};
 
-use super::fault::{Fault, readable};
-use super::tables::{Tables, decode_json, encode_json};
+use super::fault::Fault;
+use super::tables::{Tables, encode_json};
 use crate::row::Before;
 use domain::registry_index::{Counted, CountedKind, NamedKind};
-use domain::{Client, ClientId, IndexDifference, Remembered, User, Username};
+use domain::{Client, ClientId, IndexDifference, User, Username};
 
 pub(super) fn client_before(
     tables: &mut Tables<'_>,
@@ -161,42 +161,4 @@ pub(super) fn values(
         let (_, value, name) = key.value();
         Ok((value.to_owned(), name.to_owned()))
     }))
-}
-
-/// Rows whose index entries are in memory at once.
-const PAGE: usize = 2000;
-
-/// Builds the index of a file of an earlier version.
-pub(super) fn build(tables: &mut Tables<'_>) -> Result<(), Fault> {
-    let counts = tables.registry_counts.open()?;
-    let names = tables.registry_names.open()?;
-    counts.retain(|_, _| false)?;
-    names.retain(|_, ()| false)?;
-    let mut page = IndexDifference::new();
-    let mut rows = 0;
-    macro_rules! index {
-        ($table:ident, $what:literal, $change:ident) => {
-            for entry in tables.$table.open()?.iter()? {
-                let row = readable($what, decode_json(entry?.1.value()))?;
-                page.$change(None, row.as_ref());
-                rows += 1;
-                if rows % PAGE == 0 {
-                    add(counts, names, &std::mem::take(&mut page))?;
-                }
-            }
-        };
-    }
-    index!(clients, "client", change_client);
-    index!(users, "user", change_user);
-    add(counts, names, &page)?;
-    let at_start = tables.remembered_at_start.open()?;
-    at_start.retain(|_, ()| false)?;
-    for entry in tables.remembered.open()?.iter()? {
-        let (key, row) = entry?;
-        let remembered: Option<Remembered> = readable("remembered file", decode_json(row.value()))?;
-        if remembered.is_some_and(|remembered| remembered.start.is_some()) {
-            at_start.insert(key.value(), ())?;
-        }
-    }
-    Ok(())
 }

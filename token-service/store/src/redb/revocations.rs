@@ -202,16 +202,6 @@ pub(super) fn set_feed(tables: &mut Tables<'_>, feed: FeedId) -> Result<(), Faul
     Ok(())
 }
 
-/// Sets the identity of the feed to `fresh` if the file has none, because an earlier version wrote it.
-pub(super) fn ensure_feed(tables: &mut Tables<'_>, fresh: FeedId) -> Result<(), Fault> {
-    let meta = tables.meta.open()?;
-    let has_identity = meta.get(FEED_HIGH_KEY)?.is_some();
-    if has_identity {
-        return Ok(());
-    }
-    set_feed(tables, fresh)
-}
-
 pub(super) fn token_lifetime(tables: &mut Tables<'_>) -> Result<TokenLifetime, Fault> {
     let meta = tables.meta.open()?;
     let number =

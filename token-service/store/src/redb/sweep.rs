@@ -68,8 +68,6 @@ fn expired_rows(tables: &mut Tables<'_>, now: Timestamp, limit: usize) -> Result
         match Expiring::from_number(*number) {
             Some(Expiring::Code) => codes::expired(tables, key, Timestamp::from_seconds(*at))?,
             Some(Expiring::UsedCode) => drop(tables.codes.open()?.remove(key)?),
-            // Written by an earlier version.
-            Some(Expiring::AssertionId) => drop(tables.assertion_ids.open()?.remove(key)?),
             Some(Expiring::Failures) => drop(tables.failures.open()?.remove(key)?),
             Some(Expiring::Session) => super::sessions::end(tables, key)?,
             None => {}

@@ -9,15 +9,17 @@ use crate::row::{self, Row};
 use domain::IndexDifference;
 use domain::clock::Timestamp;
 
-/// The version of this layout. Files with a higher version are refused.
-pub(super) const SCHEMA_VERSION: u64 = 9;
-/// The oldest layout that can be upgraded. Version 2 added the identity of the feed and kinds of revocations. Version 3
-/// removed weak hashes from users, and added versions to the layouts of rows. Version 4 added live grants by user and
-/// client, and [`UNUSED_CODES`]. Version 5 added [`REGISTRY_CHANGES`]. Version 6 added [`REGISTRY_COUNTS`],
-/// [`REGISTRY_NAMES`] and [`REMEMBERED_AT_START`]. Version 7 moved used codes to [`CODES`], and made
-/// [`GRANTS_OF_USERS`] from two tables. Version 8 sorted the audit log by kind ([`AUDIT`]). Version 9 added folded
-/// usernames to [`REGISTRY_NAMES`].
-pub(super) const OLDEST_SCHEMA_VERSION: u64 = 1;
+/// The layout of 0.3.0. Unreleased versions before it wrote files with lower numbers.
+pub(super) const FIRST_SCHEMA_VERSION: u64 = 10;
+
+/// Changes a file from one layout to the next.
+pub(super) type Migration = fn(&mut Tables<'_>) -> Result<(), Fault>;
+
+/// The first migration changes [`FIRST_SCHEMA_VERSION`] to the layout after it. A new table needs no migration.
+pub(super) const MIGRATIONS: &[Migration] = &[];
+
+/// The layout that this version writes.
+pub(super) const SCHEMA_VERSION: u64 = FIRST_SCHEMA_VERSION + MIGRATIONS.len() as u64;
 
 /// Numbers about the file, such as [`SCHEMA_VERSION_KEY`] and [`LAST_REVOCATION_KEY`].
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -143,12 +145,10 @@ pub(super) enum Expiring {
     Code = 1,
     /// A row of [`CODES`] whose code was used.
     UsedCode = 2,
-    /// A row of [`ASSERTION_IDS`]. Only earlier versions wrote such entries.
-    AssertionId = 3,
     /// A row of [`SESSIONS`].
-    Session = 4,
+    Session = 3,
     /// A row of [`FAILURES`].
-    Failures = 5,
+    Failures = 4,
 }
 
 impl Expiring {
@@ -156,9 +156,8 @@ impl Expiring {
         match number {
             1 => Some(Self::Code),
             2 => Some(Self::UsedCode),
-            3 => Some(Self::AssertionId),
-            4 => Some(Self::Session),
-            5 => Some(Self::Failures),
+            3 => Some(Self::Session),
+            4 => Some(Self::Failures),
             _ => None,
         }
     }

@@ -6,25 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
+use redb::{ReadableTable as _, StorageBackend};
 use tempfile::TempDir;
 
 use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_look_ups_agree, assert_registered,
-    assert_unreadable_rows_stop_no_change, at, code, conformance, grant_made, grant_of,
-    issue_legacy, put, register_at_random, register_many, registered, registrations,
-    replacements_and_removals, revoke, session, start, use_of, user,
+    ACCESS, Subject, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
+    issue_legacy, put, register_at_random, registrations, replacements_and_removals, revoke,
+    session, start, use_of, user,
 };
-use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
 use domain::digest::Digest;
 use domain::{
-    AuditKind, Extent, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Revoked,
-    Rotation, User, Username,
+    AuditKind, GrantFilter, GrantId, PresentedCode, Redemption, RegistryChange, Rotation, User,
+    Username,
 };
 
 struct File {
@@ -92,25 +90,77 @@ fn a_file_in_use_is_refused() {
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
 }
 
+fn set_schema_version(path: &Path, version: u64) {
+    let database = Database::create(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut meta = transaction.open_table(tables::META).unwrap();
+    meta.insert(tables::SCHEMA_VERSION_KEY, version).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
+}
+
 #[test]
-fn a_file_of_a_later_version_is_refused_and_kept() {
+fn a_file_of_another_version_is_refused_and_kept() {
     let mut file = File::new(false);
     file.store = None;
-    let set = |version: u64| {
-        let database = Database::create(file.path()).unwrap();
-        let transaction = database.begin_write().unwrap();
-        transaction
-            .open_table(tables::META)
-            .unwrap()
-            .insert(tables::SCHEMA_VERSION_KEY, version)
-            .unwrap();
-        transaction.commit().unwrap();
+    let path = file.path();
+    let refused = |version: u64| {
+        set_schema_version(&path, version);
+        let error = RedbStore::open(&path, ACCESS).unwrap_err();
+        error
+            .to_string()
+            .replace(&path.display().to_string(), "FILE")
     };
-    set(tables::SCHEMA_VERSION + 1);
-    let error = RedbStore::open(&file.path(), ACCESS).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found, .. } if found == tables::SCHEMA_VERSION + 1));
-    set(tables::SCHEMA_VERSION);
-    RedbStore::open(&file.path(), ACCESS).unwrap();
+    let known = tables::SCHEMA_VERSION;
+    let later = known + 1;
+    assert_eq!(
+        refused(later),
+        format!(
+            "the store FILE has schema version {later} and this version knows {known}: run the version that wrote it, \
+             or a later one"
+        )
+    );
+    for older in 1..tables::FIRST_SCHEMA_VERSION {
+        assert_eq!(
+            refused(older),
+            format!(
+                "an unreleased version before 0.3.0 wrote the store FILE (schema version {older}), and no other \
+                 version reads it: move it away to start with an empty one"
+            )
+        );
+    }
+    set_schema_version(&path, known);
+    RedbStore::open(&path, ACCESS).unwrap();
+}
+
+/// An example: from the first release on, a new layout comes with a migration.
+#[test]
+fn a_file_is_migrated_step_by_step() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.redb");
+    drop(RedbStore::open(&path, ACCESS).unwrap());
+    fn step(tables: &mut Tables<'_>) -> Result<(), Fault> {
+        let steps = tables.totp_steps.open()?;
+        let step = steps.get("ada")?.map_or(0, |step| step.value());
+        steps.insert("ada", step + 1)?;
+        Ok(())
+    }
+    let database = builder().open(&path).unwrap();
+    let fresh = domain::FeedId::from_bytes([0; 16]);
+    let all: [tables::Migration; 3] = [step; 3];
+    let migrate = |found, most| {
+        open::migrate(&database, Some(found), fresh, &all[..most]).unwrap();
+        let transaction = database.begin_read().unwrap();
+        let steps = transaction.open_table(tables::TOTP_STEPS).unwrap();
+        let meta = transaction.open_table(tables::META).unwrap();
+        let version = meta.get(tables::SCHEMA_VERSION_KEY).unwrap().unwrap();
+        let step = steps.get("ada").unwrap().unwrap();
+        (version.value(), step.value())
+    };
+    let first = tables::FIRST_SCHEMA_VERSION;
+    assert_eq!(migrate(first, 2), (first + 2, 2));
+    assert_eq!(migrate(first + 2, 3), (first + 3, 3));
+    assert_eq!(migrate(first + 3, 3), (first + 3, 3));
 }
 
 #[test]
@@ -134,7 +184,7 @@ fn what_is_not_a_store_is_refused_and_kept() {
 }
 
 #[test]
-fn a_file_from_before_a_table_was_added_gets_it() {
+fn a_file_without_a_new_table_gets_it() {
     let mut file = File::new(false);
     file.store = None;
     let has_it = || {
@@ -509,115 +559,6 @@ async fn a_full_queue_turns_operations_away() {
     assert!(taken > 0);
 }
 
-/// Converts a file to layout version 1: a feed without identity, and several entries for the same revocation.
-fn turn_back_to_version_1(path: &Path, grant: GrantId) {
-    let database = builder().open(path).unwrap();
-    let transaction = database.begin_write().unwrap();
-    {
-        let mut tables = Tables::new(&transaction);
-        let meta = tables.meta.open().unwrap();
-        for key in [
-            tables::FEED_HIGH_KEY,
-            tables::FEED_LOW_KEY,
-            tables::TOKEN_LIFETIME_KEY,
-            tables::TOKEN_LIFETIME_UNTIL_KEY,
-        ] {
-            meta.remove(key).unwrap();
-        }
-        meta.insert(tables::SCHEMA_VERSION_KEY, 1).unwrap();
-        meta.insert(tables::LAST_REVOCATION_KEY, 2).unwrap();
-        // Kind and id in layout version 1: the number of the kind, then a length before the bytes.
-        let mut revoked = vec![0, 16];
-        revoked.extend(grant.as_bytes());
-        for sequence in [1, 2] {
-            let mut row = vec![sequence];
-            row.extend(&revoked);
-            for time in [at(0), at(0) + ACCESS] {
-                row.extend(crate::row::encode_bare(&time.seconds()).unwrap());
-            }
-            let revocations = tables.revocations.open().unwrap();
-            revocations
-                .insert(u64::from(sequence), row.as_slice())
-                .unwrap();
-        }
-        let key = Revoked::Grant(grant).key();
-        let index = tables.revoked.open().unwrap();
-        index.insert(key.as_slice(), (at(0).seconds(), 2)).unwrap();
-    }
-    transaction.commit().unwrap();
-}
-
-#[tokio::test]
-async fn a_file_of_version_1_opens_and_goes_on() {
-    let mut file = File::new(true);
-    let grant = GrantId::generate(&domain::random::OsRandom, at(0)).unwrap();
-    file.store = None;
-    turn_back_to_version_1(&file.path(), grant);
-    file.open();
-    let state = file.store().feed_state().await.unwrap();
-    assert_eq!(state.last, 2);
-    file.restart().await;
-    let store = file.store();
-    assert_eq!(store.feed_state().await.unwrap(), state);
-    let sequences = async || -> Vec<u64> {
-        let entries = store.revocations_since(0, 10).await.unwrap();
-        assert!(
-            entries
-                .iter()
-                .all(|entry| entry.revoked == Revoked::Grant(grant))
-        );
-        entries.iter().map(|entry| entry.sequence).collect()
-    };
-    assert_eq!(sequences().await, [1, 2]);
-    let announce = |extent| store.announce(Revoked::Grant(grant), extent, Arc::default());
-    let again = announce(Extent::of(at(1), ACCESS / 2));
-    assert_eq!(again.await, Ok(false));
-    assert_eq!(announce(Extent::of(at(1), ACCESS)).await, Ok(true));
-    assert_eq!(sequences().await, [1, 3]);
-    store.sweep(at(2) + ACCESS, 10).await.unwrap();
-    assert_eq!(sequences().await, [0; 0]);
-}
-
-/// Before D-33, usernames were stored as typed.
-#[tokio::test]
-async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
-    let mut file = File::new(true);
-    let composed = Username::parse("Zo\u{eb}").unwrap();
-    let decomposed = "Zoe\u{308}";
-    registered(&*file.store(), &composed).await;
-    file.store = None;
-    {
-        let database = builder().open(file.path()).unwrap();
-        let transaction = database.begin_write().unwrap();
-        {
-            let mut tables = Tables::new(&transaction);
-            let rename = |row: &[u8]| {
-                let text = String::from_utf8(row.to_vec()).unwrap();
-                text.replace(composed.as_str(), decomposed).into_bytes()
-            };
-            let users = tables.users.open().unwrap();
-            let row = rename(users.remove(composed.as_str()).unwrap().unwrap().value());
-            users.insert(decomposed, row.as_slice()).unwrap();
-            let steps = tables.totp_steps.open().unwrap();
-            let step = steps.remove(composed.as_str()).unwrap().unwrap().value();
-            steps.insert(decomposed, step).unwrap();
-            let index = tables.sessions_by_user.open().unwrap();
-            let id = [0; 32];
-            index.insert((decomposed, &id), ()).unwrap();
-            let meta = tables.meta.open().unwrap();
-            meta.insert(tables::SCHEMA_VERSION_KEY, 4).unwrap();
-        }
-        transaction.commit().unwrap();
-    }
-    file.open();
-    assert_registered(&*file.store(), &composed).await;
-    let read = file.store.as_ref().unwrap().read(|transaction| {
-        let index = transaction.open_table(tables::SESSIONS_BY_USER)?;
-        Ok(index.get((composed.as_str(), &[0; 32]))?.is_some())
-    });
-    assert_eq!(read, Ok(true));
-}
-
 /// The restored feed uses the positions after the backup again, so it needs a new identity.
 #[tokio::test]
 async fn a_restored_copy_has_a_feed_of_its_own() {
@@ -652,62 +593,6 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     drop(store);
     file.restart().await;
     assert_eq!(file.store().longest_token(), ACCESS);
-}
-
-#[tokio::test]
-async fn a_file_with_schema_version_2_is_read_whole() {
-    assert_read_whole(include_bytes!("../testdata/schema-2.redb.zst")).await;
-}
-
-#[tokio::test]
-async fn a_file_with_schema_version_6_is_read_whole() {
-    assert_read_whole(include_bytes!("../testdata/schema-6.redb.zst")).await;
-}
-
-/// Opens a compressed file that an earlier version left.
-async fn assert_read_whole(left: &[u8]) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("store.redb");
-    std::fs::write(&path, zstd::decode_all(left).unwrap()).unwrap();
-    let store = RedbStore::open(&path, ACCESS).unwrap();
-    // A backup contains all rows, and no data that was deleted before.
-    let copy = folder.path().join("copy.redb");
-    store.backup(&copy).await.unwrap();
-    let copy = std::fs::read(copy).unwrap();
-    let weak = br#""registered_password_hash":"hash""#;
-    assert!(!copy.windows(weak.len()).any(|bytes| bytes == weak));
-    drop(store);
-    assert_filled(&RedbStore::open(&path, ACCESS).unwrap()).await;
-}
-
-/// Up to version 3, the store did not tell live grants from revoked ones.
-#[tokio::test]
-async fn grants_of_a_file_of_an_earlier_version_count() {
-    let mut file = File::new(true);
-    let store = file.store();
-    let first = grant_made(&*store, at(0)).await;
-    let revoked = grant_made(&*store, at(1)).await;
-    revoke(&*store, &revoked, at(1)).await;
-    for _ in 1..domain::cap::GRANTS.most() {
-        grant_made(&*store, at(2)).await;
-    }
-    drop(store);
-    file.store = None;
-    let database = Database::create(file.path()).unwrap();
-    let transaction = database.begin_write().unwrap();
-    transaction.delete_table(tables::GRANTS_OF_USERS).unwrap();
-    transaction.delete_table(tables::UNUSED_CODES).unwrap();
-    let mut meta = transaction.open_table(tables::META).unwrap();
-    meta.insert(tables::SCHEMA_VERSION_KEY, 3).unwrap();
-    drop(meta);
-    transaction.commit().unwrap();
-    drop(database);
-    file.open();
-    let store = file.store();
-    grant_made(&*store, at(3)).await;
-    let entries = store.revocations_since(1, 10).await.unwrap();
-    let ended: Vec<Revoked> = entries.into_iter().map(|entry| entry.revoked).collect();
-    assert_eq!(ended, [Revoked::Grant(first.grant_id)]);
 }
 
 /// A stolen backup contains only the strongest hash of a password.
@@ -758,38 +643,4 @@ async fn an_unreadable_registration_is_replaced_and_removed() {
         break_rows(&mut file, name);
         assert_unreadable_rows_stop_no_change(&*file.store(), name, change).await;
     }
-}
-
-/// Up to version 5, there was no index of clients and users.
-#[tokio::test]
-async fn registrations_of_a_file_of_an_earlier_version_are_indexed() {
-    let mut file = File::new(true);
-    register_many(&*file.store()).await;
-    let before = file.store().registry_summary().await.unwrap();
-    break_rows(&mut file, "broken");
-    file.store = None;
-    let database = Database::create(file.path()).unwrap();
-    let transaction = database.begin_write().unwrap();
-    transaction.delete_table(tables::REGISTRY_COUNTS).unwrap();
-    transaction.delete_table(tables::REGISTRY_NAMES).unwrap();
-    let at_start = tables::REMEMBERED_AT_START;
-    transaction.delete_table(at_start).unwrap();
-    let mut meta = transaction.open_table(tables::META).unwrap();
-    meta.insert(tables::SCHEMA_VERSION_KEY, 5).unwrap();
-    drop(meta);
-    transaction.commit().unwrap();
-    drop(database);
-    file.open();
-    assert_look_ups_agree(&*file.store()).await;
-    assert_eq!(file.store().registry_summary().await.unwrap(), before);
-    register_at_random(&*file.store(), 20).await;
-    assert_look_ups_agree(&*file.store()).await;
-}
-
-#[tokio::test]
-async fn a_file_of_this_version_is_read_whole() {
-    let mut file = File::new(true);
-    fill(&*file.store()).await;
-    file.restart().await;
-    assert_filled(&*file.store()).await;
 }

@@ -104,8 +104,8 @@ impl<'a> Merge<'a> {
         mut file: Registration<Client>,
         put_users: &HashMap<String, Username>,
     ) -> Result<(), ProtectionError> {
-        let registered = |name: &Username| match self.stored.alike(name).next() {
-            Some(_) => self.stored.user(name).map(|user| user.username.clone()),
+        let registered = |name: &Username| match self.stored.user(name) {
+            Some(user) => Some(user.username.clone()),
             None => put_users.get(&*name.folded()).cloned(),
         };
         file.object.spell_bound_user(registered);

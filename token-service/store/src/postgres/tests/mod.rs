@@ -1,7 +1,6 @@
 //! The conformance suite on a real server, and tests of server failures.
 
 mod audit;
-mod names;
 mod server;
 
 use std::sync::Arc;
@@ -10,15 +9,13 @@ use self::server::{Server, fresh_database, settings};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, as_registered, assert_look_ups_agree, assert_registered,
-    assert_unreadable_rows_stop_no_change, at, bound, code, conformance, grant_of, issue_legacy,
-    put, register_at_random, register_many, registered, replacements_and_removals, revoke, session,
-    start, use_of, user,
+    ACCESS, Subject, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
+    conformance, grant_of, issue_legacy, put, register_at_random, replacements_and_removals,
+    revoke, session, start, use_of, user,
 };
-use crate::earlier::{assert_filled, fill};
 use crate::operations::*;
 use domain::digest::Digest;
-use domain::{Extent, Revoked, Rotation, TokenId, Username};
+use domain::{Extent, Revoked, Rotation, TokenId};
 
 struct Database {
     url: String,
@@ -102,19 +99,53 @@ async fn without_a_free_connection_callers_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn tables_of_a_later_version_are_refused_and_kept() {
+async fn tables_of_another_version_are_refused_and_kept() {
     let database = Database::new(false).await;
     let set = async |version: i64| {
         let client = database.store.pool.get().await.unwrap();
         let sql = "UPDATE counters SET value = $1 WHERE name = 'schema_version'";
         client.execute(sql, &[&version]).await.unwrap();
     };
-    set(schema::VERSION + 1).await;
-    let refused = PostgresStore::open(&settings(&database.url), ACCESS).await;
-    let error = refused.unwrap_err().to_string();
+    let refused = async |version: i64| {
+        set(version).await;
+        let refused = PostgresStore::open(&settings(&database.url), ACCESS).await;
+        refused.unwrap_err().to_string()
+    };
+    let error = refused(schema::VERSION + 1).await;
     assert!(error.contains("later version"), "{error}");
+    for older in 1..schema::FIRST_VERSION {
+        let expected = format!(
+            "cannot be opened: an unreleased version before 0.3.0 made the tables (schema {older}), and no other \
+             version reads them: use an empty database"
+        );
+        let error = refused(older).await;
+        assert!(error.ends_with(&expected), "{error}");
+    }
     set(schema::VERSION).await;
     open(&database.url).await;
+}
+
+/// An example: from the first release on, new tables come with a migration.
+#[tokio::test]
+async fn a_database_is_migrated_step_by_step() {
+    let database = Database::new(false).await;
+    let mut client = database.store.pool.get().await.unwrap();
+    let all = [
+        "CREATE TABLE steps (step BIGINT); INSERT INTO steps VALUES (1)",
+        "INSERT INTO steps VALUES (2)",
+        "INSERT INTO steps VALUES (3)",
+    ];
+    let first = schema::FIRST_VERSION;
+    for (most, expected) in [
+        (2, (first + 2, 2)),
+        (3, (first + 3, 3)),
+        (3, (first + 3, 3)),
+    ] {
+        schema::migrate_by(&mut client, &all[..most]).await.unwrap();
+        let sql = "SELECT value, (SELECT count(*) FROM steps) FROM counters WHERE name = 'schema_version'";
+        let row = client.query_one(sql, &[]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), expected);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -254,42 +285,6 @@ async fn no_table_holds_what_a_client_presents() {
 }
 
 #[tokio::test]
-async fn tables_of_version_1_get_an_identity_of_the_feed() {
-    let database = Database::new(false).await;
-    let client = database.store.pool.get().await.unwrap();
-    let back = "DROP TABLE feed;
-        DELETE FROM counters WHERE name IN ('token_lifetime', 'token_lifetime_until');
-        UPDATE counters SET value = 1 WHERE name = 'schema_version';";
-    client.batch_execute(back).await.unwrap();
-    drop(client);
-    let state = open(&database.url).await.feed_state().await.unwrap();
-    let again = open(&database.url).await.feed_state().await.unwrap();
-    assert_eq!(state, again);
-}
-
-/// Before D-33, usernames were stored as typed.
-#[tokio::test]
-async fn a_user_with_decomposed_accents_is_found_under_the_name_in_normal_form() {
-    let database = Database::new(false).await;
-    let composed = Username::parse("Zo\u{eb}").unwrap();
-    registered(&*database.store, &composed).await;
-    let client = database.store.pool.get().await.unwrap();
-    let back = "UPDATE users SET username = 'Zoe\u{308}';
-        UPDATE totp_steps SET username = 'Zoe\u{308}';
-        UPDATE counters SET value = 3 WHERE name = 'schema_version';";
-    client.batch_execute(back).await.unwrap();
-    drop(client);
-    let store = open(&database.url).await;
-    assert_registered(&*store, &composed).await;
-    let client = store.pool.get().await.unwrap();
-    let row = client
-        .query_one("SELECT username FROM users", &[])
-        .await
-        .unwrap();
-    assert_eq!(row.get::<_, &str>(0), composed.as_str());
-}
-
-#[tokio::test]
 async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let url = fresh_database().await;
     let longer = PostgresStore::open(&settings(&url), ACCESS * 2).await;
@@ -304,24 +299,6 @@ async fn a_shorter_lifetime_brings_no_revoked_token_back() {
     let margin = crate::token_lifetime::LIFETIME_MARGIN;
     store.sweep(at(5) + ACCESS * 2 + margin, 10).await.unwrap();
     assert_eq!(store.longest_token(), ACCESS);
-}
-
-/// A database with schema version 4.
-#[tokio::test]
-async fn a_database_of_an_earlier_version_is_read_whole() {
-    let url = fresh_database().await;
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    let connection = tokio::spawn(connection);
-    let left = include_str!("../../testdata/schema-4.sql");
-    client.batch_execute(left).await.unwrap();
-    drop(client);
-    connection.await.unwrap().unwrap();
-    let store = open(&url).await;
-    let weak = hex(r#""registered_password_hash":"hash""#);
-    assert!(left.contains(&weak) && !dump(&store).await.contains(&weak));
-    assert_filled(&*open(&url).await).await;
 }
 
 #[tokio::test]
@@ -359,63 +336,6 @@ async fn a_replaced_unreadable_client_is_found_with_its_own_bound_user() {
         assert_eq!(as_registered(&client), bound("web", name));
         assert_eq!(user.unwrap().username.as_str(), name);
     }
-}
-
-/// Up to version 9, nothing led from a client to its bound user.
-#[tokio::test]
-async fn a_database_of_version_9_gets_an_index_of_bound_users() {
-    let database = Database::new(false).await;
-    register_at_random(&*database.store, 20).await;
-    let client = database.store.pool.get().await.unwrap();
-    let back = "DROP INDEX registry_names_bound_users;
-        UPDATE counters SET value = 9 WHERE name = 'schema_version';";
-    client.batch_execute(back).await.unwrap();
-    drop(client);
-    let store = open(&database.url).await;
-    let client = store.pool.get().await.unwrap();
-    let sql = "SELECT 1 FROM pg_indexes WHERE indexname = 'registry_names_bound_users'";
-    assert_eq!(client.query(sql, &[]).await.unwrap().len(), 1);
-    assert_look_ups_agree(&*store).await;
-}
-
-/// Up to version 8, there was no index of clients and users.
-#[tokio::test]
-async fn registrations_of_a_database_of_an_earlier_version_are_indexed() {
-    let database = Database::new(false).await;
-    register_many(&*database.store).await;
-    let before = database.store.registry_summary().await.unwrap();
-    let client = database.store.pool.get().await.unwrap();
-    let back = r"DROP TABLE registry_counts; DROP TABLE registry_names; DROP TABLE remembered_at_start;
-        UPDATE counters SET name = 'registry_version' WHERE name = 'registry_position';
-        INSERT INTO users VALUES ('broken', '\xff');
-        UPDATE counters SET value = 8 WHERE name = 'schema_version';";
-    client.batch_execute(back).await.unwrap();
-    drop(client);
-    let store = open(&database.url).await;
-    assert_look_ups_agree(&*store).await;
-    assert_eq!(store.registry_summary().await.unwrap(), before);
-    register_at_random(&*store, 20).await;
-    assert_look_ups_agree(&*store).await;
-}
-
-/// A replica of an earlier version, which runs on for a moment, would change registrations without their index.
-#[tokio::test]
-async fn a_program_of_an_earlier_version_changes_no_registrations() {
-    let database = Database::new(false).await;
-    let client = database.store.pool.get().await.unwrap();
-    // The first statements of a change in versions 8 and 7 of the schema.
-    let turn = "SELECT value FROM counters WHERE name = 'registry_version' FOR UPDATE";
-    assert_eq!(client.query(turn, &[]).await.unwrap().len(), 0);
-    let turn = "UPDATE counters SET value = value + 1 WHERE name = 'registry_version'";
-    assert_eq!(client.execute(turn, &[]).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn a_database_of_this_version_is_read_whole() {
-    let mut database = Database::new(true).await;
-    fill(&*database.store()).await;
-    database.restart().await;
-    assert_filled(&*database.store()).await;
 }
 
 /// A confirmed commit survives a crash of the server (a code is not redeemed twice, a revocation holds), whatever the

@@ -1,0 +1,153 @@
+-- Rows of bytes begin with the version of their layout, or are JSON.
+
+CREATE TABLE IF NOT EXISTS clients (
+    client_id TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS users (
+    username TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS legacy_instances (
+    hostname TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+
+-- The index of clients and users.
+CREATE TABLE IF NOT EXISTS registry_counts (
+    kind SMALLINT NOT NULL,
+    number BIGINT NOT NULL,
+    value TEXT NOT NULL,
+    count BIGINT NOT NULL,
+    PRIMARY KEY (kind, number, value)
+);
+CREATE TABLE IF NOT EXISTS registry_names (
+    kind SMALLINT NOT NULL,
+    value TEXT NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (kind, value, name)
+);
+-- Bound users by client, so that one statement reads a client with its bound user. 1 is NamedKind::BoundUser.
+CREATE INDEX IF NOT EXISTS registry_names_bound_users ON registry_names (name, value) WHERE kind = 1;
+-- The newest changes of the registry, without a gap.
+CREATE TABLE IF NOT EXISTS registry_changes (
+    sequence BIGINT PRIMARY KEY,
+    object TEXT NOT NULL,
+    is_legacy BOOLEAN NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS remembered (
+    object TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS remembered_at_start (
+    object TEXT PRIMARY KEY
+);
+-- The registrations file that a start applied last, in parts.
+CREATE TABLE IF NOT EXISTS applied_file (
+    part INTEGER PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS signing_keys (
+    kid TEXT PRIMARY KEY,
+    algorithm TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS sealed (
+    name TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS client_secrets (
+    client_id TEXT NOT NULL,
+    digest BYTEA NOT NULL,
+    added_at BIGINT,
+    last_used_at BIGINT,
+    PRIMARY KEY (client_id, digest)
+);
+
+CREATE TABLE IF NOT EXISTS codes (
+    code BYTEA PRIMARY KEY,
+    client_id TEXT NOT NULL,
+    username TEXT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    grant_id BYTEA,
+    body BYTEA NOT NULL
+);
+CREATE INDEX IF NOT EXISTS codes_by_expiry ON codes (expires_at);
+CREATE INDEX IF NOT EXISTS codes_unused ON codes (username, client_id, expires_at) WHERE grant_id IS NULL;
+CREATE TABLE IF NOT EXISTS grants (
+    grant_id BYTEA PRIMARY KEY,
+    client_id TEXT NOT NULL,
+    username TEXT NOT NULL,
+    refresh_over_at BIGINT NOT NULL,
+    access_over_at BIGINT NOT NULL,
+    revoked_at BIGINT,
+    body BYTEA NOT NULL
+);
+CREATE INDEX IF NOT EXISTS grants_by_client ON grants (client_id, grant_id);
+CREATE INDEX IF NOT EXISTS grants_by_user ON grants (username, grant_id);
+CREATE INDEX IF NOT EXISTS grants_live ON grants (username, client_id, grant_id) WHERE revoked_at IS NULL;
+
+CREATE TABLE IF NOT EXISTS feed (
+    name TEXT PRIMARY KEY,
+    identity BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS revocations (
+    sequence BIGINT PRIMARY KEY,
+    revoked BYTEA NOT NULL,
+    at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS revocations_by_subject ON revocations (revoked);
+CREATE INDEX IF NOT EXISTS revocations_by_expiry ON revocations (expires_at);
+
+CREATE TABLE IF NOT EXISTS assertion_ids (
+    digest BYTEA PRIMARY KEY,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS assertion_ids_by_expiry ON assertion_ids (expires_at);
+CREATE TABLE IF NOT EXISTS totp_steps (
+    username TEXT PRIMARY KEY,
+    step BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS second_factors (
+    username TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS unfinished_sign_ins (
+    username TEXT PRIMARY KEY,
+    body BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS failures (
+    key BYTEA PRIMARY KEY,
+    count BIGINT NOT NULL,
+    last_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS failures_by_expiry ON failures (expires_at);
+CREATE TABLE IF NOT EXISTS sessions (
+    id BYTEA PRIMARY KEY,
+    username TEXT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    body BYTEA NOT NULL
+);
+CREATE INDEX IF NOT EXISTS sessions_by_user ON sessions (username);
+CREATE INDEX IF NOT EXISTS sessions_by_expiry ON sessions (expires_at);
+
+-- `number` counts the entries of a kind, for the bound of the kind.
+CREATE TABLE IF NOT EXISTS audit_log (
+    sequence BIGINT PRIMARY KEY,
+    kind SMALLINT NOT NULL,
+    number BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    body BYTEA NOT NULL
+);
+CREATE INDEX IF NOT EXISTS audit_log_by_expiry ON audit_log (expires_at);
+CREATE INDEX IF NOT EXISTS audit_log_by_kind ON audit_log (kind, number);
+
+INSERT INTO counters (name, value)
+    VALUES ('last_revocation', 0), ('last_audit', 0), ('registry_position', 0), ('signing_keys', 0),
+        ('token_lifetime', 0), ('token_lifetime_until', 0)
+    ON CONFLICT (name) DO NOTHING;
