@@ -285,12 +285,6 @@ impl Client {
         self.enabled && self.version == version
     }
 
-    /// True if codes and grants of `before` end, because the client is disabled now.
-    #[must_use]
-    pub const fn ends_what_rests_on(&self, before: &Self) -> bool {
-        before.enabled && !self.enabled
-    }
-
     /// The redirect URIs; empty for types without redirect URIs.
     #[must_use]
     pub fn redirect_uris(&self) -> &[RedirectUriPattern] {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::grant_id::GrantId;
 use crate::token_id::TokenId;
-use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, Username};
+use crate::{ClientId, CredentialsVersion, LinkedAccount, Scope, User, Username};
 
 /// The longest lifetime that the code of a grant may have (RFC 6749 §4.1.2).
 pub const MAX_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -69,6 +69,12 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// True if the user is enabled, has the credentials of the sign-in, and is still linked to the account.
+    #[must_use]
+    pub fn rests_on(&self, user: &User) -> bool {
+        user.still_links(&self.account, self.credentials_version)
+    }
+
     /// Revokes the grant; `false` if it was revoked before.
     pub fn revoke(&mut self, now: Timestamp) -> bool {
         if self.revoked_at.is_some() {

@@ -12,6 +12,7 @@ pub mod client_secret;
 pub mod clock;
 pub mod credentials;
 pub mod digest;
+pub mod ended_by;
 pub mod excerpt;
 pub mod grant;
 pub mod grant_id;

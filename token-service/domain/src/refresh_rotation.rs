@@ -120,8 +120,8 @@ impl Grant {
             return RotationDecision::Refuse(RotationRefusal::Revoked);
         }
         let now = rotation.now;
-        let user = user.filter(|user| user.still_links(&self.account, self.credentials_version));
-        let Some(client) = client.filter(|client| client.enabled && user.is_some()) else {
+        let rests_on_user = user.is_some_and(|user| self.rests_on(user));
+        let Some(client) = client.filter(|client| client.enabled && rests_on_user) else {
             self.revoke(now);
             return RotationDecision::Revoke(Rotation::Refused(RotationRefusal::Revoked));
         };

@@ -187,12 +187,6 @@ impl User {
         }
     }
 
-    /// The accounts that are linked to this user, but not to `next`, the same user after a change.
-    pub fn unlinked_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a LinkedAccount> {
-        let accounts = self.accounts.iter();
-        accounts.filter(|account| !next.accounts.contains(account))
-    }
-
     /// Replaces the password hash `hash` by `stronger`. Returns `false` if `hash` is not the current hash.
     pub fn rehash(&mut self, hash: &str, stronger: String) -> bool {
         if self.password_hash.as_deref() != Some(hash) {
@@ -214,20 +208,6 @@ impl User {
     #[must_use]
     pub fn still_links(&self, account: &LinkedAccount, credentials: CredentialsVersion) -> bool {
         self.still_has(credentials) && self.accounts.contains(account)
-    }
-
-    /// True if sessions and grants of `before` end, because the password or the registered second factor changed, or
-    /// the user is disabled now. A stronger hash of the same password is not a change ([`Self::rehash`]).
-    #[must_use]
-    pub fn ends_what_rests_on(&self, before: &Self) -> bool {
-        self.has_other_credentials_than(before) || (before.enabled && !self.enabled)
-    }
-
-    /// True if the passwords or the registered second factors differ.
-    #[must_use]
-    pub fn has_other_credentials_than(&self, before: &Self) -> bool {
-        before.password_hash != self.password_hash
-            || before.totp_secret_sealed != self.totp_secret_sealed
     }
 }
 

@@ -265,12 +265,17 @@ pub(crate) fn code() -> CodeRecord {
     }
 }
 
+/// Makes a change of the registry at this second.
+pub(crate) async fn apply(store: &dyn Store, change: RegistryChange, seconds: u64) {
+    let outcome = store.change_registry(change, at(seconds)).await;
+    assert_eq!(outcome, Ok(RegistryOutcome::Changed));
+}
+
 /// The version of a user's credentials. Registers the user if necessary.
 pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> CredentialsVersion {
     let known = || store.credentials(username.clone());
     if known().await.unwrap().is_none() {
-        let change = put(vec![], vec![user(username.as_str())]);
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(store, put(vec![], vec![user(username.as_str())]), 0).await;
     }
     known().await.unwrap().unwrap().version
 }
@@ -279,8 +284,7 @@ pub(crate) async fn version_of(store: &dyn Store, username: &Username) -> Creden
 async fn version_of_client(store: &dyn Store, id: &ClientId) -> ClientVersion {
     let known = || store.client(id.clone());
     if known().await.unwrap().is_none() {
-        let change = put(vec![client(id.as_str())], vec![]);
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(store, put(vec![client(id.as_str())], vec![]), 0).await;
     }
     known().await.unwrap().unwrap().version
 }

@@ -30,8 +30,8 @@ pub use self::registrations::Registrations;
 pub use self::room::EndedForRoom;
 pub use self::sealed_values::SealedValues;
 
-use domain::UnfinishedSignIns;
 use domain::clock::Timestamp;
+use domain::{Extent, Revoked, UnfinishedSignIns};
 
 /// Maximum age of a registration in memory. The service issues no token from older registrations. The service asks the
 /// store twice a second for changes; the rest of the time is for reading them.
@@ -46,6 +46,16 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 #[must_use]
 pub fn issued_until(now: Timestamp) -> Timestamp {
     now + REGISTRATIONS_MAX_AGE + CLOCK_DIFFERENCE
+}
+
+/// The extent of an entry in the feed for what a change of the registry at `now` revokes.
+fn extent_of_change(revoked: &Revoked, now: Timestamp, access_token_lifetime: Duration) -> Extent {
+    let at = if revoked.is_up_to_a_time() {
+        issued_until(now)
+    } else {
+        now
+    };
+    Extent::of(at, access_token_lifetime)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use domain::authorization_code::UsedCode;
+use domain::ended_by::Before;
 use domain::{
     AuditEvent, AuditRecord, CodeRecord, Failures, Grant, Revocation, SecondFactor, Session,
     UnfinishedSignIns,
@@ -116,41 +117,14 @@ pub(crate) fn decode_json<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowError
     serde_json::from_slice(row).map_err(|error| RowError(error.to_string()))
 }
 
-/// The row of a client or user before a change.
-pub(crate) enum Before<T> {
-    Absent,
-    /// The row is logged and counted. The change goes on, and assumes the worst of what the row contained.
-    Unreadable,
-    Read(T),
-}
-
-impl<T: DeserializeOwned> Before<T> {
-    /// Reads a JSON row; `None` if the store has no such row.
-    pub(crate) fn read(what: &'static str, row: Option<&[u8]>) -> Self {
-        match row.map(decode_json) {
-            None => Self::Absent,
-            Some(Ok(row)) => Self::Read(row),
-            Some(Err(RowError(reason))) => {
-                pass_over(what, &reason);
-                Self::Unreadable
-            }
-        }
-    }
-
-    /// The row, if it can be read.
-    pub(crate) const fn known(&self) -> Option<&T> {
-        match self {
-            Self::Read(row) => Some(row),
-            Self::Absent | Self::Unreadable => None,
-        }
-    }
-
-    /// True if the row has a property, or if the row is there and cannot be read.
-    pub(crate) fn may_be(&self, has: impl FnOnce(&T) -> bool) -> bool {
-        match self {
-            Self::Absent => false,
-            Self::Unreadable => true,
-            Self::Read(row) => has(row),
+/// Reads the JSON row of a client or user before a change; `None` if the store has no such row.
+pub(crate) fn before<T: DeserializeOwned>(what: &'static str, row: Option<&[u8]>) -> Before<T> {
+    match row.map(decode_json) {
+        None => Before::Absent,
+        Some(Ok(row)) => Before::Read(row),
+        Some(Err(RowError(reason))) => {
+            pass_over(what, &reason);
+            Before::Unreadable
         }
     }
 }

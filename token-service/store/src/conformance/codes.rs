@@ -161,11 +161,9 @@ pub(crate) async fn a_code_ends_with_its_user_and_its_account(subject: &mut impl
     };
     for changed in [unlinked, disabled] {
         let store = subject.store();
-        let change = put(vec![], vec![user("ada")]);
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(&*store, put(vec![], vec![user("ada")]), 0).await;
         let code = self_contained(&*store, code()).await;
-        let change = put(vec![], vec![changed]);
-        store.change_registry(change, at(1)).await.unwrap();
+        apply(&*store, put(vec![], vec![changed]), 1).await;
         drop(store);
         subject.restart().await;
         let store = subject.store();
@@ -209,15 +207,14 @@ pub(crate) async fn a_code_ends_with_its_client_and_its_redirect_uri(subject: &m
         let legacy = format!("c{way}");
         issue_legacy(&*store, &legacy, code()).await;
         let code = self_contained(&*store, code()).await;
-        store.change_registry(change, at(1)).await.unwrap();
+        apply(&*store, change, 1).await;
         drop(store);
         subject.restart().await;
         let store = subject.store();
         let is_unregistered_redirect_uri = way == 2;
         for registered_again in [false, true] {
             if registered_again {
-                let change = put(vec![client("web")], vec![]);
-                store.change_registry(change, at(1)).await.unwrap();
+                apply(&*store, put(vec![client("web")], vec![]), 1).await;
             }
             if registered_again && is_unregistered_redirect_uri {
                 continue;
@@ -303,7 +300,7 @@ pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_pa
     for _ in 0..10 {
         let store = subject.store();
         let enabled = put(vec![client("web")], vec![]);
-        store.change_registry(enabled, at(0)).await.unwrap();
+        apply(&*store, enabled, 0).await;
         let mut tasks = JoinSet::new();
         for number in 0..PARALLEL {
             let record = CodeRecord {
@@ -321,8 +318,7 @@ pub(crate) async fn redemptions_leave_nothing_of_a_client_that_is_disabled_in_pa
             enabled: false,
             ..client("web")
         };
-        let change = put(vec![disabled], vec![]);
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(&*store, put(vec![disabled], vec![]), 0).await;
         tasks.join_all().await;
         let grants = store.grants(GrantFilter::default(), None, 1000).await;
         let live = grants.unwrap().into_iter();

@@ -6,8 +6,7 @@ use super::*;
 pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
     let ada = username("ada");
     let put_user = async |changed: User| {
-        let change = put(vec![], vec![changed]);
-        store.change_registry(change, at(5)).await.unwrap();
+        apply(&*store, put(vec![], vec![changed]), 5).await;
     };
     let set = async |second_factor: Option<SecondFactor>| {
         let set = store.set_second_factor(ada.clone(), second_factor, None, Arc::default(), at(5));
@@ -40,7 +39,7 @@ pub(crate) async fn change_credentials(store: &dyn Store, way: usize) {
                 remove_users: vec![ada.clone()],
                 ..RegistryChange::default()
             };
-            store.change_registry(change, at(5)).await.unwrap();
+            apply(store, change, 5).await;
         }
         4 => set(Some(second_factor(&["a"]))).await,
         _ => set(None).await,
@@ -144,8 +143,7 @@ pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
                         password_hash: Some(format!("password {round}")),
                         ..user("ada")
                     };
-                    let change = put(vec![], vec![changed]);
-                    store.change_registry(change, at(5)).await.unwrap();
+                    apply(&*store, put(vec![], vec![changed]), 5).await;
                 }
                 redeem_legacy(&*store, &code_text, fitting(), at(5)).await;
                 redeem(&*store, &current, fitting(), at(5)).await;
@@ -173,12 +171,7 @@ pub(crate) async fn credentials_that_change_in_parallel_leave_nothing_behind(
 }
 
 pub(crate) async fn a_stronger_hash_of_the_same_password_ends_nothing(subject: &mut impl Subject) {
-    let change = put(vec![], vec![user("ada")]);
-    subject
-        .store()
-        .change_registry(change, at(0))
-        .await
-        .unwrap();
+    apply(&*subject.store(), put(vec![], vec![user("ada")]), 0).await;
     let grant = grant_of(&*subject.store(), code()).await;
     issue_legacy(&*subject.store(), "c", code()).await;
     let rehash = async |store: Arc<dyn Store>, hash: &str, stronger: &str| {

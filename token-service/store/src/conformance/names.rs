@@ -26,12 +26,7 @@ async fn assert_found(store: &dyn Store, expected: &[(&str, Option<&str>)]) {
 pub(crate) async fn a_user_is_found_in_any_case(subject: &mut impl Subject) {
     let (ada, zoe) = ("Ada@Example.com", "ZO\u{cb}");
     let users = [ada, zoe, "grace"].map(user).to_vec();
-    let change = put(vec![], users);
-    subject
-        .store()
-        .change_registry(change, at(0))
-        .await
-        .unwrap();
+    apply(&*subject.store(), put(vec![], users), 0).await;
     subject.restart().await;
     let all = [
         (ada, Some(ada)),
@@ -54,7 +49,7 @@ pub(crate) async fn a_user_is_found_in_any_case(subject: &mut impl Subject) {
         remove_users: vec![username(ada)],
         ..put(vec![], vec![user("ADA@EXAMPLE.COM"), user("GRACE2")])
     };
-    store.change_registry(change, at(1)).await.unwrap();
+    apply(&*store, change, 1).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();

@@ -155,7 +155,7 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     };
     let store = subject.store();
     let both = registered("documents projects");
-    store.change_registry(both, at(0)).await.unwrap();
+    apply(&*store, both, 0).await;
     let record = CodeRecord {
         scope: scope("documents projects"),
         ..code()
@@ -163,7 +163,7 @@ pub(crate) async fn a_refresh_leaves_the_scopes_that_the_client_lost(subject: &m
     let grant = grant_of(&*store, record.clone()).await;
     let code = self_contained(&*store, record).await;
     let less = registered("projects users");
-    store.change_registry(less, at(1)).await.unwrap();
+    apply(&*store, less, 1).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();

@@ -42,11 +42,7 @@ pub(crate) async fn registrations_are_found_one_by_one_and_in_pages(subject: &mu
         vec![client("b"), client("a"), client("c")],
         vec![user("grace"), user("ada")],
     );
-    subject
-        .store()
-        .change_registry(change, at(0))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 0).await;
     subject.restart().await;
     let store = subject.store();
     let found = store.client(client_id("b")).await.unwrap();
@@ -117,13 +113,13 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
         put_legacy_instances: vec![legacy_instance("us1.example")],
         ..put(vec![client("web")], vec![user("ada")])
     };
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, change, 0).await;
     let change = RegistryChange {
         remove_clients: vec![client_id("web")],
         remember: vec![remembered("web", "1"), remembered("other", "1")],
         ..RegistryChange::default()
     };
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, change, 0).await;
     let rehash = store.rehash_password(username("ada"), "hash".into(), "stronger".into());
     rehash.await.unwrap();
     drop(store);
@@ -158,7 +154,7 @@ pub(crate) async fn changes_of_the_registry_are_told_by_their_objects(subject: &
         forget: forget.collect(),
         ..RegistryChange::default()
     };
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, change, 0).await;
     assert_eq!(
         changes(&*store, last - 1, 10).await,
         RegistryChanges::Forgotten
@@ -203,11 +199,7 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
         ..RegistryChange::default()
     };
     let change = remember(vec![remembered("a", "1"), remembered("b", "1")]);
-    subject
-        .store()
-        .change_registry(change, at(0))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 0).await;
     let change = RegistryChange {
         forget: vec![
             ObjectName::new(ObjectKind::Client, "b"),
@@ -216,11 +208,7 @@ pub(crate) async fn what_files_said_is_remembered(subject: &mut impl Subject) {
         ],
         ..remember(vec![remembered("a", "2")])
     };
-    subject
-        .store()
-        .change_registry(change, at(1))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 1).await;
     subject.restart().await;
     let found = memory(&*subject.store()).await.unwrap();
     assert_eq!(found, [remembered("a", "2")]);
@@ -288,11 +276,7 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
             vec![user("ada"), user("grace")],
         )
     };
-    subject
-        .store()
-        .change_registry(change, at(0))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 0).await;
     let version = subject.store().registry_version().await.unwrap();
     subject.restart().await;
     assert_eq!(subject.store().registry_version().await.unwrap(), version);
@@ -308,11 +292,7 @@ pub(crate) async fn registry_changes_as_a_whole(subject: &mut impl Subject) {
         remove_legacy_instances: vec!["us2.example".into(), "never-there".into()],
         ..RegistryChange::default()
     };
-    subject
-        .store()
-        .change_registry(change, at(1))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 1).await;
     subject.restart().await;
     assert_ne!(subject.store().registry_version().await.unwrap(), version);
     let (clients, users) = registrations(&*subject.store()).await;
@@ -348,7 +328,7 @@ pub(crate) async fn two_grants(store: &dyn Store) -> (Grant, Grant) {
         vec![client("web"), client("other")],
         vec![user("ada"), user("grace")],
     );
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(store, change, 0).await;
     let mine = grant_of(store, code()).await;
     let theirs = CodeRecord {
         client_id: client_id("other"),
@@ -377,11 +357,7 @@ pub(crate) async fn ends_one_of_two_grants(
 ) {
     let (mine, theirs) = two_grants(&*subject.store()).await;
     subject.restart().await;
-    subject
-        .store()
-        .change_registry(change, at(5))
-        .await
-        .unwrap();
+    apply(&*subject.store(), change, 5).await;
     subject.restart().await;
     let store = subject.store();
     assert!(is_revoked(&*store, &mine).await);
@@ -424,7 +400,7 @@ pub(crate) async fn many_registrations_are_read_whole(subject: &mut impl Subject
             part.iter().map(|name| client(name)).collect(),
             part.iter().map(|name| user(name)).collect(),
         );
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(&*store, change, 0).await;
         let expected: BTreeSet<&str> = if part == first { first } else { &names }
             .iter()
             .map(String::as_str)

@@ -56,11 +56,6 @@ fn remove(clients: &[&str], users: &[&str]) -> RegistryChange {
     }
 }
 
-async fn change(store: &dyn Store, change: RegistryChange) {
-    let outcome = store.change_registry(change, at(0)).await.unwrap();
-    assert_eq!(outcome, RegistryOutcome::Changed);
-}
-
 fn disabled(client: Client) -> Client {
     Client {
         enabled: false,
@@ -102,7 +97,7 @@ pub(crate) async fn certificates_are_listed_by_expiry(subject: &mut impl Subject
         certified("b", &[("b", 70)]),
         client("web"),
     ];
-    change(&*subject.store(), put(clients, vec![])).await;
+    apply(&*subject.store(), put(clients, vec![]), 0).await;
     subject.restart().await;
     let store = subject.store();
     let all = ["a two words 5", "b b 70", "a late 900000000"];
@@ -111,7 +106,7 @@ pub(crate) async fn certificates_are_listed_by_expiry(subject: &mut impl Subject
     let renewed = certified("a", &[("late", 900_000_000), ("new", 6)]);
     let mut renewal = put(vec![renewed], vec![]);
     renewal.remove_clients = vec![client_id("b")];
-    change(&*store, renewal).await;
+    apply(&*store, renewal, 0).await;
     assert_eq!(expiring(&*store, 10).await, ["a new 6", all[2]]);
 }
 
@@ -181,7 +176,7 @@ pub(crate) async fn look_ups_follow_each_change_of_a_client(subject: &mut impl S
         ),
         (remove(&["app", "old", "new"], &[]), none),
     ] {
-        change(&*subject.store(), registered).await;
+        apply(&*subject.store(), registered, 0).await;
         subject.restart().await;
         let store = subject.store();
         let summary = store.registry_summary().await.unwrap();
@@ -222,7 +217,7 @@ pub(crate) async fn a_client_is_found_with_its_bound_user(subject: &mut impl Sub
         client("app"),
         legacy("ada"),
     ];
-    change(&*subject.store(), put(clients, users)).await;
+    apply(&*subject.store(), put(clients, users), 0).await;
     subject.restart().await;
     for (id, expected) in [
         ("web", Some("ada")),
@@ -244,7 +239,7 @@ pub(crate) async fn a_client_is_found_with_its_bound_user(subject: &mut impl Sub
         (put(vec![bound("web", "web")], vec![]), Some("web")),
         (remove(&["web"], &[]), None),
     ] {
-        change(&*subject.store(), changed).await;
+        apply(&*subject.store(), changed, 0).await;
         subject.restart().await;
         assert_bound_user(&*subject.store(), "web", expected).await;
     }
@@ -316,7 +311,7 @@ pub(crate) async fn look_ups_follow_each_change_of_a_user(subject: &mut impl Sub
             (vec!["ada", "grace"], 1, vec![scheme(&weak)]),
         ),
     ] {
-        change(&*subject.store(), registered).await;
+        apply(&*subject.store(), registered, 0).await;
         subject.restart().await;
         let store = subject.store();
         let summary = store.registry_summary().await.unwrap();
@@ -336,7 +331,7 @@ pub(crate) async fn look_ups_follow_each_change_of_a_user(subject: &mut impl Sub
     let rehash = store.rehash_password(username("ada"), weak, strong);
     rehash.await.unwrap();
     let third = put(vec![], vec![found_by("joan", "ada@mail.example")]);
-    change(&*store, third).await;
+    apply(&*store, third, 0).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();
@@ -476,7 +471,7 @@ pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
     let seed = store.registry_version().await.unwrap();
     let mut dice = Dice(seed);
     for _ in 0..changes {
-        change(store, dice.change()).await;
+        apply(store, dice.change(), 0).await;
         let Some(user) = store.user(username(dice.one_of(&NAMES))).await.unwrap() else {
             continue;
         };
@@ -498,7 +493,7 @@ pub(crate) async fn register_at_random(store: &dyn Store, changes: usize) {
                     totp_secret_sealed: Some(bytes.to_vec()),
                     ..user.clone()
                 };
-                change(store, put(vec![], vec![sealed(b"before")])).await;
+                apply(store, put(vec![], vec![sealed(b"before")]), 0).await;
                 let value = SealedValue::RegisteredTotpSecret(name);
                 let reseal = store.reseal(value, Some(b"before".to_vec()), b"after".to_vec());
                 assert!(reseal.await.unwrap());
@@ -515,7 +510,7 @@ pub(crate) async fn look_ups_agree_with_all_registrations(subject: &mut impl Sub
     }
     let store = subject.store();
     let clear = remove(&NAMES, &NAMES);
-    change(&*store, clear).await;
+    apply(&*store, clear, 0).await;
     let summary = store.registry_summary().await.unwrap();
     let expected = RegistrySummary {
         version: summary.version,
@@ -663,7 +658,7 @@ pub(crate) async fn an_excerpt_has_what_was_asked_for(subject: &mut impl Subject
             vec![user("ada"), user("grace"), user("Zo\u{eb}")],
         )
     };
-    change(&*subject.store(), registered).await;
+    apply(&*subject.store(), registered, 0).await;
     subject.restart().await;
     let store = subject.store();
     let name = |kind, name: &str| ObjectName::new(kind, name);
@@ -720,7 +715,7 @@ pub(crate) async fn remembered_objects_are_found_in_pages(subject: &mut impl Sub
         found.into_iter().map(|object| object.name).collect()
     };
     let first = ["d", "b", "a", "e", "c"].map(|name| of(name, name != "b"));
-    change(&*subject.store(), remember(first.to_vec())).await;
+    apply(&*subject.store(), remember(first.to_vec()), 0).await;
     subject.restart().await;
     let store = subject.store();
     assert_eq!(names(&*store, false).await, ["a", "b", "c", "d", "e"]);
@@ -729,7 +724,7 @@ pub(crate) async fn remembered_objects_are_found_in_pages(subject: &mut impl Sub
         forget: vec![of("a", true).object, of("d", true).object],
         ..remember(vec![of("b", true), of("c", false), of("d", true)])
     };
-    change(&*store, second).await;
+    apply(&*store, second, 0).await;
     drop(store);
     subject.restart().await;
     let store = subject.store();
@@ -762,11 +757,11 @@ pub(crate) async fn assert_unreadable_rows_stop_no_change(
 ) {
     assert_eq!(store.user(username(name)).await.unwrap(), None);
     assert_bound_user(store, name, None).await;
-    change(store, put(vec![bound("i", name)], vec![])).await;
+    apply(store, put(vec![bound("i", name)], vec![]), 0).await;
     assert_bound_user(store, "i", None).await;
     let ends_client = changed.put_clients.iter().all(|client| !client.enabled);
     let feed_before = store.feed_state().await.unwrap().last;
-    change(store, changed.clone()).await;
+    apply(store, changed.clone(), 0).await;
     for client in &changed.put_clients {
         let stored = store.client(client.client_id.clone()).await.unwrap();
         assert_eq!(as_registered(&stored.unwrap()), *client);

@@ -95,10 +95,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         enabled: false,
         ..user("grace")
     };
-    store
-        .change_registry(put(vec![], vec![disabled]), at(7))
-        .await
-        .unwrap();
+    apply(&*store, put(vec![], vec![disabled]), 7).await;
     assert!(is_revoked(&*store, theirs.clone()).await);
     let issued_at = |issued_at: Timestamp| TokenReference {
         grant_id: GrantId::generate(&OsRandom, issued_at).unwrap(),
@@ -115,7 +112,7 @@ pub(crate) async fn a_token_is_revoked_by_itself_its_grant_its_client_or_its_use
         remove_clients: vec![client_id("other")],
         ..RegistryChange::default()
     };
-    store.change_registry(change, at(8)).await.unwrap();
+    apply(&*store, change, 8).await;
     assert!(is_revoked(&*store, later.clone()).await);
     assert_eq!(store.feed_state().await.unwrap().last, 4);
 
@@ -283,9 +280,13 @@ fn legacy_client() -> Client {
 }
 
 pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: &mut impl Subject) {
-    let change = put(vec![client("web"), legacy_client()], vec![user("ada")]);
     let store = subject.store();
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(
+        &*store,
+        put(vec![client("web"), legacy_client()], vec![user("ada")]),
+        0,
+    )
+    .await;
     let current = grant_of(&*store, code()).await;
     let old = CodeRecord {
         client_id: client_id("old"),
@@ -299,8 +300,7 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
         enabled: false,
         ..user("ada")
     };
-    let change = put(vec![], vec![disabled]);
-    store.change_registry(change, at(5)).await.unwrap();
+    apply(&*store, put(vec![], vec![disabled]), 5).await;
     assert!(is_revoked(&*store, &current).await && is_revoked(&*store, &old).await);
     assert_eq!(
         feed(&*store).await,
@@ -310,9 +310,8 @@ pub(crate) async fn a_user_that_ends_takes_legacy_grants_along_by_name(subject: 
 
 pub(crate) async fn an_owner_ends_with_all_grants_and_tokens(subject: &mut impl Subject) {
     let clients = vec![client("web"), client("other"), legacy_client()];
-    let change = put(clients, vec![user("ada"), user("grace")]);
     let store = subject.store();
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, put(clients, vec![user("ada"), user("grace")]), 0).await;
     let (ada, client) = (username("ada"), client_id("other"));
     let both = Owner::UserAtClient {
         username: ada.clone(),

@@ -23,7 +23,7 @@ pub(crate) async fn what_is_sealed_is_sealed_anew(subject: &mut impl Subject) {
         ..put(vec![], vec![joan, user("ada")])
     };
     let store = subject.store();
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, change, 0).await;
     let set = store.set_second_factor(
         username("ada"),
         Some(second_factor(&["a"])),

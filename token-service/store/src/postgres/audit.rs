@@ -111,3 +111,15 @@ pub(super) async fn append(client: &Connection<'_>, events: &[AuditEvent]) -> Re
     client.execute(sql, &values).await?;
     Ok(())
 }
+
+/// Appends entries about something that an operation did, if it did it. Returns `done`.
+pub(super) async fn append_if(
+    client: &Connection<'_>,
+    done: bool,
+    events: &[AuditEvent],
+) -> Result<bool, Fault> {
+    if done {
+        append(client, events).await?;
+    }
+    Ok(done)
+}

@@ -116,10 +116,7 @@ impl GrantStore for PostgresStore {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
             let ended = revoke(client, grant_id, now, access_token_lifetime).await?;
-            if ended {
-                audit::append(client, &audit).await?;
-            }
-            Ok(ended)
+            audit::append_if(client, ended, &audit).await
         })
         .await
     }
@@ -132,24 +129,10 @@ impl GrantStore for PostgresStore {
     ) -> Result<u64, StoreError> {
         let extent = Extent::of(now, self.longest_token());
         self.transaction(async move |client| {
-            let (ended, legacy) = match &owner {
-                // Legacy tokens contain the client.
-                Owner::Client(client_id) => {
-                    let ended = end_of_client(client, client_id.as_str(), now).await?;
-                    (ended, Vec::new())
-                }
-                Owner::User(username) => {
-                    end_of_user_at(client, username.as_str(), None, now).await?
-                }
-                Owner::UserAtClient {
-                    username,
-                    client_id,
-                } => end_of_user_at(client, username.as_str(), Some(client_id), now).await?,
-            };
-            for id in legacy {
-                announce(client, &Revoked::Grant(id), extent).await?;
+            let (ended, revoked) = end_all(client, &owner, now).await?;
+            for revoked in revoked {
+                announce(client, &revoked, extent).await?;
             }
-            announce(client, &owner.revoked(), extent).await?;
             audit::append(client, &audit).await?;
             Ok(ended)
         })
@@ -339,11 +322,7 @@ pub(super) async fn revoke(
 
 /// Marks the grant as revoked; the feed entry follows in the same transaction. Returns `false` if there is no such live
 /// grant.
-pub(super) async fn end(
-    client: &Connection<'_>,
-    id: GrantId,
-    now: Timestamp,
-) -> Result<bool, Fault> {
+async fn end(client: &Connection<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
     let sql = "UPDATE grants SET revoked_at = $2 WHERE grant_id = $1 AND revoked_at IS NULL";
     let id = id.as_bytes().as_slice();
     Ok(client.execute(sql, &[&id, &seconds(now)]).await? > 0)
@@ -355,64 +334,63 @@ fn readable_grants(rows: &[Row]) -> Result<Vec<Grant>, Fault> {
         .collect()
 }
 
-pub(super) async fn live_of_user(
+/// Marks the grants that no longer rest on `user` as revoked, and returns their entries for the feed.
+pub(super) async fn end_outdated(
     client: &Connection<'_>,
-    username: &str,
-) -> Result<Vec<Grant>, Fault> {
+    user: &User,
+    now: Timestamp,
+) -> Result<Vec<Revoked>, Fault> {
     let sql = "SELECT body, revoked_at FROM grants
         WHERE username = $1 AND revoked_at IS NULL ORDER BY grant_id";
-    let found = client.query(sql, &[&username]).await?;
-    readable_grants(&found)
-}
-
-/// Marks all grants of a client as revoked, and returns their number. The caller adds the feed entry.
-pub(super) async fn end_of_client(
-    client: &Connection<'_>,
-    client_id: &str,
-    now: Timestamp,
-) -> Result<u64, Fault> {
-    let sql = "UPDATE grants SET revoked_at = $2 WHERE client_id = $1 AND revoked_at IS NULL";
-    client.execute(sql, &[&client_id, &seconds(now)]).await
-}
-
-/// Marks the grants of a user, at one client or all, as revoked. Returns their number and the ids of legacy grants. The
-/// caller adds the feed entries.
-async fn end_of_user_at(
-    client: &Connection<'_>,
-    username: &str,
-    at: Option<&ClientId>,
-    now: Timestamp,
-) -> Result<(u64, Vec<GrantId>), Fault> {
-    let sql = "UPDATE grants SET revoked_at = $2 WHERE username = $1 AND revoked_at IS NULL
-        AND ($3::TEXT IS NULL OR client_id = $3) RETURNING body, revoked_at";
-    let at = at.map(ClientId::as_str);
-    let ended = client.query(sql, &[&username, &seconds(now), &at]).await?;
-    let mut legacy = Vec::new();
-    for grant in readable_grants(&ended)? {
-        if is_legacy(client, &grant.client_id).await? {
-            legacy.push(grant.grant_id);
+    let live = client.query(sql, &[&user.username.as_str()]).await?;
+    let mut revoked = Vec::new();
+    for grant in readable_grants(&live)? {
+        if !grant.rests_on(user) && end(client, grant.grant_id, now).await? {
+            revoked.push(Revoked::Grant(grant.grant_id));
         }
     }
-    Ok((ended.len() as u64, legacy))
+    Ok(revoked)
+}
+
+/// Marks the grants of `owner` as revoked. Returns their number, and the entries for the feed: of the grants whose tokens do
+/// not name the owner, and of the owner.
+pub(super) async fn end_all(
+    client: &Connection<'_>,
+    owner: &Owner,
+    now: Timestamp,
+) -> Result<(u64, Vec<Revoked>), Fault> {
+    let (username, client_id) = match owner {
+        // Legacy tokens contain the client.
+        Owner::Client(client_id) => {
+            let sql =
+                "UPDATE grants SET revoked_at = $2 WHERE client_id = $1 AND revoked_at IS NULL";
+            let values: [&(dyn ToSql + Sync); 2] = [&client_id.as_str(), &seconds(now)];
+            let ended = client.execute(sql, &values).await?;
+            return Ok((ended, vec![owner.revoked()]));
+        }
+        Owner::User(username) => (username.as_str(), None),
+        Owner::UserAtClient {
+            username,
+            client_id,
+        } => (username.as_str(), Some(client_id.as_str())),
+    };
+    let sql = "UPDATE grants SET revoked_at = $2 WHERE username = $1 AND revoked_at IS NULL
+        AND ($3::TEXT IS NULL OR client_id = $3) RETURNING body, revoked_at";
+    let values: [&(dyn ToSql + Sync); 3] = [&username, &seconds(now), &client_id];
+    let ended = client.query(sql, &values).await?;
+    let mut revoked = Vec::new();
+    for grant in readable_grants(&ended)? {
+        if is_legacy(client, &grant.client_id).await? {
+            revoked.push(Revoked::Grant(grant.grant_id));
+        }
+    }
+    revoked.push(owner.revoked());
+    Ok((ended.len() as u64, revoked))
 }
 
 /// True for a client of the legacy flow, whose tokens do not contain the username.
-pub(super) async fn is_legacy(
-    client: &Connection<'_>,
-    client_id: &ClientId,
-) -> Result<bool, Fault> {
+async fn is_legacy(client: &Connection<'_>, client_id: &ClientId) -> Result<bool, Fault> {
     let client = registry_index::client_before(client, client_id).await?;
     // If the client was removed, its grants and tokens were revoked then.
     Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
-}
-
-/// Marks all grants of a user as revoked. The caller adds the feed entry.
-pub(super) async fn end_of_user(
-    client: &Connection<'_>,
-    username: &str,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let sql = "UPDATE grants SET revoked_at = $2 WHERE username = $1 AND revoked_at IS NULL";
-    client.execute(sql, &[&username, &seconds(now)]).await?;
-    Ok(())
 }

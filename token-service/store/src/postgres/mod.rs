@@ -6,6 +6,8 @@
 
 mod attempts;
 mod audit;
+mod change_log;
+mod changing;
 mod client_secrets;
 mod codes;
 mod connection;

@@ -7,25 +7,21 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::change_log::{changes_behind, note_changes, turn};
 use super::fault::Fault;
 use super::operation::{Connection, Isolation, run};
-use super::revocations::{announce, counter, tokens_from};
-use super::value::{number, registration, registration_in, rows, unsigned};
-use super::{
-    audit, client_secrets, credentials, grants, names, registry_index, remembered, second_factors,
-    sessions,
-};
-use crate::row::{Before, RowError, decode_json, encode_json};
-use crate::{RegistrationStore, RevocationStore as _, StoreError, issued_until};
+use super::revocations::counter;
+use super::value::{registration, registration_in, unsigned};
+use super::{changing, credentials, names, registry_index, remembered};
+use crate::row::decode_json;
+use crate::{RegistrationStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::password_hash;
-use domain::registry_change::CHANGES_KEPT;
 use domain::registry_index::{CountedKind, NamedKind, email_value, expiry_of, origin_values};
 use domain::remembered::ObjectKind;
 use domain::{
-    AppliedFile, CertificateExpiry, Client, ClientId, ClientVersion, CredentialsVersion, Excerpt,
-    Extent, IndexDifference, LegacyInstance, ObjectName, Premises, RegistryChange, RegistryChanges,
-    RegistryOutcome, RegistrySummary, Revoked, Touched, User, Username,
+    AppliedFile, CertificateExpiry, Client, ClientId, Excerpt, LegacyInstance, ObjectName,
+    RegistryChange, RegistryChanges, RegistryOutcome, RegistrySummary, User, Username,
 };
 
 #[async_trait]
@@ -266,60 +262,7 @@ impl RegistrationStore for PostgresStore {
     ) -> Result<RegistryOutcome, StoreError> {
         let access_token_lifetime = self.longest_token();
         self.transaction(async move |client| {
-            let last = turn(client).await?;
-            if let Some(planned_on) = change.planned_on {
-                let changes = changes_behind(client, planned_on, usize::MAX, last).await?;
-                if Premises::of(&change).are_overtaken_by(&changes) {
-                    return Ok(RegistryOutcome::Overtaken);
-                }
-            }
-            if !remembered::change_file(client, &change.applied_file).await? {
-                return Ok(RegistryOutcome::Overtaken);
-            }
-            note_changes(client, last, &change.touches()).await?;
-            let mut changing = Changing {
-                client,
-                next_version: credentials::next_version(client).await?,
-                now,
-                announced: Vec::new(),
-                index: IndexDifference::new(),
-            };
-            for client_id in &change.remove_clients {
-                changing.remove_client(client_id).await?;
-            }
-            for client in &change.put_clients {
-                changing.put_client(client).await?;
-            }
-            for username in &change.remove_users {
-                changing.remove_user(username).await?;
-            }
-            for user in &change.put_users {
-                changing.put_user(user).await?;
-            }
-            for hostname in &change.remove_legacy_instances {
-                let sql = "DELETE FROM legacy_instances WHERE hostname = $1";
-                client.execute(sql, &[hostname]).await?;
-            }
-            for instance in &change.put_legacy_instances {
-                let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)
-                ON CONFLICT (hostname) DO UPDATE SET body = excluded.body";
-                client
-                    .execute(sql, &[&instance.hostname, &encode_json(instance)?])
-                    .await?;
-            }
-            registry_index::write(client, &changing.index).await?;
-            for revoked in changing.announced {
-                let at = if revoked.is_up_to_a_time() {
-                    issued_until(now)
-                } else {
-                    now
-                };
-                let extent = Extent::of(at, access_token_lifetime);
-                announce(client, &revoked, extent).await?;
-            }
-            remembered::change(client, &change).await?;
-            audit::append(client, &change.audit).await?;
-            Ok(RegistryOutcome::Changed)
+            changing::change(client, &change, now, access_token_lifetime).await
         })
         .await
     }
@@ -371,183 +314,4 @@ fn client_and_bound_user(rows: &[Row]) -> Result<Option<(Client, Option<User>)>,
         }
     }
     Ok(Some((client, None)))
-}
-
-/// Locks the registry for a change, and returns the position in the sequence of changes. Call it first in every change,
-/// so that changes run one after the other.
-pub(super) async fn turn(client: &Connection<'_>) -> Result<u64, Fault> {
-    let sql = "SELECT value FROM counters WHERE name = 'registry_position' FOR UPDATE";
-    let row = client.query_opt(sql, &[]).await?;
-    let row = row.ok_or_else(|| RowError("the counter of the registry is missing".into()))?;
-    Ok(unsigned(row.try_get(0)?))
-}
-
-/// Raises the position `last` by 1 for each object, and deletes the oldest changes.
-pub(super) async fn note_changes(
-    client: &Connection<'_>,
-    last: u64,
-    touched: &[Touched],
-) -> Result<(), Fault> {
-    let keys: Vec<String> = touched.iter().map(|touched| touched.object.key()).collect();
-    let are_legacy: Vec<bool> = touched.iter().map(|touched| touched.is_legacy).collect();
-    let sequences: Vec<i64> = (last + 1..).take(keys.len()).map(number).collect();
-    let last = number(last + keys.len() as u64);
-    let sql = "INSERT INTO registry_changes (sequence, object, is_legacy)
-        SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BOOLEAN[])";
-    client
-        .execute(sql, &[&sequences, &keys, &are_legacy])
-        .await?;
-    let sql = "DELETE FROM registry_changes WHERE sequence <= $1";
-    client
-        .execute(sql, &[&(last - number(CHANGES_KEPT))])
-        .await?;
-    let sql = "UPDATE counters SET value = $1 WHERE name = 'registry_position'";
-    client.execute(sql, &[&last]).await?;
-    Ok(())
-}
-
-async fn changes_behind(
-    client: &Connection<'_>,
-    after: u64,
-    limit: usize,
-    last: u64,
-) -> Result<RegistryChanges, Fault> {
-    let sql = "SELECT sequence, object, is_legacy FROM registry_changes
-        WHERE sequence > $1 ORDER BY sequence LIMIT $2";
-    let found = client.query(sql, &[&number(after), &rows(limit)]).await?;
-    let rows = found.iter().map(|row| {
-        let object = ObjectName::from_key(row.try_get(1)?)
-            .ok_or_else(|| RowError("the name of an object that changed".into()))?;
-        let is_legacy = row.try_get(2)?;
-        Ok::<_, Fault>((unsigned(row.try_get(0)?), Touched { object, is_legacy }))
-    });
-    RegistryChanges::behind(after, last, rows)
-}
-
-struct Changing<'a> {
-    client: &'a Connection<'a>,
-    /// The new version for clients and users that end what rests on them.
-    next_version: u64,
-    now: Timestamp,
-    announced: Vec<Revoked>,
-    /// What the change makes different in the index of clients and users.
-    index: IndexDifference,
-}
-
-impl Changing<'_> {
-    async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
-        let id = &client.client_id;
-        let (before, tokens_from) = tokio::try_join!(
-            registry_index::client_before(self.client, id),
-            tokens_from(self.client, [Revoked::Client(id.clone())])
-        )?;
-        let version = match before.known() {
-            Some(before) if !client.ends_what_rests_on(before) => before.version,
-            _ => ClientVersion::new(self.next_version),
-        };
-        let changed = Client {
-            version,
-            tokens_from,
-            ..client.clone()
-        };
-        let index = &mut self.index;
-        registry_index::put_client(self.client, index, before.known(), &changed).await?;
-        let secrets = before.known().map(Client::secrets).unwrap_or_default();
-        client_secrets::change(self.client, id, secrets, client.secrets(), self.now).await?;
-        if before.may_be(|before| before.enabled) && !client.enabled {
-            self.end_client(id).await?;
-        }
-        Ok(())
-    }
-
-    async fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
-        let index = &mut self.index;
-        let removed = registry_index::remove_client(self.client, index, client_id).await?;
-        if !matches!(removed, Before::Absent) {
-            let sql = "DELETE FROM client_secrets WHERE client_id = $1";
-            self.client.execute(sql, &[&client_id.as_str()]).await?;
-            self.end_client(client_id).await?;
-        }
-        Ok(())
-    }
-
-    async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
-        let key = user.username.as_str();
-        let (before, tokens_from) = tokio::try_join!(
-            registry_index::user_before(self.client, &user.username),
-            tokens_from(self.client, Revoked::of_user(user))
-        )?;
-        let credentials_version = match before.known() {
-            Some(before) if !user.ends_what_rests_on(before) => before.credentials_version,
-            _ => CredentialsVersion::new(self.next_version),
-        };
-        let changed = User {
-            credentials_version,
-            tokens_from,
-            ..user.clone()
-        };
-        let index = &mut self.index;
-        registry_index::put_user(self.client, index, before.known(), &changed).await?;
-        let before = match before {
-            Before::Absent => return Ok(()),
-            Before::Unreadable => return self.end_user(&user.username).await,
-            Before::Read(before) => before,
-        };
-        if before.totp_secret_sealed != user.totp_secret_sealed {
-            second_factors::remove(self.client, key).await?;
-        }
-        if before.enabled && !user.enabled {
-            return self.end_user(&user.username).await;
-        }
-        let credentials_changed = user.has_other_credentials_than(&before);
-        if credentials_changed {
-            sessions::end_all(self.client, key).await?;
-        }
-        for grant in grants::live_of_user(self.client, key).await? {
-            if credentials_changed || !user.accounts.contains(&grant.account) {
-                self.end_grant(grant.grant_id).await?;
-            }
-        }
-        let unlinked = before.unlinked_by(user);
-        self.announced
-            .extend(unlinked.map(|account| Revoked::account(&user.username, account)));
-        Ok(())
-    }
-
-    async fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
-        let key = username.as_str();
-        let removed = registry_index::remove_user(self.client, &mut self.index, username).await?;
-        if !matches!(removed, Before::Absent) {
-            let sql = "DELETE FROM totp_steps WHERE username = $1";
-            self.client.execute(sql, &[&key]).await?;
-            second_factors::remove(self.client, key).await?;
-            self.end_user(username).await?;
-        }
-        Ok(())
-    }
-
-    async fn end_grant(&mut self, grant_id: domain::GrantId) -> Result<(), Fault> {
-        if grants::end(self.client, grant_id, self.now).await? {
-            self.announced.push(Revoked::Grant(grant_id));
-        }
-        Ok(())
-    }
-
-    async fn end_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
-        grants::end_of_client(self.client, client_id.as_str(), self.now).await?;
-        self.announced.push(Revoked::Client(client_id.clone()));
-        Ok(())
-    }
-
-    async fn end_user(&mut self, username: &Username) -> Result<(), Fault> {
-        sessions::end_all(self.client, username.as_str()).await?;
-        for grant in grants::live_of_user(self.client, username.as_str()).await? {
-            if grants::is_legacy(self.client, &grant.client_id).await? {
-                self.announced.push(Revoked::Grant(grant.grant_id));
-            }
-        }
-        grants::end_of_user(self.client, username.as_str(), self.now).await?;
-        self.announced.push(Revoked::User(username.clone()));
-        Ok(())
-    }
 }

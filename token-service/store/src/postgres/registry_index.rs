@@ -1,12 +1,13 @@
 //! Rows of clients and users, and their index. Every write of such a row goes through this module, which gathers what
 //! changes in the index. [`write`] then writes the changes of the transaction with few statements.
 //!
-//! Transactions that change the index run one after the other: see [`turn`](super::registry::turn).
+//! Transactions that change the index run one after the other: see [`turn`](super::change_log::turn).
 
 use super::fault::Fault;
 use super::operation::Connection;
 use super::value::{number, unsigned};
-use crate::row::{Before, encode_json};
+use crate::row::{self, encode_json};
+use domain::ended_by::Before;
 use domain::registry_index::{Counted, CountedKind, NamedKind};
 use domain::{Client, ClientId, IndexDifference, User, Username};
 use serde::de::DeserializeOwned;
@@ -100,7 +101,7 @@ pub(super) async fn remove_user(
 
 fn before<T: DeserializeOwned>(what: &'static str, row: Option<&Row>) -> Result<Before<T>, Fault> {
     let body = row.map(|row| row.try_get(0)).transpose()?;
-    Ok(Before::read(what, body))
+    Ok(row::before(what, body))
 }
 
 /// Rows per statement, so that a statement stays within its time limit.

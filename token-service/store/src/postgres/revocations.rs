@@ -33,10 +33,7 @@ impl RevocationStore for PostgresStore {
     ) -> Result<bool, StoreError> {
         self.transaction(async move |client| {
             let is_new = announce(client, &revoked, extent).await?;
-            if is_new {
-                audit::append(client, &audit).await?;
-            }
-            Ok(is_new)
+            audit::append_if(client, is_new, &audit).await
         })
         .await
     }

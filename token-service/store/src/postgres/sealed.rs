@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::change_log::{note_changes, turn};
 use super::credentials;
 use super::fault::{Fault, readable};
 use super::operation::Connection;
-use super::registry::{note_changes, turn};
 use super::registry_index;
 use crate::row::{decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};

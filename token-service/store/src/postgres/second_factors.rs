@@ -18,9 +18,7 @@ use crate::row::{decode, decode_json, encode};
 use crate::{Claim, CredentialStore, RevocationStore as _, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{
-    AuditEvent, Credentials, CredentialsVersion, Extent, Revoked, SecondFactor, User, Username,
-};
+use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
 
 #[async_trait]
 impl CredentialStore for PostgresStore {
@@ -86,15 +84,9 @@ impl CredentialStore for PostgresStore {
                 None => remove(client, username).await?,
             }
             sessions::end_all(client, username).await?;
-            let mut ended = Vec::new();
-            for grant in grants::live_of_user(client, username).await? {
-                if grants::end(client, grant.grant_id, now).await? {
-                    ended.push(grant.grant_id);
-                }
-            }
-            for grant_id in ended {
+            for revoked in grants::end_outdated(client, &changed, now).await? {
                 let extent = Extent::of(now, access_token_lifetime);
-                announce(client, &Revoked::Grant(grant_id), extent).await?;
+                announce(client, &revoked, extent).await?;
             }
             audit::append(client, &audit).await?;
             Ok(Some(version))

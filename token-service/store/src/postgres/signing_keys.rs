@@ -50,10 +50,7 @@ impl SigningKeyStore for PostgresStore {
             let rows = client
                 .execute(sql, &[kid, &algorithm, &created_at, &body, &after])
                 .await?;
-            if rows > 0 {
-                audit::append(client, &audit).await?;
-            }
-            Ok(rows > 0)
+            audit::append_if(client, rows > 0, &audit).await
         })
         .await
     }
@@ -85,10 +82,7 @@ impl SigningKeyStore for PostgresStore {
         self.transaction(async move |client| {
             let sql = "DELETE FROM signing_keys WHERE kid = $1";
             let known = client.execute(sql, &[&kid]).await? > 0;
-            if known {
-                audit::append(client, &audit).await?;
-            }
-            Ok(known)
+            audit::append_if(client, known, &audit).await
         })
         .await
     }

@@ -131,6 +131,14 @@ pub(super) fn append(tables: &mut Tables<'_>, rows: &[Row]) -> Result<(), Fault>
     Ok(())
 }
 
+/// Appends rows about something that an operation did, if it did it. Returns `done`.
+pub(super) fn append_if(tables: &mut Tables<'_>, done: bool, rows: &[Row]) -> Result<bool, Fault> {
+    if done {
+        append(tables, rows)?;
+    }
+    Ok(done)
+}
+
 type Key = (u8, u64);
 type Value = (u64, u64, &'static [u8]);
 

@@ -19,7 +19,7 @@ use domain::clock::Timestamp;
 use domain::refresh_rotation::RotationDecision;
 use domain::{
     AuditEvent, ClientId, Extent, Grant, GrantFilter, GrantId, IntegrationType, Owner,
-    RefreshRotation, Revoked, Rotation, RotationRefusal, Username,
+    RefreshRotation, Revoked, Rotation, RotationRefusal, User, Username,
 };
 
 #[async_trait]
@@ -110,10 +110,7 @@ impl GrantStore for RedbStore {
         let entries = audit::encoded(audit).await?;
         self.write(move |tables, lifetime| {
             let ended = revoke(tables, grant_id, now, lifetime)?;
-            if ended {
-                audit::append(tables, &entries)?;
-            }
-            Ok(ended)
+            audit::append_if(tables, ended, &entries)
         })
         .await
     }
@@ -126,26 +123,10 @@ impl GrantStore for RedbStore {
     ) -> Result<u64, StoreError> {
         let entries = audit::encoded(audit).await?;
         self.write(move |tables, lifetime| {
-            let ids = match &owner {
-                Owner::Client(client_id) => of_client(tables, client_id.as_str())?,
-                Owner::User(username) => of_user(tables, username.as_str())?,
-                Owner::UserAtClient {
-                    username,
-                    client_id,
-                } => of_user_at(tables, username.as_str(), client_id.as_str(), usize::MAX)?,
-            };
-            let legacy_tokens_name_the_owner = matches!(owner, Owner::Client(_));
-            let extent = Extent::of(now, lifetime);
-            let mut ended = 0;
-            for id in ids {
-                if end(tables, id, now)? {
-                    ended += 1;
-                    if !legacy_tokens_name_the_owner && is_legacy(tables, id)? {
-                        announce(tables, Revoked::Grant(id), extent)?;
-                    }
-                }
+            let (ended, revoked) = end_all(tables, &owner, now)?;
+            for revoked in revoked {
+                announce(tables, revoked, Extent::of(now, lifetime))?;
             }
-            announce(tables, owner.revoked(), extent)?;
             audit::append(tables, &entries)?;
             Ok(ended)
         })
@@ -313,7 +294,7 @@ pub(super) fn revoke(
 }
 
 /// Marks the grant as revoked; another feed entry covers its tokens. Returns `false` if there is no such live grant.
-pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
+fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Result<bool, Fault> {
     // An unreadable grant cannot be refreshed anyway.
     let Some(mut grant) = readable("grant", get(tables, id))?.flatten() else {
         return Ok(false);
@@ -325,8 +306,53 @@ pub(super) fn end(tables: &mut Tables<'_>, id: GrantId, now: Timestamp) -> Resul
     Ok(ended)
 }
 
+/// Marks the grants of `owner` as revoked. Returns their number, and the entries for the feed: of the grants whose tokens do
+/// not name the owner, and of the owner.
+pub(super) fn end_all(
+    tables: &mut Tables<'_>,
+    owner: &Owner,
+    now: Timestamp,
+) -> Result<(u64, Vec<Revoked>), Fault> {
+    let ids = match owner {
+        Owner::Client(client_id) => of_client(tables, client_id.as_str())?,
+        Owner::User(username) => of_user(tables, username.as_str())?,
+        Owner::UserAtClient {
+            username,
+            client_id,
+        } => of_user_at(tables, username.as_str(), client_id.as_str(), usize::MAX)?,
+    };
+    let legacy_tokens_name_the_owner = matches!(owner, Owner::Client(_));
+    let (mut ended, mut revoked) = (0, Vec::new());
+    for id in ids {
+        if end(tables, id, now)? {
+            ended += 1;
+            if !legacy_tokens_name_the_owner && is_legacy(tables, id)? {
+                revoked.push(Revoked::Grant(id));
+            }
+        }
+    }
+    revoked.push(owner.revoked());
+    Ok((ended, revoked))
+}
+
+/// Marks the grants that no longer rest on `user` as revoked, and returns their entries for the feed.
+pub(super) fn end_outdated(
+    tables: &mut Tables<'_>,
+    user: &User,
+    now: Timestamp,
+) -> Result<Vec<Revoked>, Fault> {
+    let mut revoked = Vec::new();
+    for id in of_user(tables, user.username.as_str())? {
+        let grant = readable("grant", get(tables, id))?.flatten();
+        if grant.is_some_and(|grant| !grant.rests_on(user)) && end(tables, id, now)? {
+            revoked.push(Revoked::Grant(id));
+        }
+    }
+    Ok(revoked)
+}
+
 /// True for a grant of the legacy flow, whose tokens do not contain the username.
-pub(super) fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> {
+fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bool, Fault> {
     let Some(grant) = get(tables, grant_id)? else {
         return Ok(false);
     };
@@ -335,7 +361,7 @@ pub(super) fn is_legacy(tables: &mut Tables<'_>, grant_id: GrantId) -> Result<bo
     Ok(client.may_be(|client| matches!(client.integration, IntegrationType::Legacy { .. })))
 }
 
-pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
+fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<GrantId>, Fault> {
     ids(tables
         .grants_by_client
         .open()?
@@ -343,7 +369,7 @@ pub(super) fn of_client(tables: &mut Tables<'_>, client_id: &str) -> Result<Vec<
 }
 
 /// The live grants of a user.
-pub(super) fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
+fn of_user(tables: &mut Tables<'_>, username: &str) -> Result<Vec<GrantId>, Fault> {
     let mut live = Vec::new();
     for entry in tables
         .grants_of_users

@@ -165,6 +165,8 @@ pub(super) fn prepare(path: &Path, database: &Database) -> Result<(), OpenError>
                 found,
             });
         }
+        // No version ever wrote it.
+        Some(0) => return Err(damaged(path, &Fault::Row("schema version 0".into()))),
         Some(found) if found < FIRST_SCHEMA_VERSION => {
             return Err(OpenError::Older {
                 path: path_of(),

@@ -7,7 +7,8 @@ use redb::{ReadableTable, Table};
 
 use super::fault::Fault;
 use super::tables::{Tables, encode_json};
-use crate::row::Before;
+use crate::row::before;
+use domain::ended_by::Before;
 use domain::registry_index::{Counted, CountedKind, NamedKind};
 use domain::{Client, ClientId, IndexDifference, User, Username};
 
@@ -17,7 +18,7 @@ pub(super) fn client_before(
 ) -> Result<Before<Client>, Fault> {
     let row = tables.clients.open()?.get(client_id.as_str())?;
     let row = row.as_ref().map(|row| row.value());
-    Ok(Before::read("client", row))
+    Ok(before("client", row))
 }
 
 /// Writes the row of a client. `before` is the row that it replaces, if that can be read.
@@ -37,7 +38,7 @@ pub(super) fn remove_client(
     client_id: &ClientId,
 ) -> Result<Before<Client>, Fault> {
     let row = tables.clients.open()?.remove(client_id.as_str())?;
-    let removed = Before::read("client", row.as_ref().map(|row| row.value()));
+    let removed = before("client", row.as_ref().map(|row| row.value()));
     tables.index.change_client(removed.known(), None);
     Ok(removed)
 }
@@ -47,7 +48,7 @@ pub(super) fn user_before(
     username: &Username,
 ) -> Result<Before<User>, Fault> {
     let row = tables.users.open()?.get(username.as_str())?;
-    Ok(Before::read("user", row.as_ref().map(|row| row.value())))
+    Ok(before("user", row.as_ref().map(|row| row.value())))
 }
 
 /// Writes the row of a user. `before` is the row that it replaces, if that can be read.
@@ -67,7 +68,7 @@ pub(super) fn remove_user(
     username: &Username,
 ) -> Result<Before<User>, Fault> {
     let row = tables.users.open()?.remove(username.as_str())?;
-    let removed = Before::read("user", row.as_ref().map(|row| row.value()));
+    let removed = before("user", row.as_ref().map(|row| row.value()));
     tables.index.change_user(removed.known(), None);
     Ok(removed)
 }

@@ -31,10 +31,7 @@ impl RevocationStore for RedbStore {
         let entries = audit::encoded(audit).await?;
         self.write(move |tables, _| {
             let is_new = announce(tables, revoked, extent)?;
-            if is_new {
-                audit::append(tables, &entries)?;
-            }
-            Ok(is_new)
+            audit::append_if(tables, is_new, &entries)
         })
         .await
     }

@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
+use super::change_log::note_changes;
 use super::credentials;
 use super::fault::readable;
-use super::registry::{behind, note_changes};
+use super::registry::behind;
 use super::registry_index;
 use super::tables::{ROOT_KEY, SEALED, SECOND_FACTORS, decode, decode_json, encode, encode_json};
 use crate::{SealedStore, StoreError};

@@ -1,19 +1,19 @@
 //! Second factors that users set up.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use redb::ReadableTable as _;
 
 use super::RedbStore;
 use super::fault::Fault;
+use super::revocations::announce;
 use super::tables::{SECOND_FACTORS, Tables, USERS, decode, decode_json, encode};
 use super::{audit, credentials, grants, names, registry_index, sessions};
 use crate::{Claim, CredentialStore, StoreError};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
-use domain::{AuditEvent, Credentials, CredentialsVersion, SecondFactor, User, Username};
+use domain::{AuditEvent, Credentials, CredentialsVersion, Extent, SecondFactor, User, Username};
 
 #[async_trait]
 impl CredentialStore for RedbStore {
@@ -61,7 +61,16 @@ impl CredentialStore for RedbStore {
             else {
                 return Ok(None);
             };
-            let version = renew(tables, user, now, lifetime)?;
+            let version = CredentialsVersion::new(credentials::next_version(tables)?);
+            let renewed = User {
+                credentials_version: version,
+                ..user.clone()
+            };
+            registry_index::put_user(tables, Some(&user), &renewed)?;
+            sessions::end_all(tables, username.as_str())?;
+            for revoked in grants::end_outdated(tables, &renewed, now)? {
+                announce(tables, revoked, Extent::of(now, lifetime))?;
+            }
             match &second_factor {
                 Some(second_factor) => put(tables, username.as_str(), second_factor)?,
                 None => remove(tables, username.as_str())?,
@@ -106,26 +115,4 @@ fn put(tables: &mut Tables<'_>, username: &str, second_factor: &SecondFactor) ->
         .open()?
         .insert(username, row.as_slice())?;
     Ok(())
-}
-
-/// Gives `user` a new version of the credentials, and ends the sessions and grants with the old version.
-fn renew(
-    tables: &mut Tables<'_>,
-    user: User,
-    now: Timestamp,
-    access_token_lifetime: Duration,
-) -> Result<CredentialsVersion, Fault> {
-    let key = user.username.as_str();
-    let grants = grants::of_user(tables, key)?;
-    sessions::end_all(tables, key)?;
-    for grant_id in grants {
-        grants::revoke(tables, grant_id, now, access_token_lifetime)?;
-    }
-    let version = CredentialsVersion::new(credentials::next_version(tables)?);
-    let renewed = User {
-        credentials_version: version,
-        ..user.clone()
-    };
-    registry_index::put_user(tables, Some(&user), &renewed)?;
-    Ok(version)
 }

@@ -76,10 +76,7 @@ impl SigningKeyStore for RedbStore {
         let entries = audit::encoded(audit).await?;
         self.write(move |tables, _| {
             let known = tables.signing_keys.open()?.remove(kid.as_str())?.is_some();
-            if known {
-                audit::append(tables, &entries)?;
-            }
-            Ok(known)
+            audit::append_if(tables, known, &entries)
         })
         .await
     }

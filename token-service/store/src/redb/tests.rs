@@ -14,7 +14,7 @@ use super::open::{builder, database_error, prepare};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
+    ACCESS, Subject, apply, assert_unreadable_rows_stop_no_change, at, code, conformance, grant_of,
     issue_legacy, put, register_at_random, registrations, replacements_and_removals, revoke,
     session, start, use_of, user,
 };
@@ -491,7 +491,7 @@ async fn an_unreadable_row_stops_nothing_else() {
             .collect(),
         ..RegistryChange::default()
     };
-    store.change_registry(disabled, at(1)).await.unwrap();
+    apply(&*store, disabled, 1).await;
     let ended = store.grant(good.grant_id).await.unwrap().unwrap();
     assert!(ended.revoked_at.is_some());
     let late = at(1_000_000);
@@ -516,8 +516,7 @@ async fn an_unreadable_row_stops_nothing_else() {
 async fn a_closed_file_needs_no_repair_although_somebody_holds_the_store() {
     let file = File::new(false);
     let store = file.store();
-    let change = put(vec![], vec![user("ada")]);
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, put(vec![], vec![user("ada")]), 0).await;
     store.close().await;
     let repaired = Arc::new(AtomicI64::new(0));
     let repairs = Arc::clone(&repaired);
@@ -603,8 +602,7 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     let store = file.store();
     let mut weak = user("ada");
     weak.password_hash = Some(WEAK.into());
-    let change = put(vec![], vec![weak]);
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, put(vec![], vec![weak]), 0).await;
     let copy_has_weak = async |name: &str| {
         let path = file.folder.path().join(name);
         store.backup(&path).await.unwrap();

@@ -9,7 +9,7 @@ use self::server::{Server, fresh_database, settings};
 use super::*;
 use crate::Claim;
 use crate::conformance::{
-    ACCESS, Subject, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
+    ACCESS, Subject, apply, as_registered, assert_unreadable_rows_stop_no_change, at, bound, code,
     conformance, grant_of, issue_legacy, put, register_at_random, replacements_and_removals,
     revoke, session, start, use_of, user,
 };
@@ -320,17 +320,20 @@ async fn an_unreadable_registration_is_replaced_and_removed() {
 #[tokio::test]
 async fn a_replaced_unreadable_client_is_found_with_its_own_bound_user() {
     let database = Database::new(false).await;
-    let store = &database.store;
+    let store = &*database.store;
     let all = ["ada", "grace", "joan"];
-    let change = put(vec![bound("web", "grace")], all.map(user).to_vec());
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(
+        store,
+        put(vec![bound("web", "grace")], all.map(user).to_vec()),
+        0,
+    )
+    .await;
     for name in ["ada", "joan"] {
         let client = store.pool.get().await.unwrap();
         let garbage = r"UPDATE clients SET body = '\xff'";
         client.batch_execute(garbage).await.unwrap();
         drop(client);
-        let change = put(vec![bound("web", name)], vec![]);
-        store.change_registry(change, at(0)).await.unwrap();
+        apply(store, put(vec![bound("web", name)], vec![]), 0).await;
         let found = store.client_with_bound_user(code().client_id).await;
         let (client, user) = found.unwrap().unwrap();
         assert_eq!(as_registered(&client), bound("web", name));
@@ -378,8 +381,7 @@ async fn no_row_keeps_a_hash_that_became_stronger() {
     let store = Database::new(false).await.store;
     let mut weak = user("ada");
     weak.password_hash = Some(WEAK.into());
-    let change = put(vec![], vec![weak]);
-    store.change_registry(change, at(0)).await.unwrap();
+    apply(&*store, put(vec![], vec![weak]), 0).await;
     assert!(dump(&store).await.contains(&hex(WEAK)));
     let stronger = store.rehash_password(code().username, WEAK.into(), "stronger".into());
     stronger.await.unwrap();

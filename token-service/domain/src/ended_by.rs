@@ -1,0 +1,242 @@
+//! What a change of a client or user ends (D-28, D-35). The stores carry it out in the transaction of the change.
+
+use crate::{Client, ClientId, Owner, Revoked, User, Username};
+
+/// A client or user before a change.
+#[derive(Debug)]
+pub enum Before<T> {
+    Absent,
+    /// The store cannot read the row. The change goes on, and assumes the worst of what the row contained.
+    Unreadable,
+    Read(T),
+}
+
+impl<T> Before<T> {
+    /// The client or user, if the store can read the row.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Read(row) => Some(row),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
+
+    /// True if the client or user has a property, or if the row is there and cannot be read.
+    pub fn may_be(&self, has: impl FnOnce(&T) -> bool) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Unreadable => true,
+            Self::Read(row) => has(row),
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Codes and sign-ins in progress: what remains gets a new version.
+    pub version: bool,
+    /// The sessions of the user.
+    pub sessions: bool,
+    /// The second factor that the user set up.
+    pub second_factor: bool,
+    pub grants: EndedGrants,
+    /// Entries in the feed for tokens of unlinked accounts.
+    pub accounts: Vec<Revoked>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum EndedGrants {
+    #[default]
+    None,
+    /// The user's grants that no longer [rest on](crate::Grant::rests_on) the user. Each has an entry in the feed.
+    Outdated,
+    /// All grants and tokens.
+    Of(Owner),
+}
+
+/// What ends when the client becomes `after`; `None` if the client is removed.
+#[must_use]
+pub fn client(id: &ClientId, before: &Before<Client>, after: Option<&Client>) -> Ended {
+    let ends = match after {
+        Some(after) => before.may_be(|before| before.enabled) && !after.enabled,
+        None => before.may_be(|_| true),
+    };
+    Ended {
+        version: ends || before.known().is_none(),
+        grants: if ends {
+            EndedGrants::Of(Owner::Client(id.clone()))
+        } else {
+            EndedGrants::None
+        },
+        ..Ended::default()
+    }
+}
+
+/// What ends when the user becomes `after`; `None` if the user is removed.
+#[must_use]
+pub fn user(username: &Username, before: &Before<User>, after: Option<&User>) -> Ended {
+    let everything = Ended {
+        version: true,
+        sessions: true,
+        grants: EndedGrants::Of(Owner::User(username.clone())),
+        ..Ended::default()
+    };
+    let (before, after) = match (before, after) {
+        (Before::Absent, after) => {
+            return Ended {
+                version: after.is_some(),
+                ..Ended::default()
+            };
+        }
+        (_, None) => {
+            return Ended {
+                second_factor: true,
+                ..everything
+            };
+        }
+        (Before::Unreadable, Some(_)) => return everything,
+        (Before::Read(before), Some(after)) => (before, after),
+    };
+    let second_factor = before.totp_secret_sealed != after.totp_secret_sealed;
+    if before.enabled && !after.enabled {
+        return Ended {
+            second_factor,
+            ..everything
+        };
+    }
+    // A stronger hash of the same password is not a change (`User::rehash`).
+    let credentials = second_factor || before.password_hash != after.password_hash;
+    let linked = before.accounts.iter();
+    let unlinked = linked.filter(|account| !after.accounts.contains(account));
+    let accounts: Vec<Revoked> = unlinked
+        .map(|account| Revoked::account(username, account))
+        .collect();
+    Ended {
+        version: credentials,
+        sessions: credentials,
+        second_factor,
+        grants: if credentials || !accounts.is_empty() {
+            EndedGrants::Outdated
+        } else {
+            EndedGrants::None
+        },
+        accounts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IntegrationKind, LinkedAccount};
+
+    fn ada(change: impl FnOnce(&mut User)) -> User {
+        let mut ada = User::new(Username::parse("ada").unwrap());
+        ada.accounts = vec![account("1"), account("2")];
+        change(&mut ada);
+        ada
+    }
+
+    fn account(user_id: &str) -> LinkedAccount {
+        LinkedAccount {
+            user_id: user_id.into(),
+            username: "hat".into(),
+            site: "https://us1.example.com".into(),
+        }
+    }
+
+    #[test]
+    fn a_change_of_a_user_ends_what_rests_on_it() {
+        let before = ada(|_| ());
+        let name = &before.username;
+        let all = EndedGrants::Of(Owner::User(name.clone()));
+        let password = ada(|user| user.password_hash = Some("hash".into()));
+        let app = ada(|user| user.totp_secret_sealed = Some(vec![1]));
+        let unlinked = ada(|user| drop(user.accounts.remove(0)));
+        let disabled = ada(|user| user.enabled = false);
+        let other = ada(|user| user.organization = Some("majestic".into()));
+        for (before, after, ended) in [
+            (
+                ada(|_| ()),
+                Some(&other),
+                (false, false, false, EndedGrants::None, 0),
+            ),
+            (
+                ada(|_| ()),
+                Some(&password),
+                (true, true, false, EndedGrants::Outdated, 0),
+            ),
+            (
+                ada(|_| ()),
+                Some(&app),
+                (true, true, true, EndedGrants::Outdated, 0),
+            ),
+            (
+                ada(|_| ()),
+                Some(&unlinked),
+                (false, false, false, EndedGrants::Outdated, 1),
+            ),
+            (
+                unlinked.clone(),
+                Some(&other),
+                (false, false, false, EndedGrants::None, 0),
+            ),
+            (ada(|_| ()), Some(&disabled), (true, true, false, all, 0)),
+            (
+                disabled.clone(),
+                Some(&disabled),
+                (false, false, false, EndedGrants::None, 0),
+            ),
+        ] {
+            let found = user(name, &Before::Read(before), after);
+            let unlinked = found.accounts.len();
+            let found = (
+                found.version,
+                found.sessions,
+                found.second_factor,
+                found.grants,
+                unlinked,
+            );
+            assert_eq!(found, ended, "{after:?}");
+        }
+        let removed = user(name, &Before::Read(disabled), None);
+        assert!(removed.sessions && removed.second_factor && removed.grants != EndedGrants::None);
+        let replaced = user(name, &Before::Unreadable, Some(&before));
+        assert!(replaced.version && replaced.sessions && replaced.grants != EndedGrants::None);
+        let added = user(name, &Before::Absent, Some(&before));
+        let new = Ended {
+            version: true,
+            ..Ended::default()
+        };
+        assert_eq!(added, new);
+        assert_eq!(user(name, &Before::Absent, None), Ended::default());
+    }
+
+    #[test]
+    fn a_client_ends_its_grants_when_it_is_disabled_or_removed() {
+        let id = ClientId::parse("web").unwrap();
+        let enabled = Client::new(id.clone(), IntegrationKind::Installed);
+        let disabled = Client {
+            enabled: false,
+            ..enabled.clone()
+        };
+        let read = |client: &Client| Before::Read(client.clone());
+        for (before, after, version, grants) in [
+            (Before::Absent, Some(&enabled), true, false),
+            (Before::Absent, None, true, false),
+            (Before::Unreadable, Some(&enabled), true, false),
+            (Before::Unreadable, Some(&disabled), true, true),
+            (read(&enabled), Some(&enabled), false, false),
+            (read(&enabled), Some(&disabled), true, true),
+            (read(&disabled), Some(&disabled), false, false),
+            (read(&disabled), Some(&enabled), false, false),
+            (read(&disabled), None, true, true),
+        ] {
+            let ended = client(&id, &before, after);
+            let ends = ended.grants == EndedGrants::Of(Owner::Client(id.clone()));
+            assert_eq!(
+                (ended.version, ends),
+                (version, grants),
+                "{before:?} {after:?}"
+            );
+        }
+    }
+}

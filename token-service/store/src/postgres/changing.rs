@@ -1,0 +1,181 @@
+//! Changes of clients, users and legacy instances, with what they end.
+
+use std::time::Duration;
+
+use super::change_log::{changes_behind, note_changes, turn};
+use super::fault::Fault;
+use super::operation::Connection;
+use super::revocations::{announce, tokens_from};
+use super::{
+    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    sessions,
+};
+use crate::extent_of_change;
+use crate::row::encode_json;
+use domain::clock::Timestamp;
+use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::{
+    Client, ClientId, ClientVersion, CredentialsVersion, IndexDifference, Premises, RegistryChange,
+    RegistryOutcome, Revoked, User, Username,
+};
+
+/// Makes a change with its consequences and the entries of the audit log, if nothing that it rests on has changed.
+pub(super) async fn change(
+    client: &Connection<'_>,
+    change: &RegistryChange,
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<RegistryOutcome, Fault> {
+    let last = turn(client).await?;
+    if let Some(planned_on) = change.planned_on {
+        let changes = changes_behind(client, planned_on, usize::MAX, last).await?;
+        if Premises::of(change).are_overtaken_by(&changes) {
+            return Ok(RegistryOutcome::Overtaken);
+        }
+    }
+    if !remembered::change_file(client, &change.applied_file).await? {
+        return Ok(RegistryOutcome::Overtaken);
+    }
+    note_changes(client, last, &change.touches()).await?;
+    let mut changing = Changing {
+        client,
+        next_version: credentials::next_version(client).await?,
+        now,
+        revoked: Vec::new(),
+        index: IndexDifference::new(),
+    };
+    for client_id in &change.remove_clients {
+        changing.remove_client(client_id).await?;
+    }
+    for client in &change.put_clients {
+        changing.put_client(client).await?;
+    }
+    for username in &change.remove_users {
+        changing.remove_user(username).await?;
+    }
+    for user in &change.put_users {
+        changing.put_user(user).await?;
+    }
+    for hostname in &change.remove_legacy_instances {
+        let sql = "DELETE FROM legacy_instances WHERE hostname = $1";
+        client.execute(sql, &[hostname]).await?;
+    }
+    for instance in &change.put_legacy_instances {
+        let sql = "INSERT INTO legacy_instances (hostname, body) VALUES ($1, $2)
+            ON CONFLICT (hostname) DO UPDATE SET body = excluded.body";
+        let body = encode_json(instance)?;
+        client.execute(sql, &[&instance.hostname, &body]).await?;
+    }
+    registry_index::write(client, &changing.index).await?;
+    for revoked in changing.revoked {
+        let extent = extent_of_change(&revoked, now, access_token_lifetime);
+        announce(client, &revoked, extent).await?;
+    }
+    remembered::change(client, change).await?;
+    audit::append(client, &change.audit).await?;
+    Ok(RegistryOutcome::Changed)
+}
+
+struct Changing<'a> {
+    client: &'a Connection<'a>,
+    /// The new version for clients and users that end what rests on them.
+    next_version: u64,
+    now: Timestamp,
+    /// Entries for the feed.
+    revoked: Vec<Revoked>,
+    /// What the change makes different in the index of clients and users.
+    index: IndexDifference,
+}
+
+impl Changing<'_> {
+    async fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+        let id = &client.client_id;
+        let (before, tokens_from) = tokio::try_join!(
+            registry_index::client_before(self.client, id),
+            tokens_from(self.client, [Revoked::Client(id.clone())])
+        )?;
+        let ended = ended_by::client(id, &before, Some(client));
+        let version = match before.known() {
+            Some(before) if !ended.version => before.version,
+            _ => ClientVersion::new(self.next_version),
+        };
+        let versioned = Client {
+            version,
+            tokens_from,
+            ..client.clone()
+        };
+        let index = &mut self.index;
+        registry_index::put_client(self.client, index, before.known(), &versioned).await?;
+        let secrets = before.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.client, id, secrets, client.secrets(), self.now).await?;
+        self.end_grants(ended.grants, None).await
+    }
+
+    async fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        let index = &mut self.index;
+        let removed = registry_index::remove_client(self.client, index, client_id).await?;
+        let sql = "DELETE FROM client_secrets WHERE client_id = $1";
+        self.client.execute(sql, &[&client_id.as_str()]).await?;
+        let ended = ended_by::client(client_id, &removed, None);
+        self.end_grants(ended.grants, None).await
+    }
+
+    async fn put_user(&mut self, user: &User) -> Result<(), Fault> {
+        let (before, tokens_from) = tokio::try_join!(
+            registry_index::user_before(self.client, &user.username),
+            tokens_from(self.client, Revoked::of_user(user))
+        )?;
+        let ended = ended_by::user(&user.username, &before, Some(user));
+        let credentials_version = match before.known() {
+            Some(before) if !ended.version => before.credentials_version,
+            _ => CredentialsVersion::new(self.next_version),
+        };
+        let versioned = User {
+            credentials_version,
+            tokens_from,
+            ..user.clone()
+        };
+        let index = &mut self.index;
+        registry_index::put_user(self.client, index, before.known(), &versioned).await?;
+        self.end_user(ended, &user.username, Some(&versioned)).await
+    }
+
+    async fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
+        let removed = registry_index::remove_user(self.client, &mut self.index, username).await?;
+        if !matches!(removed, Before::Absent) {
+            let sql = "DELETE FROM totp_steps WHERE username = $1";
+            self.client.execute(sql, &[&username.as_str()]).await?;
+        }
+        let ended = ended_by::user(username, &removed, None);
+        self.end_user(ended, username, None).await
+    }
+
+    async fn end_user(
+        &mut self,
+        ended: Ended,
+        username: &Username,
+        after: Option<&User>,
+    ) -> Result<(), Fault> {
+        if ended.second_factor {
+            second_factors::remove(self.client, username.as_str()).await?;
+        }
+        if ended.sessions {
+            sessions::end_all(self.client, username.as_str()).await?;
+        }
+        self.end_grants(ended.grants, after).await?;
+        self.revoked.extend(ended.accounts);
+        Ok(())
+    }
+
+    async fn end_grants(&mut self, ended: EndedGrants, after: Option<&User>) -> Result<(), Fault> {
+        let revoked = match (ended, after) {
+            (EndedGrants::Of(owner), _) => grants::end_all(self.client, &owner, self.now).await?.1,
+            (EndedGrants::Outdated, Some(user)) => {
+                grants::end_outdated(self.client, user, self.now).await?
+            }
+            (EndedGrants::Outdated | EndedGrants::None, _) => return Ok(()),
+        };
+        self.revoked.extend(revoked);
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! Changes of clients, users and legacy instances, with what they end.
+
+use std::time::Duration;
+
+use super::change_log::{changes_behind, last_change, note_changes};
+use super::fault::Fault;
+use super::revocations::{announce, tokens_from};
+use super::tables::{Tables, encode_json};
+use super::{
+    audit, client_secrets, credentials, grants, registry_index, remembered, second_factors,
+    sessions,
+};
+use crate::extent_of_change;
+use domain::clock::Timestamp;
+use domain::ended_by::{self, Before, Ended, EndedGrants};
+use domain::{
+    Client, ClientId, ClientVersion, CredentialsVersion, Premises, RegistryChange, RegistryOutcome,
+    Revoked, User, Username,
+};
+
+/// Makes a change with its consequences and the entries of the audit log, if nothing that it rests on has changed.
+pub(super) fn change(
+    tables: &mut Tables<'_>,
+    change: &RegistryChange,
+    entries: &[audit::Row],
+    now: Timestamp,
+    access_token_lifetime: Duration,
+) -> Result<RegistryOutcome, Fault> {
+    if let Some(planned_on) = change.planned_on {
+        let last = last_change(tables)?;
+        let log = tables.registry_changes.open()?;
+        let changes = changes_behind(log, planned_on, usize::MAX, last)?;
+        if Premises::of(change).are_overtaken_by(&changes) {
+            return Ok(RegistryOutcome::Overtaken);
+        }
+    }
+    if !remembered::change_file(tables, &change.applied_file)? {
+        return Ok(RegistryOutcome::Overtaken);
+    }
+    note_changes(tables, &change.touches())?;
+    let mut changing = Changing {
+        tables,
+        now,
+        revoked: Vec::new(),
+    };
+    for client_id in &change.remove_clients {
+        changing.remove_client(client_id)?;
+    }
+    for client in &change.put_clients {
+        changing.put_client(client)?;
+    }
+    for username in &change.remove_users {
+        changing.remove_user(username)?;
+    }
+    for user in &change.put_users {
+        changing.put_user(user)?;
+    }
+    for revoked in changing.revoked {
+        let extent = extent_of_change(&revoked, now, access_token_lifetime);
+        announce(tables, revoked, extent)?;
+    }
+    let instances = tables.legacy_instances.open()?;
+    for hostname in &change.remove_legacy_instances {
+        instances.remove(hostname.as_str())?;
+    }
+    for instance in &change.put_legacy_instances {
+        let row = encode_json(instance)?;
+        instances.insert(instance.hostname.as_str(), row.as_slice())?;
+    }
+    remembered::change(tables, change)?;
+    audit::append(tables, entries)?;
+    Ok(RegistryOutcome::Changed)
+}
+
+struct Changing<'a, 'txn> {
+    tables: &'a mut Tables<'txn>,
+    now: Timestamp,
+    /// Entries for the feed.
+    revoked: Vec<Revoked>,
+}
+
+impl Changing<'_, '_> {
+    fn put_client(&mut self, client: &Client) -> Result<(), Fault> {
+        let id = &client.client_id;
+        let before = registry_index::client_before(self.tables, id)?;
+        let ended = ended_by::client(id, &before, Some(client));
+        let version = match before.known() {
+            Some(before) if !ended.version => before.version,
+            _ => ClientVersion::new(credentials::next_version(self.tables)?),
+        };
+        let versioned = Client {
+            version,
+            tokens_from: tokens_from(self.tables, [Revoked::Client(id.clone())])?,
+            ..client.clone()
+        };
+        registry_index::put_client(self.tables, before.known(), &versioned)?;
+        let secrets = before.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.tables, id, secrets, client.secrets(), self.now)?;
+        self.end_grants(ended.grants, None)
+    }
+
+    fn remove_client(&mut self, client_id: &ClientId) -> Result<(), Fault> {
+        let removed = registry_index::remove_client(self.tables, client_id)?;
+        let secrets = removed.known().map(Client::secrets).unwrap_or_default();
+        client_secrets::change(self.tables, client_id, secrets, &[], self.now)?;
+        let ended = ended_by::client(client_id, &removed, None);
+        self.end_grants(ended.grants, None)
+    }
+
+    fn put_user(&mut self, user: &User) -> Result<(), Fault> {
+        let before = registry_index::user_before(self.tables, &user.username)?;
+        let ended = ended_by::user(&user.username, &before, Some(user));
+        let credentials_version = match before.known() {
+            Some(before) if !ended.version => before.credentials_version,
+            _ => CredentialsVersion::new(credentials::next_version(self.tables)?),
+        };
+        let versioned = User {
+            credentials_version,
+            tokens_from: tokens_from(self.tables, Revoked::of_user(user))?,
+            ..user.clone()
+        };
+        registry_index::put_user(self.tables, before.known(), &versioned)?;
+        self.end_user(ended, &user.username, Some(&versioned))
+    }
+
+    fn remove_user(&mut self, username: &Username) -> Result<(), Fault> {
+        let removed = registry_index::remove_user(self.tables, username)?;
+        if !matches!(removed, Before::Absent) {
+            self.tables.totp_steps.open()?.remove(username.as_str())?;
+        }
+        self.end_user(ended_by::user(username, &removed, None), username, None)
+    }
+
+    fn end_user(
+        &mut self,
+        ended: Ended,
+        username: &Username,
+        after: Option<&User>,
+    ) -> Result<(), Fault> {
+        if ended.second_factor {
+            second_factors::remove(self.tables, username.as_str())?;
+        }
+        if ended.sessions {
+            sessions::end_all(self.tables, username.as_str())?;
+        }
+        self.end_grants(ended.grants, after)?;
+        self.revoked.extend(ended.accounts);
+        Ok(())
+    }
+
+    fn end_grants(&mut self, ended: EndedGrants, after: Option<&User>) -> Result<(), Fault> {
+        let revoked = match (ended, after) {
+            (EndedGrants::Of(owner), _) => grants::end_all(self.tables, &owner, self.now)?.1,
+            (EndedGrants::Outdated, Some(user)) => {
+                grants::end_outdated(self.tables, user, self.now)?
+            }
+            (EndedGrants::Outdated | EndedGrants::None, _) => return Ok(()),
+        };
+        self.revoked.extend(revoked);
+        Ok(())
+    }
+}
