@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use document::{Place, Problem};
 
-use crate::describe::{Registered, Registration};
-use crate::protection::{Protection, ProtectionError};
+use crate::describe::values::Values;
+use crate::describe::{Registered, Registration, Rule};
+use crate::protection::{Protected, Protection, ProtectionError};
 use crate::registrations::Registrations;
-use difference::Values;
 use domain::client::ClientId;
 use domain::remembered::ObjectName;
 use domain::user::User;
@@ -175,18 +175,32 @@ fn protect<T: Registered>(
     before: Option<&T>,
     protection: &dyn Protection,
 ) -> Result<T, ProtectionError> {
-    let Registration { mut object, hidden } = registration;
-    for (key, secret) in T::DESCRIPTION.secrets() {
-        let stored = before.and_then(secret.get);
-        let owner = (secret.owner)(&object);
+    let Registration {
+        mut object, hidden, ..
+    } = registration;
+    let before = before.and_then(T::user);
+    let Some(user) = object.user_mut() else {
+        return Ok(object);
+    };
+    for key in secrets::<T>() {
+        let stored = before.and_then(|user| Protected::of(user, key));
         let kept = match (hidden.get(key), stored) {
-            (Some(given), Some(stored)) if given.is(&stored, owner, protection)? => Some(stored),
-            (Some(given), _) => Some(given.protect(owner, protection)?),
+            (Some(given), Some(stored)) if given.is(&stored, &user.username, protection)? => {
+                Some(stored)
+            }
+            (Some(given), _) => Some(given.protect(&user.username, protection)?),
             (None, stored) => stored,
         };
         if let Some(kept) = kept {
-            (secret.set)(&mut object, kept);
+            kept.store_in(user);
         }
     }
     Ok(object)
+}
+
+/// The keys of the fields with a secret that is stored in a protected form.
+fn secrets<T: Registered>() -> impl Iterator<Item = &'static str> {
+    let fields = T::DESCRIPTION.fields.iter();
+    let hidden = fields.filter(|field| field.rule == Rule::Hidden);
+    hidden.map(|field| field.key)
 }

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
-use domain::Username;
 use domain::digest::Digest;
+use domain::{User, Username};
 use protocol::sealing::{EncryptionKey, SealingError};
 use protocol::sign_in::password::{self, PasswordError};
 use protocol::sign_in::totp;
@@ -117,6 +117,26 @@ pub(crate) enum Protected {
 }
 
 impl Protected {
+    /// The stored form of the secret in a field of `user`.
+    pub(crate) fn of(user: &User, field: &str) -> Option<Self> {
+        if field == "totp_secret" {
+            return user.totp_secret_sealed.clone().map(Self::Sealed);
+        }
+        let hash = user.password_hash.clone()?;
+        let registered = user.registered_password_digest;
+        Some(Self::Hash { hash, registered })
+    }
+
+    pub(crate) fn store_in(self, user: &mut User) {
+        match self {
+            Self::Hash { hash, registered } => {
+                user.password_hash = Some(hash);
+                user.registered_password_digest = registered;
+            }
+            Self::Sealed(sealed) => user.totp_secret_sealed = Some(sealed),
+        }
+    }
+
     /// Identifies the stored form. A hash that became stronger at a sign-in keeps the digest of the registered hash.
     pub(crate) fn digest(&self) -> Digest {
         match self {

@@ -26,9 +26,6 @@ pub struct Registrations {
     pub users: Vec<Registration<User>>,
     /// Values that are allowed but not advisable.
     pub warnings: Vec<Problem>,
-    /// Objects about which the document alone does not say everything: their certificates are in other files, or the
-    /// time decides about a warning.
-    pub unsettled: BTreeSet<ObjectName>,
 }
 
 impl Registrations {
@@ -56,13 +53,13 @@ impl Registrations {
         })
     }
 
-    /// The names of the objects: first users, then clients, each in the order of the document.
-    #[must_use]
-    pub fn object_names(&self) -> Vec<ObjectName> {
-        let users = self.users.iter().map(|user| user.object.object_name());
+    /// The names of the objects: first users, then clients, each in the order of the document. The flag says whether the
+    /// [document alone](Registration::is_settled) says everything about the object.
+    pub fn objects(&self) -> impl Iterator<Item = (ObjectName, bool)> {
+        let users = self.users.iter();
+        let users = users.map(|user| (user.object.object_name(), user.is_settled));
         let clients = self.clients.iter();
-        let clients = clients.map(|client| client.object.object_name());
-        users.chain(clients).collect()
+        users.chain(clients.map(|client| (client.object.object_name(), client.is_settled)))
     }
 
     /// Reads registrations as JSON: an object with the lists `clients` and `users`.
@@ -112,7 +109,6 @@ impl Reader {
             clients: self.clients,
             users: self.users,
             warnings: std::mem::take(&mut self.reading.warnings).into_sorted(),
-            unsettled: std::mem::take(&mut self.reading.unsettled),
         });
         Draft {
             read,

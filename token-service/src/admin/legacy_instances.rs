@@ -6,7 +6,7 @@ use super::objects::Administered;
 use super::schema::{LegacyInstanceView, View};
 use super::{AdminError, Administration, Object};
 use domain::LegacyInstance;
-use registration::describe::view::{self, Moment};
+use registration::describe::{self, Moment};
 use store::{Store, StoreError};
 
 impl Administered for LegacyInstance {
@@ -33,7 +33,7 @@ impl Administration<'_> {
             secret_times: &[],
         };
         let instances = self.service.store.legacy_instances().await?;
-        let views = instances.iter().map(|one| view::view(one, &moment));
+        let views = instances.iter().map(|one| describe::view(one, &moment));
         Ok(views.map(View::new).collect())
     }
 

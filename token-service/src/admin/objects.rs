@@ -14,8 +14,7 @@ use super::views::Page;
 use super::{AdminError, Administration, Object, PageRequest};
 use domain::{ClientId, Excerpt, ObjectName};
 use registration::apply::Plan;
-use registration::describe::view::{self, Moment};
-use registration::describe::{Completeness, Registered, Registration};
+use registration::describe::{self, Completeness, Moment, Registered, Registration};
 use registration::registrations::{Draft, looked_up, read_entry};
 use store::{Store, StoreError};
 
@@ -107,7 +106,11 @@ impl Administration<'_> {
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
             if T::find(&stored, object.name()).is_some() {
-                let message = format!("there is a {} {} already", T::KIND.name(), object.name());
+                let message = format!(
+                    "there is a {} {} already",
+                    T::DESCRIPTION.kind.name(),
+                    object.name()
+                );
                 return Err(AdminError::Conflict(message));
             }
             let secret = object.generate(self)?;
@@ -139,23 +142,28 @@ impl Administration<'_> {
         patch: impl Fn(&T) -> Result<Object, AdminError>,
     ) -> Result<View<T>, AdminError> {
         self.changing(async || {
-            let first = self.excerpt(looked_up(T::KIND, name)).await?;
+            let first = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let before = found::<T>(&first, name)?;
-            let mut body = view::registration(before);
+            let mut body = describe::registration(before);
             merge_patch(&mut body, patch(before)?);
             let draft = self.read::<T>(body).await?;
-            let stored = self.completed(&first, looked_up(T::KIND, name), draft.names());
+            let stored =
+                self.completed(&first, looked_up(T::DESCRIPTION.kind, name), draft.names());
             let stored = stored.await?;
             let mut registration = draft.check(&stored)?;
             let object = &mut registration.object;
             let same_name = object.name() == before.name();
             if !same_name || object.integration() != before.integration() {
-                let kind = T::KIND.name();
-                let key = if same_name { "type" } else { T::NAME_KEY };
+                let kind = T::DESCRIPTION.kind.name();
+                let key = if same_name {
+                    "type"
+                } else {
+                    T::DESCRIPTION.name_key
+                };
                 let message = format!("{key} cannot change: register another {kind}");
                 return Err(AdminError::Conflict(message));
             }
-            view::complete(object, before);
+            object.complete(before);
             self.register(registration, &stored).await
         })
         .await
@@ -172,7 +180,7 @@ impl Administration<'_> {
     ) -> Result<View<T>, AdminError> {
         self.changing(async || {
             let mut registration = registration.clone();
-            registration.insert(T::NAME_KEY.to_owned(), Value::from(name));
+            registration.insert(T::DESCRIPTION.name_key.to_owned(), Value::from(name));
             let draft = self.read::<T>(registration).await?;
             let stored = self.excerpt(draft.names()).await?;
             self.register(draft.check(&stored)?, &stored).await
@@ -186,7 +194,7 @@ impl Administration<'_> {
     /// [`AdminError::NotFound`], or [`AdminError::Conflict`] if another object needs it.
     pub async fn delete<T: Administered>(&self, name: &str) -> Result<(), AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
+            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let object = found::<T>(&stored, name)?;
             // Read after the excerpt: a client that is bound to a user in between overtakes the plan.
             object.may_go(&*self.service.store).await?;
@@ -205,7 +213,7 @@ impl Administration<'_> {
         change: impl Fn(&mut T) -> Result<R, AdminError>,
     ) -> Result<(View<T>, R), AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(T::KIND, name)).await?;
+            let stored = self.excerpt(looked_up(T::DESCRIPTION.kind, name)).await?;
             let mut object = found::<T>(&stored, name)?.clone();
             let outcome = change(&mut object)?;
             let view = self.register(Registration::of(object), &stored).await?;
@@ -279,7 +287,7 @@ impl Administration<'_> {
             now: self.service.clock.now(),
             secret_times: &secret_times,
         };
-        let views = objects.iter().map(|object| view::view(object, &moment));
+        let views = objects.iter().map(|object| describe::view(object, &moment));
         Ok(views.map(View::new).collect())
     }
 }
@@ -292,7 +300,7 @@ pub(super) fn found<'a, T: Registered>(
 }
 
 pub(super) fn not_found<T: Registered>(name: &str) -> AdminError {
-    AdminError::not_found(T::KIND.name(), name)
+    AdminError::not_found(T::DESCRIPTION.kind.name(), name)
 }
 
 /// Merges `patch` into `target` (RFC 7396): `null` removes a key.

@@ -4,16 +4,15 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, RefBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Object;
 use domain::remembered::ObjectKind;
 use domain::{Client, LegacyInstance, LinkedAccount, User};
-use registration::describe::shape::{Key, Record, Shape};
-use registration::describe::{Field, Registered};
-use registration::objects::account_record;
+use registration::describe::{Field, Key, Record, Registered, Shape};
+use registration::objects::ACCOUNT;
 
 /// A view of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +80,7 @@ impl<T: Registered> PartialSchema for Given<T> {
         let mut schema = ObjectBuilder::new().description(Some(help));
         for field in T::DESCRIPTION.fields {
             // The path contains the name of a legacy instance.
-            if T::KIND == ObjectKind::LegacyInstance && !field.can_change() {
+            if T::DESCRIPTION.kind == ObjectKind::LegacyInstance && !field.can_change() {
                 continue;
             }
             for key in field.registered() {
@@ -110,14 +109,13 @@ impl<T: Registered> ToSchema for Given<T> {
 
 impl PartialSchema for AccountView {
     fn schema() -> RefOr<Schema> {
-        let Record { help, keys, .. } = account_record();
-        object(help, &keys)
+        object(ACCOUNT.help, ACCOUNT.keys)
     }
 }
 
 impl ToSchema for AccountView {
     fn name() -> Cow<'static, str> {
-        account_record().name.into()
+        ACCOUNT.name.into()
     }
 }
 
@@ -130,9 +128,9 @@ fn viewed<T: Registered>() -> Vec<Key> {
 }
 
 /// The description of a field: its integration types and its value.
-fn meaning<T>(field: &Field<T>) -> String {
+fn meaning(field: &Field) -> String {
     let types: Vec<String> = field
-        .types()
+        .types
         .iter()
         .map(|kind| format!("`{}`", kind.name()))
         .collect();
@@ -148,11 +146,9 @@ fn meaning<T>(field: &Field<T>) -> String {
 /// Adds the schemas of nested objects.
 fn records(keys: &[Key], schemas: &mut Schemas) {
     for key in keys {
-        let (Shape::Record(record) | Shape::List(&Shape::Record(record))) = key.shape else {
-            continue;
-        };
-        let Record { name, help, keys } = record();
-        schemas.push((name.to_owned(), object(help, &keys)));
+        if let Shape::Records(Record { name, help, keys }) = key.shape {
+            schemas.push(((*name).to_owned(), object(help, keys)));
+        }
     }
 }
 
@@ -181,33 +177,22 @@ fn property(key: &Key, help: &str) -> RefOr<Schema> {
             .schema_type(single(kind))
             .description(Some(help))
     };
+    let list = |items: RefOr<Schema>| {
+        ArrayBuilder::new()
+            .schema_type(single(Type::Array))
+            .description(Some(help))
+            .items(items)
+            .into()
+    };
     match key.shape {
         Shape::Text => of(Type::String).into(),
         Shape::Flag => of(Type::Boolean).into(),
         Shape::Count => of(Type::Integer).minimum(Some(0)).into(),
-        Shape::Record(record) => {
-            let to = RefBuilder::new().ref_location_from_schema_name(record().name);
-            to.description(Some(help)).into()
-        }
-        Shape::List(items) => ArrayBuilder::new()
-            .schema_type(single(Type::Array))
-            .description(Some(help))
-            .items(item(items))
-            .into(),
+        Shape::Texts => list(of_type(SchemaType::Type(Type::String))),
+        Shape::Records(record) => list(Ref::from_schema_name(record.name).into()),
     }
 }
 
-fn item(shape: &Shape) -> RefOr<Schema> {
-    let of = |kind| {
-        ObjectBuilder::new()
-            .schema_type(SchemaType::Type(kind))
-            .into()
-    };
-    match shape {
-        Shape::Text => of(Type::String),
-        Shape::Flag => of(Type::Boolean),
-        Shape::Count => of(Type::Integer),
-        Shape::Record(record) => Ref::from_schema_name(record().name).into(),
-        Shape::List(items) => ArrayBuilder::new().items(item(items)).into(),
-    }
+fn of_type(kind: SchemaType) -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(kind).into()
 }

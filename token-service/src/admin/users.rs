@@ -9,9 +9,9 @@ use super::objects::{Administered, Listed, found};
 use super::schema::UserView;
 use super::{AdminError, Administration, Object};
 use crate::audit_log::Entry;
+use domain::remembered::ObjectKind;
 use domain::{AuditAction, LinkedAccount, User, Username};
 use registration::apply::Plan;
-use registration::describe::Registered as _;
 use registration::registrations::looked_up;
 use store::{Store, StoreError};
 
@@ -54,7 +54,7 @@ impl Administration<'_> {
     /// [`AdminError::NotFound`].
     pub async fn remove_second_factor(&self, username: &str) -> Result<(), AdminError> {
         self.changing(async || {
-            let stored = self.excerpt(looked_up(User::KIND, username)).await?;
+            let stored = self.excerpt(looked_up(ObjectKind::User, username)).await?;
             let before = found::<User>(&stored, username)?;
             let entry = Entry::new(AuditAction::SecondFactorRemoved);
             let entry = entry.user(before.username.as_str());

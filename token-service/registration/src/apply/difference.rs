@@ -2,48 +2,9 @@
 
 use std::fmt;
 
-use crate::describe::{Registered, Rule};
-use domain::remembered::{Element, ObjectName};
-
-/// The values of an object in a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Values {
-    pub(super) field: &'static str,
-    pub(super) elements: Vec<Element>,
-    pub(super) shown: Shown,
-}
-
-impl Values {
-    /// The values of all fields that can differ.
-    pub(super) fn of<T: Registered>(object: &T) -> Vec<Self> {
-        let fields = T::DESCRIPTION.fields.iter();
-        let fields = fields.filter(|field| field.rule != Rule::Name);
-        let values = fields.map(|field| {
-            let members = field.members.iter();
-            Self {
-                field: field.key,
-                elements: members.flat_map(|member| member.elements(object)).collect(),
-                shown: match field.rule {
-                    Rule::Name | Rule::Type | Rule::Value | Rule::Enabled => Shown::Value,
-                    Rule::List | Rule::FilledList => Shown::List,
-                    Rule::ClientSecrets | Rule::Hidden => Shown::Secret,
-                },
-            }
-        });
-        values.collect()
-    }
-}
-
-/// How the output shows a change of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// Old and new value.
-    Value,
-    /// Added and removed values.
-    List,
-    /// Only the name of the field.
-    Secret,
-}
+use crate::describe::Rule;
+use crate::describe::values::{Item, Values};
+use domain::remembered::ObjectName;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
@@ -56,48 +17,51 @@ pub struct FieldChange {
 impl FieldChange {
     pub(super) fn between(before: &[Values], after: &[Values]) -> Vec<Self> {
         let pairs = before.iter().zip(after);
-        let differing = pairs.filter(|(before, after)| before.elements != after.elements);
+        let differing = pairs.filter(|(before, after)| before.items != after.items);
         differing
             .map(|(before, after)| Self {
-                field: before.field,
+                field: before.field.key,
                 values: values(before, after),
             })
             .collect()
     }
 }
 
+/// Old and new value, or for a list the added and removed values.
 fn values(before: &Values, after: &Values) -> Option<String> {
-    match before.shown {
-        Shown::Secret => None,
-        Shown::Value => Some(format!("{} -> {}", text(before), text(after))),
-        Shown::List => {
-            let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
-                let elements = one.elements.iter();
-                let missing = elements.filter(|element| !other.elements.contains(element));
-                missing
-                    .map(|element| format!("{sign}{}", element.value.escape_debug()))
-                    .collect()
-            };
-            let mut changes = only(before, after, '-');
-            changes.extend(only(after, before, '+'));
-            if changes.is_empty() {
-                changes.push("another order".to_owned());
-            }
-            Some(changes.join(" "))
-        }
+    if is_secret(before) {
+        return None;
     }
+    if !before.field.is_list() {
+        return Some(format!("{} -> {}", text(before), text(after)));
+    }
+    let only = |one: &Values, other: &Values, sign: char| -> Vec<String> {
+        let items = one.items.iter();
+        let missing = items.filter(|item| !other.items.contains(item));
+        missing
+            .map(|item| format!("{sign}{}", item.element.value.escape_debug()))
+            .collect()
+    };
+    let mut changes = only(before, after, '-');
+    changes.extend(only(after, before, '+'));
+    if changes.is_empty() {
+        changes.push("another order".to_owned());
+    }
+    Some(changes.join(" "))
+}
+
+/// True if the output contains only the name of the field.
+pub(super) const fn is_secret(values: &Values) -> bool {
+    matches!(values.field.rule, Rule::ClientSecrets | Rule::Hidden)
 }
 
 /// The values of a field as text.
 pub(super) fn text(values: &Values) -> String {
-    let texts: Vec<String> = values
-        .elements
-        .iter()
-        .map(|element| match values.shown {
-            Shown::Value => format!("{:?}", element.value),
-            Shown::List | Shown::Secret => element.value.escape_debug().to_string(),
-        })
-        .collect();
+    let text = |Item { element, .. }: &Item| match values.field.is_list() {
+        true => element.value.escape_debug().to_string(),
+        false => format!("{:?}", element.value),
+    };
+    let texts: Vec<String> = values.items.iter().map(text).collect();
     if texts.is_empty() {
         "nothing".to_owned()
     } else {

@@ -1,42 +1,39 @@
-//! Descriptions of clients, users and legacy instances: one [`Field`] per field.
+//! Descriptions of clients, users and legacy instances: one [`Field`] per field, as plain data.
 //!
-//! Generated from these descriptions: the reader of files and JSON, the JSON views, the OpenAPI schemas, the comparison
-//! and merging of files (D-27), the flags and tables of the command line, and the tables of `docs/configuration.md`.
+//! Generated from these descriptions: the JSON views, the OpenAPI schemas, the comparison and merging of files (D-27),
+//! the flags and tables of the command line, and the tables of `docs/configuration.md`.
 
 pub(crate) mod checks;
-pub(crate) mod member;
 pub(crate) mod reading;
-pub mod shape;
-pub(crate) mod value;
-pub mod view;
+pub(crate) mod values;
 
 #[cfg(test)]
 mod tests;
 
-use domain::client::IntegrationKind;
-use domain::remembered::{ObjectKind, ObjectName};
-use domain::{Excerpt, RegistryChange};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use member::{Member, Secret};
+use domain::client::IntegrationKind;
+use domain::clock::Timestamp;
+use domain::remembered::{Element, ObjectKind, ObjectName};
+use domain::{Excerpt, RegistryChange, SecretTimes, User};
+
 use reading::Entry;
-use shape::Key;
-use view::Derived;
 
 pub use checks::{MAX_CLAIM_LENGTH, MAX_SECRET_LENGTH, MIN_SECRET_LENGTH};
 pub use reading::{Completeness, Registration};
+pub use values::{registration, view};
 
-pub trait Registered: Clone + Send + Sync + 'static {
-    const KIND: ObjectKind;
-    /// Key of the name in files and JSON.
-    const NAME_KEY: &'static str;
-    const DESCRIPTION: Description<Self>;
+pub trait Registered: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+    const DESCRIPTION: &'static Description;
 
     /// The name, unique among the objects of the kind.
     fn name(&self) -> &str;
 
     /// The name under which the store remembers files for the object.
     fn object_name(&self) -> ObjectName {
-        ObjectName::new(Self::KIND, self.name())
+        ObjectName::new(Self::DESCRIPTION.kind, self.name())
     }
 
     /// The integration type; `None` for kinds without integration types.
@@ -44,8 +41,25 @@ pub trait Registered: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Reads the values that the other fields depend on. Reports wrong values and returns `None`.
-    fn begin(entry: &mut Entry<'_, '_>) -> Option<Self>;
+    /// Reads all fields. Reports wrong and missing values.
+    fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>>;
+
+    /// The values of the keys in [`Field::shown`], as an object; `null` for an absent value.
+    fn shown(&self, _moment: &Moment<'_>) -> Value {
+        Value::Null
+    }
+
+    /// Takes the values that [`registration`] leaves out from `before`, if the object has no such values.
+    fn complete(&mut self, _before: &Self) {}
+
+    /// The user, whose password and second factor are stored in a protected form; `None` for another kind.
+    fn user(&self) -> Option<&User> {
+        None
+    }
+
+    fn user_mut(&mut self) -> Option<&mut User> {
+        None
+    }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self>;
 
@@ -59,26 +73,30 @@ pub trait Registered: Clone + Send + Sync + 'static {
     fn remove(&self, change: &mut RegistryChange);
 }
 
-pub struct Description<T: 'static> {
+/// Inputs of a view in addition to the object.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    pub now: Timestamp,
+    /// Times of client secrets. May contain secrets of other clients.
+    pub secret_times: &'a [SecretTimes],
+}
+
+/// The description of a kind of object.
+#[derive(Debug)]
+pub struct Description {
+    pub kind: ObjectKind,
+    /// Key of the name in files and JSON.
+    pub name_key: &'static str,
     /// Name and description of the schema of registrations.
     pub registration: (&'static str, &'static str),
     /// Name and description of the schema of views.
     pub view: (&'static str, &'static str),
     /// The fields in display order.
-    pub fields: &'static [Field<T>],
+    pub fields: &'static [Field],
 }
 
-impl<T> Description<T> {
-    /// The fields with a secret that is stored in a protected form, by key.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = (&'static str, &'static Secret<T>)> {
-        self.fields.iter().flat_map(|field| {
-            let secrets = field.members.iter().filter_map(|member| member.secret());
-            secrets.map(|secret| (field.key, secret))
-        })
-    }
-}
-
-pub struct Field<T: 'static> {
+#[derive(Debug)]
+pub struct Field {
     /// Key in files and JSON. Differences and the audit log use it too.
     pub key: &'static str,
     /// Another key for the same field in another form.
@@ -93,21 +111,37 @@ pub struct Field<T: 'static> {
     pub flag: Option<Flag>,
     /// True if lists for people have a column for the field.
     pub column: bool,
+    /// The integration types with the field; empty if all objects have it.
+    pub types: &'static [IntegrationKind],
+    /// Shape in registrations.
+    pub shape: Shape,
     /// What views show instead of the field.
-    pub shown: Option<&'static [Derived<T>]>,
+    pub shown: Option<&'static [Shown]>,
     pub(crate) rule: Rule,
-    pub(crate) members: &'static [&'static dyn Member<T>],
+    /// Members of the stored form that contain the field: an object has the first or the second. Empty if the only one
+    /// has the name of the key.
+    pub(crate) members: &'static [&'static str],
+    /// The text of a value in the stored form, with the key that identifies it in a list.
+    pub(crate) element: fn(&Value) -> Element,
+}
+
+/// A key of a view that is computed from the object.
+#[derive(Debug)]
+pub struct Shown {
+    pub key: Key,
+    /// Name in output for people, as a line and as a column.
+    pub label: &'static str,
+    /// True if the output for a single object has a line for the key.
+    pub card: bool,
+    /// True if lists have a column for the key.
+    pub column: bool,
 }
 
 /// The command-line flag of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Flag {
-    /// `--LONG VALUE`; repeated for a list.
-    Value {
-        long: &'static str,
-        /// Placeholder of the value in the help.
-        value: &'static str,
-    },
+    /// `--LONG VALUE`, with the placeholder of the value in the help; repeated for a list.
+    Value(&'static str, &'static str),
     /// `--LONG FILE`: a file with a secret.
     File(&'static str),
     /// `--LONG ALIAS=FILE`: a name and a file.
@@ -123,18 +157,6 @@ pub enum Flag {
     },
 }
 
-pub(crate) const fn flag(long: &'static str, value: &'static str) -> Option<Flag> {
-    Some(Flag::Value { long, value })
-}
-
-pub(crate) const fn flags(
-    on: (&'static str, &'static str),
-    off: (&'static str, &'static str),
-    default: bool,
-) -> Option<Flag> {
-    Some(Flag::Switch { on, off, default })
-}
-
 /// How a file and the registry are merged in a field (D-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -142,8 +164,10 @@ pub(crate) enum Rule {
     Name,
     /// The integration type. It determines the fields of the object.
     Type,
-    /// A single value, which may be absent.
+    /// A single value.
     Value,
+    /// A single value, which may be absent.
+    Optional,
     /// A list, merged value by value.
     List,
     /// A list that must not become empty.
@@ -157,8 +181,55 @@ pub(crate) enum Rule {
     Hidden,
 }
 
-impl<T> Field<T> {
-    /// A field with a single value that may be absent, without a flag.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    pub key: &'static str,
+    pub help: &'static str,
+    pub shape: Shape,
+    /// True if the key is always present.
+    pub required: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    Text,
+    Flag,
+    Count,
+    Texts,
+    Records(&'static Record),
+}
+
+/// The description of a nested JSON object.
+#[derive(Debug)]
+pub struct Record {
+    pub name: &'static str,
+    pub help: &'static str,
+    /// The keys in display order.
+    pub keys: &'static [Key],
+}
+
+impl Key {
+    /// A key that may be absent.
+    pub(crate) const fn new(key: &'static str, help: &'static str, shape: Shape) -> Self {
+        Self {
+            key,
+            help,
+            shape,
+            required: false,
+        }
+    }
+
+    /// A key that is always present.
+    pub(crate) const fn always(key: &'static str, help: &'static str, shape: Shape) -> Self {
+        Self {
+            required: true,
+            ..Self::new(key, help, shape)
+        }
+    }
+}
+
+impl Field {
+    /// A text without a flag, in all objects.
     pub(crate) const fn new(key: &'static str, label: &'static str, help: &'static str) -> Self {
         Self {
             key,
@@ -169,49 +240,53 @@ impl<T> Field<T> {
             required: false,
             flag: None,
             column: false,
+            types: &[],
+            shape: Shape::Text,
             shown: None,
             rule: Rule::Value,
             members: &[],
+            element: values::plain,
         }
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static str> {
-        let alternative = self.alternative.iter();
-        std::iter::once(self.key).chain(alternative.map(|key| key.key))
-    }
-
-    /// The integration types with the field; empty if all objects have it.
-    pub fn types(&self) -> Vec<IntegrationKind> {
-        let members = self.members.iter();
-        members.flat_map(|member| member.types()).copied().collect()
-    }
-
-    /// The member with the field in an object of the type `integration`.
-    pub(crate) fn member(
-        &self,
-        integration: Option<IntegrationKind>,
-    ) -> Option<&'static dyn Member<T>> {
-        let has = |types: &[IntegrationKind]| {
-            types.is_empty() || integration.is_some_and(|kind| types.contains(&kind))
-        };
-        let mut members = self.members.iter().copied();
-        members.find(|member| has(member.types()))
-    }
-
-    /// Names of the stored members of the domain type with the field.
-    pub fn stored(&self) -> impl Iterator<Item = &'static str> {
-        let members = self.members.iter();
-        members.flat_map(|member| member.names()).copied()
+    /// True if objects of the type `integration` have the field.
+    pub(crate) fn is_of(&self, integration: Option<IntegrationKind>) -> bool {
+        self.types.is_empty() || integration.is_some_and(|kind| self.types.contains(&kind))
     }
 
     /// True if the field has a single value that may be absent.
     #[must_use]
     pub fn is_optional(&self) -> bool {
-        self.members.iter().all(|member| member.is_optional())
+        self.rule == Rule::Optional
     }
 
     #[must_use]
     pub fn can_change(&self) -> bool {
         !matches!(self.rule, Rule::Name | Rule::Type)
+    }
+
+    /// The keys of the field in a registration.
+    pub fn registered(&self) -> impl Iterator<Item = Key> {
+        let own = Key {
+            required: self.required,
+            ..Key::new(self.key, self.help, self.shape)
+        };
+        std::iter::once(own).chain(self.alternative)
+    }
+
+    /// True if every view contains the field.
+    fn is_always_viewed(&self) -> bool {
+        self.types.is_empty() && !self.is_optional()
+    }
+
+    /// The keys of the field in a view.
+    #[must_use]
+    pub fn viewed(&self) -> Vec<Key> {
+        let own = || Key {
+            required: self.is_always_viewed(),
+            ..Key::new(self.key, self.help, self.shape)
+        };
+        let shown = |shown: &[Shown]| shown.iter().map(|one| one.key).collect();
+        self.shown.map_or_else(|| vec![own()], shown)
     }
 }

@@ -1,21 +1,24 @@
 //! Reading of registered objects from files and JSON, field by field.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::checks::{claim_text, unique};
-use super::{Field, Registered};
+use super::Registered;
+use super::checks::unique;
 use crate::protection::Hidden;
 use document::{Located, Place, Problems, Section};
 use domain::client::IntegrationKind;
 use domain::clock::Timestamp;
-use domain::remembered::{ObjectKind, ObjectName};
+use domain::remembered::ObjectKind;
 
 pub struct Registration<T> {
     /// The object without its protected secrets.
     pub object: T,
     /// The protected secrets, by key of the field. Absent secrets keep their stored form.
-    pub(crate) hidden: BTreeMap<&'static str, Hidden>,
+    pub hidden: BTreeMap<&'static str, Hidden>,
+    /// False if the document alone does not say everything about the object: its certificates are in other files, or
+    /// the time decides about a warning.
+    pub is_settled: bool,
 }
 
 impl<T> Registration<T> {
@@ -24,13 +27,8 @@ impl<T> Registration<T> {
         Self {
             object,
             hidden: BTreeMap::new(),
+            is_settled: true,
         }
-    }
-
-    /// The registered secret of the field `key`.
-    #[must_use]
-    pub fn hidden(&self, key: &str) -> Option<&Hidden> {
-        self.hidden.get(key)
     }
 }
 
@@ -54,9 +52,6 @@ pub(crate) struct Reading {
     /// The first place of each name.
     pub(crate) names: BTreeMap<ObjectKind, BTreeMap<String, Place>>,
     pub(crate) bound_users: Vec<Located<String>>,
-    /// Objects about which the document alone does not say everything.
-    pub(crate) unsettled: BTreeSet<ObjectName>,
-    is_unsettled: bool,
 }
 
 impl Reading {
@@ -67,20 +62,7 @@ impl Reading {
             warnings: Problems::default(),
             names: BTreeMap::new(),
             bound_users: Vec::new(),
-            unsettled: BTreeSet::new(),
-            is_unsettled: false,
         }
-    }
-
-    /// Adds a warning about the current object.
-    pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>) {
-        self.warnings.report(place, message);
-        self.is_unsettled = true;
-    }
-
-    /// Records that the current object depends on more than the document.
-    pub(crate) const fn rests_on_more(&mut self) {
-        self.is_unsettled = true;
     }
 
     /// Reads the entries of the list `list`.
@@ -99,17 +81,30 @@ impl Reading {
         &mut self,
         section: Section<'_>,
     ) -> Option<Registration<T>> {
-        let fields = T::DESCRIPTION.fields;
-        let mut entry = Entry::new(fields, section, self);
-        let mut object = T::begin(&mut entry).map(Registration::of);
-        entry.fields(fields, object.as_mut());
-        entry.section.finish();
-        if std::mem::take(&mut self.is_unsettled)
-            && let Some(registration) = &object
-        {
-            self.unsettled.insert(registration.object.object_name());
+        let mut entry = Entry {
+            section,
+            integration: None,
+            reading: self,
+            name: String::new(),
+            is_settled: true,
+        };
+        let read = T::read(&mut entry);
+        let fields = T::DESCRIPTION.fields.iter();
+        for field in fields.filter(|field| !field.is_of(entry.integration)) {
+            for key in field.registered() {
+                match entry.integration {
+                    Some(kind) => {
+                        let why = format!("not for a client of type {}", kind.name());
+                        entry.section.refuse(key.key, &why);
+                    }
+                    // The type is wrong, so its fields are unknown.
+                    None => entry.section.skip(key.key),
+                }
+            }
         }
-        object
+        entry.section.finish();
+        let is_settled = entry.is_settled;
+        read.map(|read| Registration { is_settled, ..read })
     }
 }
 
@@ -121,54 +116,11 @@ pub struct Entry<'e, 'p> {
     pub(crate) reading: &'e mut Reading,
     /// The name of the object, after it was read.
     pub(crate) name: String,
-    given: Vec<&'static str>,
+    /// See [`Registration::is_settled`].
+    pub(crate) is_settled: bool,
 }
 
-impl<'e, 'p> Entry<'e, 'p> {
-    pub(crate) fn new<T>(
-        fields: &[Field<T>],
-        section: Section<'p>,
-        reading: &'e mut Reading,
-    ) -> Self {
-        let keys = fields.iter().flat_map(Field::keys);
-        Self {
-            given: keys.filter(|key| section.has(key)).collect(),
-            section,
-            integration: None,
-            name: String::new(),
-            reading,
-        }
-    }
-
-    /// Reads the fields into `into`, if `into` is `Some`.
-    pub(crate) fn fields<T>(
-        &mut self,
-        fields: &[Field<T>],
-        mut into: Option<&mut Registration<T>>,
-    ) {
-        for field in fields {
-            if let Some(member) = field.member(self.integration) {
-                member.read(self, field.key, into.as_deref_mut());
-                continue;
-            }
-            for key in field.keys() {
-                match self.integration {
-                    Some(kind) => {
-                        let why = format!("not for a client of type {}", kind.name());
-                        self.section.refuse(key, &why);
-                    }
-                    // The type is wrong, so its fields are unknown.
-                    None => self.section.skip(key),
-                }
-            }
-        }
-    }
-
-    /// True if the entry contains the key, even if the key was already read.
-    pub(crate) fn gives(&self, key: &str) -> bool {
-        self.given.contains(&key)
-    }
-
+impl Entry<'_, '_> {
     /// Parses the text at `key` with `parse`, and reports its error.
     pub(crate) fn text<V, E: fmt::Display>(
         &mut self,
@@ -178,14 +130,9 @@ impl<'e, 'p> Entry<'e, 'p> {
         self.section.parsed(key, parse).map(|text| text.value)
     }
 
-    /// Parses the required text at `key` with `parse`, and reports its error.
-    pub(crate) fn required<V, E: fmt::Display>(
-        &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&str) -> Result<V, E>,
-    ) -> Option<V> {
-        self.section.required(key);
-        self.text(key, parse)
+    /// Reads the flag `enabled`, which is `true` by default.
+    pub(crate) fn enabled(&mut self) -> bool {
+        self.section.flag("enabled").is_none_or(|flag| flag.value)
     }
 
     /// Records the object's name. Reports the name if another object of the kind has it.
@@ -194,19 +141,20 @@ impl<'e, 'p> Entry<'e, 'p> {
         let names = self.reading.names.entry(kind).or_default();
         unique(&self.section, key, name, names);
     }
+
+    /// Warns about a value of the object.
+    pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>) {
+        self.reading.warnings.report(place, message);
+        self.is_settled = false;
+    }
 }
 
-/// Reads a text that becomes a claim; see [`claim_text`].
-pub(crate) fn claim(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Option<String>> {
-    entry.text(key, claim_text).map(Some)
-}
-
-/// Reads a required text that becomes a claim.
-pub(crate) fn required_claim(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<String> {
-    entry.required(key, claim_text)
-}
-
-/// Reads a boolean.
-pub(crate) fn switch(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<bool> {
-    entry.section.flag(key).map(|flag| flag.value)
+/// Parses the required text at `key` with `parse`, and reports its error.
+pub(crate) fn required<V, E: fmt::Display>(
+    section: &mut Section<'_>,
+    key: &'static str,
+    parse: impl FnOnce(&str) -> Result<V, E>,
+) -> Option<V> {
+    section.required(key);
+    section.parsed(key, parse).map(|text| text.value)
 }

@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
-use super::shape::Shape;
-use super::view::{Moment, complete, registration, view};
 use super::*;
 use crate::file::load;
 use crate::registrations::read_entry;
@@ -17,12 +14,12 @@ use domain::{Client, ClientId, LegacyInstance, User, Username};
 /// Members that are not in registrations.
 const NOT_REGISTERED: [&str; 3] = ["credentials_version", "version", "tokens_from"];
 
-fn undescribed<T: Registered + Serialize>(object: &T) -> Vec<String> {
+fn undescribed<T: Registered>(object: &T) -> Vec<String> {
     let stored = serde_json::to_value(object).unwrap();
     let described: BTreeSet<_> = T::DESCRIPTION
         .fields
         .iter()
-        .flat_map(Field::stored)
+        .flat_map(|field| field.stored().iter().copied())
         .collect();
     let members = stored.as_object().unwrap().keys().cloned();
     let is_described =
@@ -59,13 +56,11 @@ fn the_types_of_a_field_are_those_that_store_it() {
     for kind in IntegrationKind::ALL {
         let stored = serde_json::to_value(client(kind)).unwrap();
         for field in Client::DESCRIPTION.fields {
-            let has = field.stored().any(|member| stored.get(member).is_some());
-            assert_eq!(
-                has,
-                field.member(Some(kind)).is_some(),
-                "{} {kind:?}",
-                field.key
-            );
+            let has = field
+                .stored()
+                .iter()
+                .any(|member| stored.get(member).is_some());
+            assert_eq!(has, field.is_of(Some(kind)), "{} {kind:?}", field.key);
         }
     }
 }
@@ -120,7 +115,7 @@ fn a_registration_of_what_is_stored_is_read_as_it_was() {
         let body = registration(before);
         let again = read_entry::<Client>(body, Completeness::Partial, now).check(&stored);
         let mut again = again.ok().unwrap().object;
-        complete(&mut again, before);
+        again.complete(before);
         assert_eq!(again, *before);
     }
     for before in users() {
@@ -135,15 +130,15 @@ fn expected(key: &Key) -> &'static str {
     match key.shape {
         Shape::Text => "a string",
         Shape::Flag => "true or false",
-        Shape::List(Shape::Record(_)) => "a list of objects",
-        Shape::List(_) => "a list of strings",
-        Shape::Count | Shape::Record(_) => "nothing",
+        Shape::Records(_) => "a list of objects",
+        Shape::Texts => "a list of strings",
+        Shape::Count => "nothing",
     }
 }
 
 fn check_shapes<T: Registered>(body: &Map<String, Value>, integration: Option<IntegrationKind>) {
     for field in T::DESCRIPTION.fields {
-        if field.member(integration).is_none() {
+        if !field.is_of(integration) {
             continue;
         }
         for key in field.registered() {
@@ -173,7 +168,7 @@ fn documentation<T: Registered>() -> Vec<String> {
     let mut lines = Vec::new();
     for field in T::DESCRIPTION.fields {
         let types: Vec<String> = field
-            .types()
+            .types
             .iter()
             .map(|kind| format!("`{}`", kind.name()))
             .collect();
@@ -181,7 +176,7 @@ fn documentation<T: Registered>() -> Vec<String> {
             [] => "all".to_owned(),
             types => types.join(", "),
         };
-        let of_clients = if T::KIND == ObjectKind::Client {
+        let of_clients = if T::DESCRIPTION.kind == ObjectKind::Client {
             format!(" {types} |")
         } else {
             String::new()

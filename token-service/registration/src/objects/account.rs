@@ -2,85 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Deserialize as _;
+use serde_json::Value;
 use url::Url;
 
-use crate::describe::Field;
-use crate::describe::checks::{MAX_CLAIM_LENGTH, unique};
-use crate::describe::member::member;
-use crate::describe::reading::{Entry, Registration, required_claim};
-use crate::describe::shape::{Record, Shape};
-use crate::describe::value::Item;
-use crate::describe::view;
+use crate::describe::checks::{MAX_CLAIM_LENGTH, claim_text, unique};
+use crate::describe::reading::{Entry, required};
+use crate::describe::values::plain;
+use crate::describe::{Key, Record, Shape};
 use document::Located;
 use domain::LinkedAccount;
-
-const FIELDS: &[Field<LinkedAccount>] = &[
-    Field {
-        required: true,
-        members: &[&member!(LinkedAccount, user_id, required_claim)],
-        ..Field::new("user_id", "User ID", "User ID of the account.")
-    },
-    Field {
-        required: true,
-        members: &[&member!(LinkedAccount, username, required_claim)],
-        ..Field::new("username", "Username", "Username of the account.")
-    },
-    Field {
-        required: true,
-        members: &[&member!(LinkedAccount, site, |entry, key| entry.required(key, site))],
-        ..Field::new(
-            "site",
-            "Site",
-            "URL of the instance on which the account is located.",
-        )
-    },
-];
+use domain::remembered::Element;
 
 /// A linked account in registrations and views.
-pub fn record() -> Record {
-    view::record(FIELDS, "AccountView", "A linked account.")
-}
+pub const ACCOUNT: Record = Record {
+    name: "AccountView",
+    help: "A linked account.",
+    keys: &[
+        Key::always("user_id", "User ID of the account.", Shape::Text),
+        Key::always("username", "Username of the account.", Shape::Text),
+        Key::always(
+            "site",
+            "URL of the instance on which the account is located.",
+            Shape::Text,
+        ),
+    ],
+};
 
-impl Item for LinkedAccount {
-    const SHAPE: Shape = Shape::Record(record);
-
-    fn text(&self) -> String {
+pub(super) fn element(value: &Value) -> Element {
+    let Ok(account) = LinkedAccount::deserialize(value) else {
+        return plain(value);
+    };
+    let key = format!("{:?} at {:?}", account.user_id, account.site);
+    Element {
         // The quotes separate the two texts.
-        format!("{:?} ({})", self.username, self.key())
-    }
-
-    fn key(&self) -> String {
-        format!("{:?} at {:?}", self.user_id, self.site)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
+        value: format!("{:?} ({key})", account.username),
+        key,
     }
 }
 
-pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<LinkedAccount>> {
+pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<LinkedAccount> {
     let mut seen = BTreeMap::new();
     let mut accounts = Vec::new();
-    for section in entry.section.sections(key) {
-        let mut account = Entry::new(FIELDS, section, &mut *entry.reading);
-        let place = account.section.place().clone();
-        let mut read = Registration::of(LinkedAccount {
-            user_id: String::new(),
-            username: String::new(),
-            site: String::new(),
-        });
-        account.fields(FIELDS, Some(&mut read));
-        let LinkedAccount { user_id, site, .. } = &read.object;
-        if !user_id.is_empty() && !site.is_empty() {
+    for mut section in entry.section.sections("accounts") {
+        let user_id = required(&mut section, "user_id", claim_text);
+        let username = required(&mut section, "username", claim_text);
+        let site = required(&mut section, "site", site);
+        if let (Some(user_id), Some(site)) = (user_id, site) {
             let value = format!("{user_id} at {site}");
+            let place = section.place().clone();
             let named = Located { value, place };
-            unique(&account.section, "linked account", &named, &mut seen);
+            unique(&section, "linked account", &named, &mut seen);
+            accounts.push(LinkedAccount {
+                user_id,
+                username: username.unwrap_or_default(),
+                site,
+            });
         }
-        account.section.finish();
-        accounts.push(read.object);
+        section.finish();
     }
-    Some(accounts)
+    accounts
 }
 
 /// The URL of an instance. Clients send it back as `user_site`, so it is stored and compared as text.

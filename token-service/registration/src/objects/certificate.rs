@@ -2,105 +2,95 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::describe::checks::unique;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::shape::{Key, Record, Shape};
-use crate::describe::value::Item;
-use crate::describe::view::Derived;
+use crate::describe::values::plain;
+use crate::describe::{Key, Moment, Record, Shape, Shown};
 use document::{Located, Place, Section};
 use domain::certificate::CertificateState;
+use domain::remembered::Element;
 use domain::{Certificate, Client};
 
 const ALIAS: Key = text("alias", "The certificateAlias, compared with `kid`.");
-
-/// What a view shows of the certificates.
-pub(super) const SHOWN: &[Derived<Client>] = &[Derived::new(
-    Key::new(
-        "certificates",
-        "The certificates of the client's assertions.",
-        Shape::List(&Shape::Record(view)),
-    ),
-    "Certificates",
-    |client, moment| {
-        let certificates = client.certificates().iter();
-        let certificates: Vec<Value> = certificates
-            .map(|certificate| Derived::object(CERTIFICATE, certificate, moment))
-            .collect();
-        (!certificates.is_empty()).then(|| certificates.into())
-    },
-)];
-
-const CERTIFICATE: &[Derived<Certificate>] = &[
-    Derived::nested(ALIAS, |certificate, _| Some(json!(certificate.alias))),
-    Derived::nested(
-        text(
-            "x5t",
-            "The SHA-1 thumbprint, base64url: compared with `x5t`.",
-        ),
-        |certificate, _| Some(json!(certificate.x5t())),
-    ),
-    Derived::nested(
-        text("not_before", "First second of validity, RFC 3339."),
-        |certificate, _| Some(json!(certificate.not_before.rfc3339())),
-    ),
-    Derived::nested(
-        text("not_after", "Last second of validity, RFC 3339."),
-        |certificate, _| Some(json!(certificate.not_after.rfc3339())),
-    ),
-    Derived::nested(
-        text(
-            "state",
-            "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
-        ),
-        |certificate, moment| Some(json!(certificate.state(moment.now).name())),
-    ),
-];
 
 const fn text(key: &'static str, help: &'static str) -> Key {
     Key::always(key, help, Shape::Text)
 }
 
-fn view() -> Record {
-    Record {
-        name: "CertificateView",
-        help: "A certificate of a non-interactive client.",
-        keys: Derived::keys(CERTIFICATE),
-    }
-}
+/// What a view shows of the certificates.
+pub(super) const SHOWN: Shown = Shown {
+    key: Key::new(
+        "certificates",
+        "The certificates of the client's assertions.",
+        Shape::Records(&Record {
+            name: "CertificateView",
+            help: "A certificate of a non-interactive client.",
+            keys: &[
+                ALIAS,
+                text(
+                    "x5t",
+                    "The SHA-1 thumbprint, base64url: compared with `x5t`.",
+                ),
+                text("not_before", "First second of validity, RFC 3339."),
+                text("not_after", "Last second of validity, RFC 3339."),
+                text(
+                    "state",
+                    "`valid`, `expires_soon` (within 30 days), `expired` or `not_yet_valid`.",
+                ),
+            ],
+        }),
+    ),
+    label: "Certificates",
+    card: true,
+    column: true,
+};
 
 /// A certificate as it is registered. A file may name the file of the certificate in place of its text.
-fn registration() -> Record {
-    Record {
-        name: "CertificateRegistration",
-        help: "A certificate of a non-interactive client.",
-        keys: vec![ALIAS, text("pem", "The certificate.")],
+pub(super) const REGISTRATION: Record = Record {
+    name: "CertificateRegistration",
+    help: "A certificate of a non-interactive client.",
+    keys: &[ALIAS, text("pem", "The certificate.")],
+};
+
+pub(super) fn shown(client: &Client, moment: &Moment<'_>) -> Option<Value> {
+    let view = |certificate: &Certificate| {
+        json!({
+            "alias": certificate.alias,
+            "x5t": certificate.x5t(),
+            "not_before": certificate.not_before.rfc3339(),
+            "not_after": certificate.not_after.rfc3339(),
+            "state": certificate.state(moment.now).name(),
+        })
+    };
+    let certificates = client.certificates();
+    (!certificates.is_empty()).then(|| certificates.iter().map(view).collect())
+}
+
+pub(super) fn element(value: &Value) -> Element {
+    let Ok(certificate) = Certificate::deserialize(value) else {
+        return plain(value);
+    };
+    Element {
+        value: format!("{} (x5t {})", certificate.alias, certificate.x5t()),
+        key: certificate.alias,
     }
 }
 
-impl Item for Certificate {
-    const SHAPE: Shape = Shape::Record(registration);
-
-    fn text(&self) -> String {
-        format!("{} (x5t {})", self.alias, self.x5t())
-    }
-
-    fn key(&self) -> String {
-        self.alias.clone()
-    }
-}
-
-pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<Certificate>> {
+pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<Certificate> {
+    const KEY: &str = "certificates";
     if entry.reading.completeness == Completeness::Whole {
-        entry.section.required(key);
+        entry.section.required(KEY);
     }
     let mut aliases = BTreeMap::new();
     let mut thumbprints = BTreeMap::new();
     let mut certificates = Vec::new();
-    let sections = entry.section.sections(key);
-    if entry.gives(key) && sections.is_empty() {
-        let message = format!("{key}: at least one is needed");
+    let is_given = entry.section.has(KEY);
+    let sections = entry.section.sections(KEY);
+    if is_given && sections.is_empty() {
+        let message = format!("{KEY}: at least one is needed");
         entry.section.report(entry.section.place(), message);
     }
     for mut section in sections {
@@ -108,11 +98,9 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
         if let Some(alias) = &alias {
             unique(&section, "alias", alias, &mut aliases);
         }
-        let pem = pem(&mut section);
-        if pem.as_ref().is_some_and(|(key, _)| *key == FILE) {
-            entry.reading.rests_on_more();
-        }
-        if let (Some(alias), Some((key, pem))) = (alias, pem) {
+        let pem_key = if section.has("file") { "file" } else { "pem" };
+        entry.is_settled &= pem_key == "pem";
+        if let (Some(alias), Some(pem)) = (alias, pem(&mut section)) {
             match Certificate::read(&alias.value, &pem.value) {
                 Ok(certificate) => {
                     let x5t = Located {
@@ -124,12 +112,12 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
                     warn_of_validity(entry, &certificate, &x5t.place);
                     certificates.push(certificate);
                 }
-                Err(error) => section.report(&pem.place, format!("{key}: {error}")),
+                Err(error) => section.report(&pem.place, format!("{pem_key}: {error}")),
             }
         }
         section.finish();
     }
-    Some(certificates)
+    certificates
 }
 
 /// Only warns, because the clock may be wrong, and a certificate may be registered before its validity starts. Each use
@@ -146,14 +134,11 @@ fn warn_of_validity(entry: &mut Entry<'_, '_>, certificate: &Certificate, place:
         }
         CertificateState::NotYetValid => format!("the certificate {alias} is not valid yet"),
     };
-    entry.reading.warn(place, message);
+    entry.warn(place, message);
 }
 
-/// The key of the file of a certificate.
-const FILE: &str = "file";
-
-/// The PEM text of a certificate, and the key that it was read from.
-fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
+/// The PEM text of a certificate.
+fn pem(section: &mut Section<'_>) -> Option<Located<Vec<u8>>> {
     if !section.has("file") && !section.has("pem") {
         section.report(section.place(), "file or pem is missing");
     }
@@ -171,15 +156,15 @@ fn pem(section: &mut Section<'_>) -> Option<(&'static str, Located<Vec<u8>>)> {
             None
         }
         (Some(Located { value, place }), None) => match std::fs::read(place.resolve(&value)) {
-            Ok(value) => Some((FILE, Located { value, place })),
+            Ok(value) => Some(Located { value, place }),
             Err(error) => {
                 section.report(&place, format!("file: {value} cannot be read: {error}"));
                 None
             }
         },
-        (None, inline) => inline.map(|Located { value, place }| {
-            let value = value.into_bytes();
-            ("pem", Located { value, place })
+        (None, inline) => inline.map(|Located { value, place }| Located {
+            value: value.into_bytes(),
+            place,
         }),
     }
 }

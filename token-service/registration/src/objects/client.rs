@@ -1,150 +1,147 @@
 //! Clients (protocol.md §1, §5).
 
-use super::{certificate, client_secret, redirect_uris};
-use crate::describe::checks::display_name;
-use crate::describe::member::{Fixed, member, member_of_types};
-use crate::describe::reading::{Entry, claim, switch};
-use crate::describe::{Description, Field, Flag, Registered, Rule, flag, flags};
-use document::Located;
-use domain::client::IntegrationKind;
-use domain::remembered::ObjectKind;
-use domain::{Client, ClientId, Excerpt, RegistryChange, Scope, Username};
+use serde_json::{Value, json};
 
-const FIELDS: &[Field<Client>] = &[
-    Field {
-        given: "1 to 128 printable ASCII characters without space.",
-        required: true,
-        column: true,
-        rule: Rule::Name,
-        members: &[&Fixed("client_id", |client: &Client| {
-            client.client_id.as_str()
-        })],
-        ..Field::new("client_id", "Client ID", "The Client ID.")
-    },
-    Field {
-        required: true,
-        flag: flag("type", "TYPE"),
-        column: true,
-        rule: Rule::Type,
-        members: &[&Fixed("type", |client: &Client| client.integration.name())],
-        ..Field::new(
-            "type",
-            "Type",
-            "The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.",
-        )
-    },
-    Field {
-        given: "The Client ID if absent.",
-        flag: flag("name", "NAME"),
-        column: true,
-        members: &[&member!(Client, name, |entry, key| entry.text(key, display_name))],
-        ..Field::new("name", "Name", "The name that people see.")
-    },
-    Field {
-        given: "`true` if absent.",
-        flag: flags(
-            ("enable", "The client may be used."),
-            (
-                "disable",
-                "The client may not be used, and everything issued to it is revoked.",
-            ),
-            true,
-        ),
-        column: true,
-        rule: Rule::Enabled,
-        members: &[&member!(Client, enabled, switch)],
-        ..Field::new("enabled", "Enabled", "Whether the client may be used.")
-    },
-    Field {
-        flag: flag("scope", "SCOPE"),
-        rule: Rule::List,
-        members: &[&member!(Client, scopes, scopes)],
-        ..Field::new("scopes", "Scopes", "Scopes that the client may ask for.")
-    },
-    Field {
-        flag: flag("redirect-uri", "URI"),
-        rule: Rule::FilledList,
-        members: &[
-            &member_of_types!(WebServer | Installed, redirect_uris, redirect_uris::read),
-            &member_of_types!(Legacy, redirect_templates, redirect_uris::read_templates),
-        ],
-        ..Field::new(
-            "redirect_uris",
-            "Redirect URIs",
-            "Redirect URIs; templates for legacy clients.",
-        )
-    },
-    Field {
-        alternative: Some(client_secret::DIGEST),
-        given: "32 to 1024 bytes. The administration generates an absent one, but not for `legacy`.",
-        shown: Some(client_secret::SHOWN),
-        rule: Rule::ClientSecrets,
-        members: &[&member_of_types!(
-            WebServer | NonInteractive | UserBound | Legacy,
-            secrets,
-            client_secret::read
-        )],
-        ..Field::new("client_secret", "Client secret", "The client secret.")
-    },
-    Field {
-        flag: Some(Flag::NamedFile("certificate")),
-        shown: Some(certificate::SHOWN),
-        rule: Rule::FilledList,
-        members: &[&member_of_types!(
-            NonInteractive,
-            certificates,
-            certificate::read
-        )],
-        ..Field::new(
-            "certificates",
-            "Certificates",
-            "The certificates of the client's assertions.",
-        )
-    },
-    Field {
-        flag: flag("organization", "ORGANIZATION"),
-        members: &[&member_of_types!(NonInteractive, organization, claim)],
-        ..Field::new(
-            "organization",
-            "Organization",
-            "The organization to whose users the client is restricted.",
-        )
-    },
-    Field {
-        flag: flag("bound-user", "USERNAME"),
-        members: &[&member_of_types!(UserBound, bound_user, bound_user)],
-        ..Field::new(
-            "bound_user",
-            "Bound user",
-            "The user as whom the client acts.",
-        )
-    },
-    Field {
-        flag: flag("hostname", "HOSTNAME"),
-        members: &[&member_of_types!(Legacy, hostname, |entry, key| entry
-            .section
-            .text(key)
-            .map(|hostname| Some(hostname.value)))],
-        ..Field::new(
-            "hostname",
-            "Hostname",
-            "The one legacy instance that knows the client.",
-        )
-    },
-];
+use super::{certificate, client_secret, redirect_uris};
+use crate::describe::checks::{claim_text, display_name};
+use crate::describe::reading::{Entry, Registration, required};
+use crate::describe::values::parsed;
+use crate::describe::{Description, Field, Flag, Moment, Registered, Rule, Shape};
+use document::Located;
+use domain::client::IntegrationKind::{
+    self, Installed, Legacy, NonInteractive, UserBound, WebServer,
+};
+use domain::client::{ClientSecret, ClientVersion, IntegrationType};
+use domain::clock::Timestamp;
+use domain::redirect_uri::RedirectUriUse;
+use domain::remembered::ObjectKind;
+use domain::{Client, ClientId, Excerpt, RedirectUriPattern, RegistryChange, Scope, Username};
+
+const DESCRIPTION: Description = Description {
+    kind: ObjectKind::Client,
+    name_key: "client_id",
+    registration: (
+        "ClientRegistration",
+        "A client's registration: an entry of `clients` of a registrations file. Which keys it has depends on \
+                   its type.",
+    ),
+    view: ("ClientView", "A client."),
+    fields: &[
+        Field {
+            given: "1 to 128 printable ASCII characters without space.",
+            required: true,
+            column: true,
+            rule: Rule::Name,
+            ..Field::new("client_id", "Client ID", "The Client ID.")
+        },
+        Field {
+            required: true,
+            flag: Some(Flag::Value("type", "TYPE")),
+            column: true,
+            rule: Rule::Type,
+            ..Field::new(
+                "type",
+                "Type",
+                "The integration type: `web_server`, `installed`, `non_interactive`, `user_bound` or `legacy`.",
+            )
+        },
+        Field {
+            given: "The Client ID if absent.",
+            flag: Some(Flag::Value("name", "NAME")),
+            column: true,
+            ..Field::new("name", "Name", "The name that people see.")
+        },
+        Field {
+            given: "`true` if absent.",
+            flag: Some(Flag::Switch {
+                on: ("enable", "The client may be used."),
+                off: (
+                    "disable",
+                    "The client may not be used, and everything issued to it is revoked.",
+                ),
+                default: true,
+            }),
+            column: true,
+            shape: Shape::Flag,
+            rule: Rule::Enabled,
+            ..Field::new("enabled", "Enabled", "Whether the client may be used.")
+        },
+        Field {
+            flag: Some(Flag::Value("scope", "SCOPE")),
+            shape: Shape::Texts,
+            rule: Rule::List,
+            ..Field::new("scopes", "Scopes", "Scopes that the client may ask for.")
+        },
+        Field {
+            flag: Some(Flag::Value("redirect-uri", "URI")),
+            types: &[WebServer, Installed, Legacy],
+            shape: Shape::Texts,
+            rule: Rule::FilledList,
+            members: &["redirect_uris", "redirect_templates"],
+            element: |value| parsed(value, |uri: RedirectUriPattern| uri.to_string()),
+            ..Field::new(
+                "redirect_uris",
+                "Redirect URIs",
+                "Redirect URIs; templates for legacy clients.",
+            )
+        },
+        Field {
+            alternative: Some(client_secret::DIGEST),
+            given: "32 to 1024 bytes. The administration generates an absent one, but not for `legacy`.",
+            types: &[WebServer, NonInteractive, UserBound, Legacy],
+            shown: Some(client_secret::SHOWN),
+            rule: Rule::ClientSecrets,
+            members: &["secrets"],
+            element: |value| parsed(value, |secret: ClientSecret| secret.digest().to_base64url()),
+            ..Field::new("client_secret", "Client secret", "The client secret.")
+        },
+        Field {
+            flag: Some(Flag::NamedFile("certificate")),
+            types: &[NonInteractive],
+            shape: Shape::Records(&certificate::REGISTRATION),
+            shown: Some(&[certificate::SHOWN]),
+            rule: Rule::FilledList,
+            element: certificate::element,
+            ..Field::new(
+                "certificates",
+                "Certificates",
+                "The certificates of the client's assertions.",
+            )
+        },
+        Field {
+            flag: Some(Flag::Value("organization", "ORGANIZATION")),
+            types: &[NonInteractive],
+            rule: Rule::Optional,
+            ..Field::new(
+                "organization",
+                "Organization",
+                "The organization to whose users the client is restricted.",
+            )
+        },
+        Field {
+            flag: Some(Flag::Value("bound-user", "USERNAME")),
+            types: &[UserBound],
+            ..Field::new(
+                "bound_user",
+                "Bound user",
+                "The user as whom the client acts.",
+            )
+        },
+        Field {
+            flag: Some(Flag::Value("hostname", "HOSTNAME")),
+            types: &[Legacy],
+            rule: Rule::Optional,
+            ..Field::new(
+                "hostname",
+                "Hostname",
+                "The one legacy instance that knows the client.",
+            )
+        },
+    ],
+};
 
 impl Registered for Client {
-    const KIND: ObjectKind = ObjectKind::Client;
-    const NAME_KEY: &'static str = "client_id";
-    const DESCRIPTION: Description<Self> = Description {
-        registration: (
-            "ClientRegistration",
-            "A client's registration: an entry of `clients` of a registrations file. Which keys it has depends on \
-                   its type.",
-        ),
-        view: ("ClientView", "A client."),
-        fields: FIELDS,
-    };
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
 
     fn name(&self) -> &str {
         self.client_id.as_str()
@@ -154,16 +151,68 @@ impl Registered for Client {
         Some(self.integration.kind())
     }
 
-    fn begin(entry: &mut Entry<'_, '_>) -> Option<Self> {
+    fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
         let client_id = client_id(entry);
-        entry.integration = entry.required("type", |text| {
+        entry.integration = required(&mut entry.section, "type", |text| {
             let mut kinds = IntegrationKind::ALL.into_iter();
             let names = || IntegrationKind::ALL.map(IntegrationKind::name).join(", ");
             kinds
                 .find(|kind| kind.name() == text)
                 .ok_or_else(|| format!("expected one of {}", names()))
         });
-        Some(Self::new(client_id?, entry.integration?))
+        let name = entry.text("name", display_name);
+        let enabled = entry.enabled();
+        let scopes = scopes(entry);
+        let integration = match entry.integration? {
+            WebServer => IntegrationType::WebServer {
+                secrets: client_secret::read(entry),
+                redirect_uris: redirect_uris::read(entry, RedirectUriUse::WebServer),
+            },
+            Installed => IntegrationType::Installed {
+                redirect_uris: redirect_uris::read(entry, RedirectUriUse::Installed),
+            },
+            NonInteractive => IntegrationType::NonInteractive {
+                secrets: client_secret::read(entry),
+                certificates: certificate::read(entry),
+                organization: entry.text("organization", claim_text),
+            },
+            UserBound => IntegrationType::UserBound {
+                secrets: client_secret::read(entry),
+                bound_user: bound_user(entry)?,
+            },
+            Legacy => IntegrationType::Legacy {
+                secrets: client_secret::read(entry),
+                redirect_templates: redirect_uris::read_templates(entry),
+                hostname: entry.section.text("hostname").map(|text| text.value),
+            },
+        };
+        let client_id = client_id?;
+        Some(Registration::of(Self {
+            name: name.unwrap_or_else(|| client_id.to_string()),
+            client_id,
+            integration,
+            scopes,
+            enabled,
+            version: ClientVersion::default(),
+            tokens_from: Timestamp::default(),
+        }))
+    }
+
+    fn shown(&self, moment: &Moment<'_>) -> Value {
+        json!({
+            "secrets": self.secrets().len(),
+            "secret_times": client_secret::times(self, moment),
+            "certificates": certificate::shown(self, moment),
+        })
+    }
+
+    fn complete(&mut self, before: &Self) {
+        if let Some(secrets) = self.secrets_mut().filter(|secrets| secrets.is_empty()) {
+            secrets.extend_from_slice(before.secrets());
+        }
+        if let Some(certificates) = self.certificates_mut().filter(|list| list.is_empty()) {
+            certificates.extend_from_slice(before.certificates());
+        }
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
@@ -199,21 +248,21 @@ fn client_id(entry: &mut Entry<'_, '_>) -> Option<ClientId> {
     client_id
 }
 
-fn scopes(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Scope> {
-    let tokens = entry.section.texts(key)?;
+fn scopes(entry: &mut Entry<'_, '_>) -> Scope {
+    let tokens = entry.section.texts("scopes").unwrap_or_default();
     for Located { value, place } in &tokens {
         if value.contains(' ') || Scope::parse(value).is_none() {
-            let message = format!("{key}: {value:?} is not a scope token (RFC 6749 §3.3)");
+            let message = format!("scopes: {value:?} is not a scope token (RFC 6749 §3.3)");
             entry.section.report(place, message);
         }
     }
     let tokens: Vec<String> = tokens.into_iter().map(|token| token.value).collect();
-    Scope::try_from(tokens.join(" ")).ok()
+    Scope::try_from(tokens.join(" ")).unwrap_or_default()
 }
 
 /// Does not check whether the user exists: the check runs when all users of the document are known.
-fn bound_user(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Username> {
-    let mut bound_user = entry.section.required_text(key)?;
+fn bound_user(entry: &mut Entry<'_, '_>) -> Option<Username> {
+    let mut bound_user = entry.section.required_text("bound_user")?;
     let username = Username::parse(&bound_user.value);
     if let Some(username) = &username {
         bound_user.value = username.to_string();

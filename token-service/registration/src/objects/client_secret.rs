@@ -1,12 +1,11 @@
 //! The secrets of clients.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::describe::checks::MAX_SECRET_LENGTH;
 use crate::describe::reading::{Completeness, Entry};
-use crate::describe::shape::{Key, Record, Shape};
-use crate::describe::view::Derived;
+use crate::describe::{Key, Moment, Record, Shape, Shown};
 use domain::client::{ClientSecret, IntegrationKind};
 use domain::clock::Timestamp;
 use domain::digest::Digest;
@@ -23,81 +22,82 @@ pub(super) const DIGEST: Key = Key::new(
 );
 
 /// What a view shows of the client secrets.
-pub(super) const SHOWN: &[Derived<Client>] = &[
-    Derived::new(
-        Key::always(
+pub(super) const SHOWN: &[Shown] = &[
+    Shown {
+        key: Key::always(
             "secrets",
             "Live client secrets: two during a rotation.",
             Shape::Count,
         ),
-        "Secrets",
-        |client: &Client, _| Some(json!(client.secrets().len())),
-    )
-    .column(),
-    Derived::new(
-        Key::new(
+        label: "Secrets",
+        card: false,
+        column: true,
+    },
+    Shown {
+        key: Key::new(
             "secret_times",
             "The times of the live client secrets, the oldest first.",
-            Shape::List(&Shape::Record(record)),
+            Shape::Records(&TIMES),
         ),
-        "Live secrets",
-        |client: &Client, moment| {
-            let secrets = client.secrets().iter();
-            let times = secrets.map(|secret| {
-                let unknown = SecretTimes {
-                    client_id: client.client_id.clone(),
-                    secret: secret.clone(),
-                    added_at: None,
-                    last_used_at: None,
-                };
-                let mut known = moment.secret_times.iter();
-                let known = known
-                    .find(|times| (&times.client_id, &times.secret) == (&client.client_id, secret));
-                Derived::object(TIMES, known.unwrap_or(&unknown), moment)
-            });
-            (!client.secrets().is_empty()).then(|| times.collect())
-        },
-    )
-    .card(),
+        label: "Live secrets",
+        card: true,
+        column: false,
+    },
 ];
 
-const TIMES: &[Derived<SecretTimes>] = &[
-    Derived::nested(
+const TIMES: Record = Record {
+    name: "SecretView",
+    help: "A client secret, by its times.",
+    keys: &[
         Key::new(
             "added_at",
             "When the secret was registered, RFC 3339; absent for a secret from before this was kept.",
             Shape::Text,
         ),
-        |times, _| Some(json!(times.added_at.map(Timestamp::rfc3339)?)),
-    ),
-    Derived::nested(
         Key::new(
             "last_used_at",
             "When a request last proved the secret, RFC 3339, exact to five minutes; absent if none did since \
                    this is kept.",
             Shape::Text,
         ),
-        |times, _| Some(json!(times.last_used_at.map(Timestamp::rfc3339)?)),
-    ),
-];
+    ],
+};
 
-fn record() -> Record {
-    Record {
-        name: "SecretView",
-        help: "A client secret, by its times.",
-        keys: Derived::keys(TIMES),
-    }
+/// The times of the live secrets; `None` without secrets.
+pub(super) fn times(client: &Client, moment: &Moment<'_>) -> Option<Value> {
+    let is_of = |times: &&SecretTimes, secret| {
+        (&times.client_id, &times.secret) == (&client.client_id, secret)
+    };
+    let times = client.secrets().iter().map(|secret| {
+        let known = moment
+            .secret_times
+            .iter()
+            .find(|times| is_of(times, secret));
+        let time = |at: Option<Timestamp>| Some(json!(at?.rfc3339()));
+        let times = [
+            ("added_at", known.and_then(|times| time(times.added_at))),
+            (
+                "last_used_at",
+                known.and_then(|times| time(times.last_used_at)),
+            ),
+        ];
+        let times = times.into_iter();
+        times
+            .filter_map(|(key, at)| Some((key.to_owned(), at?)))
+            .collect::<Value>()
+    });
+    (!client.secrets().is_empty()).then(|| times.collect())
 }
 
 /// The secrets in the registration: one, or none if the registration may be incomplete. Legacy clients need no secret.
-pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<ClientSecret>> {
+pub(super) fn read(entry: &mut Entry<'_, '_>) -> Vec<ClientSecret> {
     let is_needed = entry.integration != Some(IntegrationKind::Legacy)
         && entry.reading.completeness == Completeness::Whole;
-    if is_needed && !entry.gives(key) && !entry.gives(DIGEST.key) {
+    if is_needed && !entry.section.has("client_secret") && !entry.section.has(DIGEST.key) {
         let message = "client_secret or client_secret_sha256 is missing";
         entry.section.report(entry.section.place(), message);
     }
-    let secret = entry.text(key, |text| {
+    let secret = entry.text("client_secret", |text| {
         let printable = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
         if !printable {
             return Err("must be printable ASCII (RFC 6749 §A.2)".to_owned());
@@ -119,7 +119,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<Vec<C
         entry.section.report(&digest.place, message);
     }
     let secret = secret.or(digest.map(|digest| digest.value));
-    secret.map(|secret| vec![secret])
+    secret.into_iter().collect()
 }
 
 fn sha256(text: &str) -> Result<Digest, &'static str> {

@@ -1,95 +1,87 @@
 //! Hosts of the legacy flow, from the configuration and from JSON.
 
-use crate::describe::member::{Fixed, member};
-use crate::describe::reading::{Completeness, Entry, Reading, switch};
-use crate::describe::{Description, Field, Registered, Rule, flag, flags};
+use crate::describe::reading::{Completeness, Entry, Reading, Registration, required};
+use crate::describe::{Description, Field, Flag, Registered, Rule, Shape};
 use document::Section;
 use domain::clock::Timestamp;
 use domain::legacy_instance::is_host;
 use domain::remembered::ObjectKind;
 use domain::{Excerpt, LegacyInstance, RegistryChange};
 
-const FIELDS: &[Field<LegacyInstance>] = &[
-    Field {
-        required: true,
-        column: true,
-        rule: Rule::Name,
-        members: &[&Fixed("hostname", |instance: &LegacyInstance| {
-            &instance.hostname
-        })],
-        ..Field::new(
-            "hostname",
-            "Hostname",
-            "The host of `/OAuthStatus` and `/Logon`.",
-        )
-    },
-    Field {
-        given: "`/OAuthStatus` returns it as it is.",
-        required: true,
-        flag: flag("auth-server", "HOST"),
-        column: true,
-        members: &[&member!(
-            LegacyInstance,
-            auth_server_hostname,
-            |entry, key| {
-                entry.required(key, |text| {
-                    let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-                    let problem = "must be printable ASCII without spaces";
-                    printable.then(|| text.to_owned()).ok_or(problem)
-                })
-            }
-        )],
-        ..Field::new(
-            "auth_server_hostname",
-            "Authorization server",
-            "The host of `/as/token.oauth2`.",
-        )
-    },
-    Field {
-        given: "`true` if absent.",
-        flag: flags(
-            ("enable", "OAuth2 is enabled on the host."),
-            ("disable", "OAuth2 is not enabled on the host."),
-            true,
-        ),
-        column: true,
-        rule: Rule::Enabled,
-        members: &[&member!(LegacyInstance, enabled, switch)],
-        ..Field::new(
-            "enabled",
-            "Enabled",
-            "Whether OAuth2 is enabled on the host.",
-        )
-    },
-];
+const DESCRIPTION: Description = Description {
+    kind: ObjectKind::LegacyInstance,
+    name_key: "hostname",
+    registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
+    view: ("LegacyInstanceView", "A host of the legacy flow."),
+    fields: &[
+        Field {
+            required: true,
+            column: true,
+            rule: Rule::Name,
+            ..Field::new(
+                "hostname",
+                "Hostname",
+                "The host of `/OAuthStatus` and `/Logon`.",
+            )
+        },
+        Field {
+            given: "`/OAuthStatus` returns it as it is.",
+            required: true,
+            flag: Some(Flag::Value("auth-server", "HOST")),
+            column: true,
+            ..Field::new(
+                "auth_server_hostname",
+                "Authorization server",
+                "The host of `/as/token.oauth2`.",
+            )
+        },
+        Field {
+            given: "`true` if absent.",
+            flag: Some(Flag::Switch {
+                on: ("enable", "OAuth2 is enabled on the host."),
+                off: ("disable", "OAuth2 is not enabled on the host."),
+                default: true,
+            }),
+            column: true,
+            shape: Shape::Flag,
+            rule: Rule::Enabled,
+            ..Field::new(
+                "enabled",
+                "Enabled",
+                "Whether OAuth2 is enabled on the host.",
+            )
+        },
+    ],
+};
 
 impl Registered for LegacyInstance {
-    const KIND: ObjectKind = ObjectKind::LegacyInstance;
-    const NAME_KEY: &'static str = "hostname";
-    const DESCRIPTION: Description<Self> = Description {
-        registration: ("LegacyInstanceRegistration", "A host of the legacy flow."),
-        view: ("LegacyInstanceView", "A host of the legacy flow."),
-        fields: FIELDS,
-    };
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
 
     fn name(&self) -> &str {
         &self.hostname
     }
 
-    fn begin(entry: &mut Entry<'_, '_>) -> Option<Self> {
-        let hostname = entry.section.required_text("hostname")?;
-        if is_host(&hostname.value) {
-            entry.name(Self::KIND, "hostname", &hostname);
-        } else {
-            let message =
-                "hostname: expected a host name in lower case, with its port if it has one";
-            entry.section.report(&hostname.place, message);
+    fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
+        let hostname = entry.section.required_text("hostname");
+        if let Some(hostname) = &hostname {
+            if is_host(&hostname.value) {
+                entry.name(ObjectKind::LegacyInstance, "hostname", hostname);
+            } else {
+                let message =
+                    "hostname: expected a host name in lower case, with its port if it has one";
+                entry.section.report(&hostname.place, message);
+            }
         }
-        Some(Self {
-            hostname: hostname.value,
-            auth_server_hostname: String::new(),
-            enabled: true,
-        })
+        let auth_server_hostname = required(&mut entry.section, "auth_server_hostname", |text| {
+            let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+            let problem = "must be printable ASCII without spaces";
+            printable.then(|| text.to_owned()).ok_or(problem)
+        });
+        Some(Registration::of(Self {
+            enabled: entry.enabled(),
+            hostname: hostname?.value,
+            auth_server_hostname: auth_server_hostname?,
+        }))
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {

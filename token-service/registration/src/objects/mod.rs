@@ -8,6 +8,6 @@ mod legacy_instance;
 mod redirect_uris;
 mod user;
 
-pub use account::record as account_record;
+pub use account::ACCOUNT;
 pub use legacy_instance::read_all as read_legacy_instances;
 pub use user::TOTP_SECRET_LENGTH;

@@ -2,17 +2,14 @@
 
 use argon2::{ARGON2ID_IDENT, Params, PasswordHash};
 use data_encoding::BASE32_NOPAD;
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::account;
-use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, is_trimmed};
-use crate::describe::member::{Fixed, Secret, member};
-use crate::describe::reading::{Entry, claim, switch};
-use crate::describe::shape::{Key, Shape};
-use crate::describe::view::Derived;
-use crate::describe::{Description, Field, Flag, Registered, Rule, flag, flags};
-use crate::protection::{Hidden, Protected};
+use crate::describe::checks::{MAX_CLAIM_LENGTH, check_secret_length, claim_text, is_trimmed};
+use crate::describe::reading::{Entry, Registration};
+use crate::describe::{Description, Field, Flag, Key, Moment, Registered, Rule, Shape, Shown};
+use crate::protection::Hidden;
 use document::Located;
 use domain::remembered::ObjectKind;
 use domain::{Excerpt, RegistryChange, User, Username, password_hash};
@@ -20,196 +17,188 @@ use domain::{Excerpt, RegistryChange, User, Username, password_hash};
 /// Length of a TOTP secret, in bytes. RFC 4226 §4 requires at least 128 bits.
 pub const TOTP_SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=64;
 
-const FIELDS: &[Field<User>] = &[
-    Field {
-        given: "1 to 255 bytes.",
-        required: true,
-        column: true,
-        rule: Rule::Name,
-        members: &[&Fixed("username", |user: &User| user.username.as_str())],
-        ..Field::new("username", "Username", "The account's username.")
-    },
-    Field {
-        given: "Need not be unique.",
-        flag: flag("email", "EMAIL"),
-        column: true,
-        members: &[&member!(User, email, |entry, key| entry
-            .text(key, email)
-            .map(Some))],
-        ..Field::new(
-            "email",
-            "E-mail",
-            "E-mail address, for legacy single sign-on.",
-        )
-    },
-    Field {
-        given: "Compared with that of non-interactive clients.",
-        flag: flag("organization", "ORGANIZATION"),
-        column: true,
-        members: &[&member!(User, organization, claim)],
-        ..Field::new("organization", "Organization", "The user's organization.")
-    },
-    Field {
-        given: "`true` if absent.",
-        flag: flags(
-            ("enable", "The user may sign in and be named."),
-            (
-                "disable",
-                "The user may neither sign in nor be named; ends sessions and revokes what was issued.",
-            ),
-            true,
-        ),
-        column: true,
-        rule: Rule::Enabled,
-        members: &[&member!(User, enabled, switch)],
-        ..Field::new(
-            "enabled",
-            "Enabled",
-            "Whether the user may sign in and be named.",
-        )
-    },
-    Field {
-        alternative: Some(PASSWORD_HASH),
-        given: "8 to 1024 bytes.",
-        flag: Some(Flag::File("password-file")),
-        shown: Some(&[Derived::new(
-            Key::always(
-                "has_password",
-                "Whether the user has a password.",
-                Shape::Flag,
-            ),
-            "Password",
-            |user: &User, _| Some(json!(user.password_hash.is_some())),
-        )
-        .card()]),
-        rule: Rule::Hidden,
-        members: &[&Secret {
-            names: &["password_hash", "registered_password_digest"],
-            owner: |user: &User| &user.username,
-            get: |user| {
-                let hash = user.password_hash.clone()?;
-                let registered = user.registered_password_digest;
-                Some(Protected::Hash { hash, registered })
-            },
-            set: |user, kept| {
-                if let Protected::Hash { hash, registered } = kept {
-                    user.password_hash = Some(hash);
-                    user.registered_password_digest = registered;
-                }
-            },
-            read: password,
-        }],
-        ..Field::new(
-            "password",
-            "Password",
-            "The password; a new one ends the user's sessions and revokes what was issued.",
-        )
-    },
-    Field {
-        given: "128 to 512 bits.",
-        flag: Some(Flag::File("totp-secret-file")),
-        shown: Some(&[Derived::new(
-            Key::always(
-                "has_totp",
-                "Whether the user has a registered second factor.",
-                Shape::Flag,
-            ),
-            "TOTP",
-            |user, _| Some(json!(user.totp_secret_sealed.is_some())),
-        )]),
-        rule: Rule::Hidden,
-        members: &[&Secret {
-            names: &["totp_secret_sealed"],
-            owner: |user: &User| &user.username,
-            get: |user| user.totp_secret_sealed.clone().map(Protected::Sealed),
-            set: |user, kept| {
-                if let Protected::Sealed(sealed) = kept {
-                    user.totp_secret_sealed = Some(sealed);
-                }
-            },
-            read: |entry| {
-                entry
-                    .text("totp_secret", totp_secret)
-                    .map(Hidden::TotpSecret)
-            },
-        }],
-        ..Field::new(
-            "totp_secret",
-            "TOTP",
-            "The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was \
-               issued.",
-        )
-    },
-    Field {
-        given: "`false` if absent.",
-        flag: flags(
-            (
-                "single-sign-on",
-                "The legacy flow may find the user by e-mail.",
-            ),
-            (
-                "no-single-sign-on",
-                "The legacy flow may not find the user by e-mail.",
-            ),
-            false,
-        ),
-        members: &[&member!(User, single_sign_on, single_sign_on)],
-        ..Field::new(
-            "single_sign_on",
-            "Single sign-on",
-            "Whether the legacy flow may find the user by e-mail.",
-        )
-    },
-    Field {
-        flag: flag("account", "USER_ID,USERNAME,SITE"),
-        column: true,
-        rule: Rule::List,
-        members: &[&member!(User, accounts, account::read)],
-        ..Field::new(
-            "accounts",
-            "Linked accounts",
-            "Linked project-information accounts.",
-        )
-    },
-];
-
 const PASSWORD_HASH: Key = Key::new(
     "password_hash",
     "In place of the password: an argon2id PHC string.",
     Shape::Text,
 );
 
+const DESCRIPTION: Description = Description {
+    kind: ObjectKind::User,
+    name_key: "username",
+    registration: (
+        "UserRegistration",
+        "A user's registration: an entry of `users` of a registrations file.",
+    ),
+    view: ("UserView", "A user."),
+    fields: &[
+        Field {
+            given: "1 to 255 bytes.",
+            required: true,
+            column: true,
+            rule: Rule::Name,
+            ..Field::new("username", "Username", "The account's username.")
+        },
+        Field {
+            given: "Need not be unique.",
+            flag: Some(Flag::Value("email", "EMAIL")),
+            column: true,
+            rule: Rule::Optional,
+            ..Field::new(
+                "email",
+                "E-mail",
+                "E-mail address, for legacy single sign-on.",
+            )
+        },
+        Field {
+            given: "Compared with that of non-interactive clients.",
+            flag: Some(Flag::Value("organization", "ORGANIZATION")),
+            column: true,
+            rule: Rule::Optional,
+            ..Field::new("organization", "Organization", "The user's organization.")
+        },
+        Field {
+            given: "`true` if absent.",
+            flag: Some(Flag::Switch {
+                on: ("enable", "The user may sign in and be named."),
+                off: (
+                    "disable",
+                    "The user may neither sign in nor be named; ends sessions and revokes what was issued.",
+                ),
+                default: true,
+            }),
+            column: true,
+            shape: Shape::Flag,
+            rule: Rule::Enabled,
+            ..Field::new(
+                "enabled",
+                "Enabled",
+                "Whether the user may sign in and be named.",
+            )
+        },
+        Field {
+            alternative: Some(PASSWORD_HASH),
+            given: "8 to 1024 bytes.",
+            flag: Some(Flag::File("password-file")),
+            shown: Some(&[Shown {
+                key: Key::always(
+                    "has_password",
+                    "Whether the user has a password.",
+                    Shape::Flag,
+                ),
+                label: "Password",
+                card: true,
+                column: false,
+            }]),
+            rule: Rule::Hidden,
+            members: &["password_hash", "registered_password_digest"],
+            ..Field::new(
+                "password",
+                "Password",
+                "The password; a new one ends the user's sessions and revokes what was issued.",
+            )
+        },
+        Field {
+            given: "128 to 512 bits.",
+            flag: Some(Flag::File("totp-secret-file")),
+            shown: Some(&[Shown {
+                key: Key::always(
+                    "has_totp",
+                    "Whether the user has a registered second factor.",
+                    Shape::Flag,
+                ),
+                label: "TOTP",
+                card: true,
+                column: true,
+            }]),
+            rule: Rule::Hidden,
+            members: &["totp_secret_sealed"],
+            ..Field::new(
+                "totp_secret",
+                "TOTP",
+                "The TOTP secret of the second factor, in BASE32; a new one ends the user's sessions and revokes what was \
+               issued.",
+            )
+        },
+        Field {
+            given: "`false` if absent.",
+            flag: Some(Flag::Switch {
+                on: (
+                    "single-sign-on",
+                    "The legacy flow may find the user by e-mail.",
+                ),
+                off: (
+                    "no-single-sign-on",
+                    "The legacy flow may not find the user by e-mail.",
+                ),
+                default: false,
+            }),
+            shape: Shape::Flag,
+            ..Field::new(
+                "single_sign_on",
+                "Single sign-on",
+                "Whether the legacy flow may find the user by e-mail.",
+            )
+        },
+        Field {
+            flag: Some(Flag::Value("account", "USER_ID,USERNAME,SITE")),
+            column: true,
+            shape: Shape::Records(&account::ACCOUNT),
+            rule: Rule::List,
+            element: account::element,
+            ..Field::new(
+                "accounts",
+                "Linked accounts",
+                "Linked project-information accounts.",
+            )
+        },
+    ],
+};
+
 impl Registered for User {
-    const KIND: ObjectKind = ObjectKind::User;
-    const NAME_KEY: &'static str = "username";
-    const DESCRIPTION: Description<Self> = Description {
-        registration: (
-            "UserRegistration",
-            "A user's registration: an entry of `users` of a registrations file.",
-        ),
-        view: ("UserView", "A user."),
-        fields: FIELDS,
-    };
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
 
     fn name(&self) -> &str {
         self.username.as_str()
     }
 
-    fn begin(entry: &mut Entry<'_, '_>) -> Option<Self> {
-        let text = entry.section.required_text("username")?;
-        let username = Username::parse(&text.value).filter(|_| is_trimmed(&text.value));
-        let normal = username.as_ref().map(Username::to_string);
-        let name = Located {
-            value: normal.unwrap_or(text.value),
-            place: text.place,
+    fn read(entry: &mut Entry<'_, '_>) -> Option<Registration<Self>> {
+        let username = username(entry);
+        let single_sign_on = single_sign_on(entry);
+        let email = entry.text("email", email);
+        let organization = entry.text("organization", claim_text);
+        let enabled = entry.enabled();
+        let password = password(entry).map(|hidden| ("password", hidden));
+        let totp_secret = entry.text("totp_secret", totp_secret);
+        let totp_secret = totp_secret.map(|secret| ("totp_secret", Hidden::TotpSecret(secret)));
+        let accounts = account::read(entry);
+        let user = Self {
+            email,
+            organization,
+            enabled,
+            single_sign_on,
+            accounts,
+            ..Self::new(username?)
         };
-        entry.name(Self::KIND, "username", &name);
-        if username.is_none() {
-            let message = "username: must have 1 to 255 bytes, no control characters, and no white space at \
-                           its ends";
-            entry.section.report(&name.place, message);
-        }
-        username.map(Self::new)
+        Some(Registration {
+            hidden: password.into_iter().chain(totp_secret).collect(),
+            ..Registration::of(user)
+        })
+    }
+
+    fn shown(&self, _: &Moment<'_>) -> Value {
+        json!({
+            "has_password": self.password_hash.is_some(),
+            "has_totp": self.totp_secret_sealed.is_some(),
+        })
+    }
+
+    fn user(&self) -> Option<&User> {
+        Some(self)
+    }
+
+    fn user_mut(&mut self) -> Option<&mut User> {
+        Some(self)
     }
 
     fn find<'a>(stored: &'a Excerpt, name: &str) -> Option<&'a Self> {
@@ -225,14 +214,32 @@ impl Registered for User {
     }
 }
 
-fn single_sign_on(entry: &mut Entry<'_, '_>, key: &'static str) -> Option<bool> {
-    let flag = entry.section.flag(key)?;
-    if flag.value && !entry.gives("email") {
+fn username(entry: &mut Entry<'_, '_>) -> Option<Username> {
+    let text = entry.section.required_text("username")?;
+    let username = Username::parse(&text.value).filter(|_| is_trimmed(&text.value));
+    let normal = username.as_ref().map(Username::to_string);
+    let name = Located {
+        value: normal.unwrap_or(text.value),
+        place: text.place,
+    };
+    entry.name(ObjectKind::User, "username", &name);
+    if username.is_none() {
+        let message = "username: must have 1 to 255 bytes, no control characters, and no white space at its ends";
+        entry.section.report(&name.place, message);
+    }
+    username
+}
+
+fn single_sign_on(entry: &mut Entry<'_, '_>) -> bool {
+    let Some(flag) = entry.section.flag("single_sign_on") else {
+        return false;
+    };
+    if flag.value && !entry.section.has("email") {
         let message =
-            format!("{key}: needs an email, because the legacy logon finds the user by it");
+            "single_sign_on: needs an email, because the legacy logon finds the user by it";
         entry.section.report(&flag.place, message);
     }
-    Some(flag.value)
+    flag.value
 }
 
 fn password(entry: &mut Entry<'_, '_>) -> Option<Hidden> {

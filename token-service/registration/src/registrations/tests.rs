@@ -131,12 +131,12 @@ bound_user = "ada@example.com"
     assert_eq!(ada.object.accounts[0].username, "alovelace");
     assert_eq!(ada.object.accounts[0].site, "https://us1.example.com");
     assert!(matches!(
-        ada.hidden("password"),
+        ada.hidden.get("password"),
         Some(Hidden::Password(password)) if password.as_str() == "correct horse"
     ));
     // RFC 6238 appendix B.
     assert!(matches!(
-        ada.hidden("totp_secret"),
+        ada.hidden.get("totp_secret"),
         Some(Hidden::TotpSecret(secret)) if secret.as_slice() == b"12345678901234567890"
     ));
 

@@ -16,9 +16,8 @@ use super::connection::segment;
 use crate::admin::Object;
 use crate::admin::objects::Administered;
 use domain::client::IntegrationKind;
-use registration::describe::shape::{Key, Shape};
-use registration::describe::{Field, Flag, Registered};
-use registration::objects::account_record;
+use registration::describe::{Field, Flag, Record, Registered, Shape};
+use registration::objects::ACCOUNT;
 
 /// Kinds of objects with their own commands.
 pub(in crate::command) trait Commanded:
@@ -38,7 +37,7 @@ pub(in crate::command) trait Commanded:
 /// The name of an object.
 #[derive(Debug, clap::Args)]
 pub(in crate::command) struct Named<T: Commanded> {
-    #[arg(id = T::NAME_KEY, value_name = T::NAME, help = help_of_name::<T>())]
+    #[arg(id = T::DESCRIPTION.name_key, value_name = T::NAME, help = help_of_name::<T>())]
     pub(super) name: String,
     #[arg(skip)]
     of: PhantomData<T>,
@@ -72,19 +71,19 @@ impl<T: Commanded, const CHANGE: bool> clap::Args for Form<T, CHANGE> {
         let command = match T::NAME_FLAG.filter(|_| !CHANGE) {
             None => command,
             Some(flag) => command
-                .mut_arg(T::NAME_KEY, |name| {
+                .mut_arg(T::DESCRIPTION.name_key, |name| {
                     name.required(false).required_unless_present(flag)
                 })
                 .arg(
                     Arg::new(flag)
                         .long(flag)
                         .value_name(T::NAME)
-                        .conflicts_with(T::NAME_KEY)
+                        .conflicts_with(T::DESCRIPTION.name_key)
                         .help(format!("The same as the argument {}", T::NAME)),
                 ),
         };
         let fields = T::DESCRIPTION.fields.iter();
-        command.args(fields.flat_map(arguments_of::<T, CHANGE>))
+        command.args(fields.flat_map(|field| arguments_of(field, CHANGE)))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -103,7 +102,7 @@ impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> 
         }
         let flag = T::NAME_FLAG.filter(|_| !CHANGE);
         let flag = flag.and_then(|flag| matches.get_one::<String>(flag));
-        let name = matches.get_one::<String>(T::NAME_KEY).or(flag);
+        let name = matches.get_one::<String>(T::DESCRIPTION.name_key).or(flag);
         let name = name.cloned().unwrap_or_default();
         let of = PhantomData;
         Ok(Self {
@@ -119,25 +118,25 @@ impl<T: Commanded, const CHANGE: bool> clap::FromArgMatches for Form<T, CHANGE> 
 }
 
 /// False for accounts and certificates of an existing object, which have their own commands.
-fn is_offered<T>(field: &Field<T>, change: bool) -> bool {
-    let is_record = matches!(field.shape(), Shape::List(Shape::Record(_)));
+fn is_offered(field: &Field, change: bool) -> bool {
+    let is_record = matches!(field.shape, Shape::Records(_));
     !change || (field.can_change() && !is_record)
 }
 
 /// The arguments for a field.
-fn arguments_of<T: Registered, const CHANGE: bool>(field: &'static Field<T>) -> Vec<Arg> {
-    let Some(flag) = field.flag.filter(|_| is_offered(field, CHANGE)) else {
+fn arguments_of(field: &'static Field, change: bool) -> Vec<Arg> {
+    let Some(flag) = field.flag.filter(|_| is_offered(field, change)) else {
         return Vec::new();
     };
     let arg = |long: &'static str, help: String| Arg::new(long).long(long).help(help);
-    let several = |arg: Arg| match field.shape() {
-        Shape::List(_) => arg.action(ArgAction::Append),
-        _ => arg,
+    let several = |arg: Arg| match is_list(field) {
+        true => arg.action(ArgAction::Append),
+        false => arg,
     };
-    let required = field.required && !CHANGE;
+    let required = field.required && !change;
     match flag {
-        Flag::Value { long, value } => {
-            let arg = arg(long, help(field, CHANGE)).value_name(value);
+        Flag::Value(long, value) => {
+            let arg = arg(long, help(field, change)).value_name(value);
             let arg = several(arg).value_parser(parser(field));
             // The help text already lists the values.
             vec![arg.required(required).hide_possible_values(true)]
@@ -148,18 +147,18 @@ fn arguments_of<T: Registered, const CHANGE: bool>(field: &'static Field<T>) -> 
             vec![arg.value_parser(clap::value_parser!(PathBuf))]
         }
         Flag::NamedFile(long) => {
-            let arg = arg(long, help(field, CHANGE)).value_name("ALIAS=FILE");
+            let arg = arg(long, help(field, change)).value_name("ALIAS=FILE");
             vec![several(arg)]
         }
         Flag::Switch { on, off, default } => {
             let states = [(on, true), (off, false)];
             let offered = states
                 .into_iter()
-                .filter(|(_, state)| CHANGE || *state != default);
+                .filter(|(_, state)| change || *state != default);
             let switch = |((long, help), state): ((&'static str, &'static str), bool)| {
                 let switch = arg(long, plain(help)).action(ArgAction::SetTrue);
                 let (other, _) = if state { off } else { on };
-                match CHANGE {
+                match change {
                     true => switch.conflicts_with(other),
                     false => switch,
                 }
@@ -169,11 +168,13 @@ fn arguments_of<T: Registered, const CHANGE: bool>(field: &'static Field<T>) -> 
     }
 }
 
-fn parser<T: Registered>(field: &'static Field<T>) -> ValueParser {
-    if let Shape::List(Shape::Record(record)) = field.shape() {
-        return ValueParser::new(move |text: &str| {
-            record_of(&record().keys, text).map(Value::Object)
-        });
+fn is_list(field: &Field) -> bool {
+    matches!(field.shape, Shape::Texts | Shape::Records(_))
+}
+
+fn parser(field: &'static Field) -> ValueParser {
+    if let Shape::Records(record) = field.shape {
+        return ValueParser::new(move |text: &str| record_of(record, text).map(Value::Object));
     }
     if !field.can_change() {
         let names = IntegrationKind::ALL.map(IntegrationKind::name);
@@ -183,7 +184,8 @@ fn parser<T: Registered>(field: &'static Field<T>) -> ValueParser {
 }
 
 /// Reads an object of the form `VALUE,VALUE,VALUE`. The last value may contain commas.
-fn record_of(keys: &[Key], text: &str) -> Result<Object, String> {
+fn record_of(record: &Record, text: &str) -> Result<Object, String> {
+    let keys = record.keys;
     let values: Vec<&str> = text.splitn(keys.len(), ',').collect();
     if values.len() < keys.len() {
         let names: Vec<String> = keys.iter().map(|key| key.key.to_uppercase()).collect();
@@ -197,7 +199,7 @@ fn record_of(keys: &[Key], text: &str) -> Result<Object, String> {
 
 /// Reads a linked account of the form `USER_ID,USERNAME,SITE`.
 pub(super) fn account(text: &str) -> Result<Object, String> {
-    record_of(&account_record().keys, text)
+    record_of(&ACCOUNT, text)
 }
 
 fn help_of_name<T: Registered>() -> String {
@@ -210,29 +212,28 @@ fn plain(help: &str) -> String {
     help.trim_end_matches('.').replace('`', "")
 }
 
-fn help<T>(field: &Field<T>, change: bool) -> String {
+fn help(field: &Field, change: bool) -> String {
     let mut help = plain(field.help);
-    let types: Vec<&str> = field.types().iter().map(|kind| kind.name()).collect();
+    let types: Vec<&str> = field.types.iter().map(|kind| kind.name()).collect();
     if !types.is_empty() {
         help.push_str(&format!(" ({})", types.join(", ")));
     }
-    match field.shape() {
-        Shape::List(_) if change => help.push_str("; may be repeated, in place of the old ones"),
-        Shape::List(_) => help.push_str("; may be repeated"),
-        _ if change && field.is_optional() => help.push_str("; empty for none"),
-        _ => {}
+    help + match is_list(field) {
+        true if change => "; may be repeated, in place of the old ones",
+        true => "; may be repeated",
+        false if change && field.is_optional() => "; empty for none",
+        false => "",
     }
-    help
 }
 
 /// The value of a field from the arguments.
-fn value<T>(field: &Field<T>, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
+fn value(field: &Field, flag: Flag, change: bool, matches: &ArgMatches) -> Option<Given> {
     match flag {
-        Flag::Value { long, .. } => {
+        Flag::Value(long, _) => {
             let values: Vec<Value> = matches.get_many(long)?.cloned().collect();
-            let value = match field.shape() {
-                Shape::List(_) => values.into(),
-                _ => values.into_iter().next()?,
+            let value = match is_list(field) {
+                true => values.into(),
+                false => values.into_iter().next()?,
             };
             let is_none = change && field.is_optional() && value == json!("");
             Some(Given::Json(if is_none { Value::Null } else { value }))

@@ -13,7 +13,7 @@ use domain::remembered::ObjectKind;
 pub(super) fn add<T: Commanded>(arguments: &Connected<New<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
     let mut body = own.body()?;
-    body.insert(T::NAME_KEY.to_owned(), json!(own.named.name));
+    body.insert(T::DESCRIPTION.name_key.to_owned(), json!(own.named.name));
     administration
         .send(Method::POST, T::PATH, &body)?
         .print(T::registered)
@@ -53,8 +53,8 @@ const MOST_COUNTED: usize = 500;
 
 pub(super) fn remove<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::Result<()> {
     let (own, administration) = arguments.open()?;
-    let (kind, name) = (T::KIND.name(), &own.name);
-    let owner = match T::KIND {
+    let (kind, name) = (T::DESCRIPTION.kind.name(), &own.name);
+    let owner = match T::DESCRIPTION.kind {
         ObjectKind::Client => Some("client_id"),
         ObjectKind::User => Some("username"),
         ObjectKind::LegacyInstance => None,
@@ -79,7 +79,7 @@ pub(super) fn remove<T: Commanded>(arguments: &Connected<Named<T>>) -> anyhow::R
     };
     let removed = json!({"removed": name, "grants_revoked": live});
     administration.print(&removed, |_| {
-        let sessions = match T::KIND {
+        let sessions = match T::DESCRIPTION.kind {
             ObjectKind::User => ", sessions",
             ObjectKind::Client | ObjectKind::LegacyInstance => "",
         };

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::table;
 use crate::admin::schema::View;
 use domain::clock::{Clock as _, SystemClock, Timestamp};
-use registration::describe::Registered;
-use registration::describe::shape::{Key, Record, Shape};
+use registration::describe::{Key, Record, Registered, Shape};
 
 /// An object as lines of name and value.
 pub(super) fn card<T: Registered>(view: &View<T>) -> String {
@@ -63,11 +62,10 @@ pub(super) fn rows<T: Registered>(views: &[View<T>]) -> String {
 /// A complete value: a list has one line per item; `None` if there is no value.
 fn text(key: &Key, value: &Value) -> Option<String> {
     match (key.shape, value) {
-        (Shape::List(Shape::Record(record)), Value::Array(items)) => {
-            let record = record();
-            table::lines(items.iter().map(|item| line(&record, item)))
+        (Shape::Records(record), Value::Array(items)) => {
+            table::lines(items.iter().map(|item| line(record, item)))
         }
-        (Shape::List(_), Value::Array(items)) => table::lines(items.iter().map(single)),
+        (_, Value::Array(items)) => table::lines(items.iter().map(single)),
         (_, value) => Some(single(value)),
     }
 }
@@ -75,9 +73,7 @@ fn text(key: &Key, value: &Value) -> Option<String> {
 /// A value as a table cell: for a list the number of items, for certificates those that need attention.
 fn cell(key: &Key, value: &Value) -> String {
     match (key.shape, value) {
-        (Shape::List(Shape::Record(record)), Value::Array(items))
-            if record().name == "CertificateView" =>
-        {
+        (Shape::Records(record), Value::Array(items)) if record.name == "CertificateView" => {
             let certificates = items.iter().map(|item| {
                 let state = member(item, "state").filter(|state| *state != "valid");
                 let state = state.map_or(String::new(), |state| format!(" {state}"));

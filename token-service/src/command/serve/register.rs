@@ -2,7 +2,7 @@
 //! applied in several transactions, so that memory is bounded. If the service stops in between, the next start applies
 //! the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::survey::{Part, Survey, Tags, is_instance, progress, survey};
@@ -183,12 +183,13 @@ impl Start<'_> {
         let listed = part.map(|(changed, _)| &changed.survey.names);
         let is_listed = |sought: Sought<'_>| listed.is_some_and(|names| names.list(sought, tags));
         if let (Some(draft), Some((changed, part))) = (draft, part) {
-            let mut registrations = draft.check_part(stored, is_listed)?;
-            let mut unsettled = std::mem::take(&mut registrations.unsettled);
+            let registrations = draft.check_part(stored, is_listed)?;
             let is_known = |host: &str| is_instance(host, instances, stored);
             let unknown = registrations.without_instance(is_known);
-            unsettled.extend(unknown.map(|(client, _)| client));
-            let objects = registrations.object_names();
+            let mut unsettled: BTreeSet<ObjectName> = unknown.map(|(client, _)| client).collect();
+            let (objects, settled): (Vec<_>, Vec<_>) = registrations.objects().unzip();
+            let of_files = objects.iter().zip(settled).filter(|(_, settled)| !settled);
+            unsettled.extend(of_files.map(|(object, _)| object.clone()));
             planned.objects = objects.len();
             planned.plan = Plan::merge(registrations, stored, Occasion::Start, &protection)?;
             unsettled.extend(planned.plan.postponed().cloned());

@@ -51,7 +51,7 @@ impl Served for User {
 
 pub(super) fn routes<T: Served>(routes: &mut web::ServiceConfig) {
     let all = format!("/{}", T::SEGMENT);
-    let one = format!("{all}/{{{}}}", T::NAME_KEY);
+    let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
     routes
         .service(
             web::resource(all)
@@ -109,11 +109,11 @@ pub(super) async fn delete<T: Administered>(
 /// Adds the operations to the OpenAPI description of the administration.
 pub(super) fn describe<T: Served>(openapi: &mut OpenApi) {
     let all = format!("/admin/{}", T::SEGMENT);
-    let one = format!("{all}/{{{}}}", T::NAME_KEY);
+    let one = format!("{all}/{{{}}}", T::DESCRIPTION.name_key);
     let page = Ref::from_schema_name(format!("Page_{}", View::<T>::name())).into();
     let [list, create, show, update, delete] = T::SUMMARIES;
     let name = ParameterBuilder::new()
-        .name(T::NAME_KEY)
+        .name(T::DESCRIPTION.name_key)
         .parameter_in(ParameterIn::Path)
         .required(Required::True)
         .schema(Some(of_type(Type::String)))

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::past::Past;
-use crate::describe::member::{Pick, Secret};
+use crate::describe::values::{Item, Values, read_stored, stored};
 use crate::describe::{Registered, Rule};
 use crate::protection::{Hidden, Protected, Protection, ProtectionError};
+use domain::User;
 use domain::remembered::{Element, Made};
 
 /// Merges the fields of one object, and records the fields that both sides changed.
@@ -30,168 +31,175 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Merges the object. Its secrets keep their stored form.
-    pub(super) fn object<T: Registered>(&mut self, file: &T, stored: &T) -> T {
-        let mut merged = stored.clone();
+    /// Merges the object, whose values in the file are `files`. Its secrets keep their stored form.
+    pub(super) fn object<T: Registered>(&mut self, file: &T, files: &[Values], before: &T) -> T {
+        let (mut merged, mut kind) = (stored(before), before.integration());
         let mut is_of_files_type = true;
-        for field in T::DESCRIPTION.fields {
-            let Some(member) = field.member(merged.integration()) else {
+        for (said, found) in files.iter().zip(&Values::of(before)) {
+            let field = said.field;
+            if !field.is_of(kind) {
                 continue;
-            };
-            let (said, found) = (member.elements(file), member.elements(stored));
+            }
+            let (said, found) = (&said.items, &found.items);
             match field.rule {
-                Rule::Name | Rule::Hidden => {}
+                Rule::Hidden => {}
                 Rule::Type if said == found => {}
-                Rule::Type if self.list(field.key, &said, &found) == [Pick::File(0)] => {
-                    merged = file.clone();
+                Rule::Type if self.list(field.key, said, found).into_iter().eq(said) => {
+                    (merged, kind) = (stored(file), file.integration());
                 }
                 Rule::Type => is_of_files_type = false,
                 // The file describes another integration type.
                 rule if rule != Rule::Enabled && !is_of_files_type => {}
-                rule => {
-                    let picks = self.choose(field.key, rule, &said, &found);
-                    member.assemble(&picks, file, stored, &mut merged);
-                }
+                rule => field.set(&mut merged, &self.choose(field.key, rule, said, found)),
             }
         }
-        merged
+        read_stored(merged).unwrap_or_else(|| before.clone())
     }
 
-    fn choose(
+    fn choose<'v>(
         &mut self,
         field: &'static str,
         rule: Rule,
-        said: &[Element],
-        found: &[Element],
-    ) -> Vec<Pick> {
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Vec<&'v Item> {
         match rule {
             Rule::FilledList => self.filled_list(field, said, found),
             Rule::Enabled => self.enabled(field, said, found),
             Rule::ClientSecrets => self.client_secrets(field, said, found),
-            Rule::Name | Rule::Type | Rule::Value | Rule::List | Rule::Hidden => {
+            Rule::Name | Rule::Type | Rule::Value | Rule::Optional | Rule::List | Rule::Hidden => {
                 self.list(field, said, found)
             }
         }
     }
 
     /// The result if only one side changed the field; `None` if both sides changed it.
-    fn one_side(&self, field: &str, said: &[Element], found: &[Element]) -> Option<Vec<Pick>> {
+    fn one_side<'v>(
+        &self,
+        field: &str,
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Option<Vec<&'v Item>> {
         let bases = self.past.said(field);
-        if said == found || bases.contains(&said) {
-            Some(all(found, Pick::Stored))
-        } else if bases.contains(&found) {
-            Some(all(said, Pick::File))
+        let is_base = |side: &[Item]| {
+            let mut bases = bases.iter();
+            bases.any(|base| base.iter().eq(side.iter().map(|item| &item.element)))
+        };
+        if said == found || is_base(said) {
+            Some(all(found))
         } else {
-            None
+            is_base(found).then(|| all(said))
         }
     }
 
     /// Merges a list value by value. Values are matched by key.
-    fn list(&mut self, field: &'static str, said: &[Element], found: &[Element]) -> Vec<Pick> {
-        if let Some(picks) = self.one_side(field, said, found) {
-            return picks;
+    fn list<'v>(
+        &mut self,
+        field: &'static str,
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Vec<&'v Item> {
+        if let Some(picked) = self.one_side(field, said, found) {
+            return picked;
         }
         let bases = self.past.said(field);
         let (in_file, in_store) = (by_key(said), by_key(found));
         let mut merged = Vec::new();
-        let added = said.iter().filter(|one| !in_store.contains_key(&*one.key));
-        for Element { key, .. } in found.iter().chain(added) {
-            let (file, stored) = (in_file.get(&**key), in_store.get(&**key));
-            let value = |side: Option<&(usize, &Element)>| side.map(|(_, one)| one.value.clone());
-            let (of_file, of_store) = (value(file), value(stored));
-            let before = |wanted: &Option<String>| {
+        let added = said.iter().map(|one| &*one.element.key);
+        let added = added.filter(|key| !in_store.contains_key(key));
+        for key in found.iter().map(|one| &*one.element.key).chain(added) {
+            let (file, stored) = (in_file.get(key), in_store.get(key));
+            let was = |side: Option<&&Item>| {
                 bases.iter().any(|base| {
-                    let found = base.iter().find(|element| element.key == *key);
-                    found.map(|element| &element.value) == wanted.as_ref()
+                    let found = base.iter().find(|element| element.key == key);
+                    found == side.map(|item| &item.element)
                 })
             };
-            let (of_stored, of_files) = (
-                stored.map(|(index, one)| (Pick::Stored(*index), *one)),
-                file.map(|(index, one)| (Pick::File(*index), *one)),
-            );
-            let chosen = if of_file == of_store || before(&of_file) {
-                of_stored
-            } else if before(&of_store) {
-                of_files
+            let chosen = if file == stored || was(file) {
+                stored
+            } else if was(stored) {
+                file
             } else {
                 self.conflicts.insert(field);
-                of_stored
+                stored
             };
-            merged.extend(chosen);
+            merged.extend(chosen.copied());
         }
-        let of_files: BTreeSet<_> = said.iter().map(|one| (&one.key, &one.value)).collect();
-        let of_both = merged.iter().map(|(_, one)| (&one.key, &one.value));
-        if of_both.collect::<BTreeSet<_>>() == of_files {
-            return all(said, Pick::File);
+        let texts = |items: &[&'v Item]| -> BTreeSet<(&'v str, &'v str)> {
+            let elements = items.iter().map(|item| &item.element);
+            elements.map(|one| (&*one.key, &*one.value)).collect()
+        };
+        if texts(&merged) == texts(&all(said)) {
+            return all(said);
         }
-        merged.into_iter().map(|(pick, _)| pick).collect()
+        merged
     }
 
-    fn filled_list(
+    fn filled_list<'v>(
         &mut self,
         field: &'static str,
-        said: &[Element],
-        found: &[Element],
-    ) -> Vec<Pick> {
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Vec<&'v Item> {
         let merged = self.list(field, said, found);
         if !merged.is_empty() || said.is_empty() {
             return merged;
         }
         self.conflicts.insert(field);
-        if found.is_empty() {
-            all(said, Pick::File)
-        } else {
-            all(found, Pick::Stored)
-        }
+        all(if found.is_empty() { said } else { found })
     }
 
-    fn enabled(&mut self, field: &'static str, said: &[Element], found: &[Element]) -> Vec<Pick> {
+    fn enabled<'v>(
+        &mut self,
+        field: &'static str,
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Vec<&'v Item> {
         if self.past.remembered.is_some() {
             return self.list(field, said, found);
         }
-        let is_enabled = |side: &[Element]| side.iter().any(|flag| flag.value == "true");
+        let is_enabled = |side: &[Item]| side.iter().any(|flag| flag.element.value == "true");
         if !is_enabled(said) {
-            return all(said, Pick::File);
+            return all(said);
         }
         if !is_enabled(found) {
             self.conflicts.insert(field);
         }
-        all(found, Pick::Stored)
+        all(found)
     }
 
-    fn client_secrets(
+    fn client_secrets<'v>(
         &mut self,
         field: &'static str,
-        said: &[Element],
-        found: &[Element],
-    ) -> Vec<Pick> {
-        if let Some(picks) = self.one_side(field, said, found) {
-            return picks;
+        said: &'v [Item],
+        found: &'v [Item],
+    ) -> Vec<&'v Item> {
+        if let Some(picked) = self.one_side(field, said, found) {
+            return picked;
         }
         if !said.is_empty() && said.iter().all(|secret| found.contains(secret)) {
             // The file contains the result of a rotation, so its earlier contents no longer count.
             let bases = self.past.said(field);
-            let over = |secret: &Element| {
-                bases.iter().any(|base| base.contains(secret)) && !said.contains(secret)
+            let is_over = |secret: &&Item| {
+                let mut bases = bases.iter();
+                bases.any(|base| base.contains(&secret.element)) && !said.contains(secret)
             };
-            let live = found.iter().enumerate().filter(|(_, one)| !over(one));
-            return live.map(|(index, _)| Pick::Stored(index)).collect();
+            return found.iter().filter(|one| !is_over(one)).collect();
         }
         self.conflicts.insert(field);
-        all(found, Pick::Stored)
+        all(found)
     }
 
     /// Merges a secret that is stored in a protected form.
-    pub(super) fn secret<T>(
+    pub(super) fn secret(
         &mut self,
         field: &'static str,
-        secret: &Secret<T>,
         given: &Hidden,
-        stored: &T,
+        before: &User,
         protection: &dyn Protection,
     ) -> Result<Settled, ProtectionError> {
-        let owner = (secret.owner)(stored);
-        let stored = (secret.get)(stored);
+        let owner = &before.username;
+        let stored = Protected::of(before, field);
         let tag = given.tag(owner, protection);
         let bases = self.past.said(field);
         let made = self.past.made().remove(field);
@@ -240,13 +248,11 @@ pub(super) fn single(value: &str) -> Element {
     }
 }
 
-fn all(side: &[Element], pick: fn(usize) -> Pick) -> Vec<Pick> {
-    (0..side.len()).map(pick).collect()
+fn all(side: &[Item]) -> Vec<&Item> {
+    side.iter().collect()
 }
 
-fn by_key(side: &[Element]) -> BTreeMap<&str, (usize, &Element)> {
-    let indexed = side.iter().enumerate();
-    indexed
-        .map(|(index, one)| (&*one.key, (index, one)))
-        .collect()
+fn by_key(side: &[Item]) -> BTreeMap<&str, &Item> {
+    let items = side.iter();
+    items.map(|item| (&*item.element.key, item)).collect()
 }

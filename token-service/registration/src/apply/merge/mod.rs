@@ -4,13 +4,14 @@
 mod fields;
 mod past;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use super::difference::{Shown, Values, text};
-use super::{Plan, protect};
+use super::difference::{is_secret, text};
+use super::{Plan, protect, secrets};
+use crate::describe::values::Values;
 use crate::describe::{Registered, Registration};
-use crate::protection::{Protection, ProtectionError};
+use crate::protection::{Protected, Protection, ProtectionError};
 use crate::registrations::Registrations;
 use domain::legacy_instance::LegacyInstance;
 use domain::remembered::{Element, Made, ObjectName, Remembered, Said};
@@ -164,30 +165,32 @@ impl<'a> Merge<'a> {
         before: &T,
     ) -> Result<BTreeMap<String, Made>, ProtectionError> {
         let mut merger = Merger::new(past);
-        let mut merged = merger.object(&file.object, before);
+        let files = Values::of(&file.object);
+        let mut merged = merger.object(&file.object, &files, before);
         let mut made = past.made();
         let mut others = Vec::new();
-        for (field, secret) in T::DESCRIPTION.secrets() {
-            let Some(given) = file.hidden(field) else {
-                continue;
-            };
-            let settled = merger.secret(field, secret, given, before, self.protection)?;
-            if !settled.is_files {
-                others.push(field);
-            }
-            made.extend(settled.made.map(|made| (field.to_owned(), made)));
-            if let Some(kept) = settled.kept {
-                (secret.set)(&mut merged, kept);
+        if let (Some(before), Some(user)) = (before.user(), merged.user_mut()) {
+            for (field, given) in &file.hidden {
+                let settled = merger.secret(field, given, before, self.protection)?;
+                if !settled.is_files {
+                    others.push(*field);
+                }
+                made.extend(settled.made.map(|made| ((*field).to_owned(), made)));
+                if let Some(kept) = settled.kept {
+                    kept.store_in(user);
+                }
             }
         }
-        let hidden: BTreeSet<_> = T::DESCRIPTION.secrets().map(|(field, _)| field).collect();
-        let files = Values::of(&file.object);
+        let hidden: Vec<_> = secrets::<T>().collect();
         let mut after = Values::of(&merged);
         live_secret_is_files(&files, &mut after);
-        let shown = files.iter().zip(&after);
-        // Hidden secrets were already compared above.
-        for (files, after) in shown.filter(|(values, _)| !hidden.contains(values.field)) {
-            self.keep(object, files, after, &merger.conflicts);
+        for (files, after) in files.iter().zip(&after) {
+            let field = files.field.key;
+            let is_conflict = merger.conflicts.contains(field);
+            if hidden.contains(&field) {
+                continue; // Compared above.
+            }
+            self.keep(object, files, after, is_conflict);
         }
         for field in others {
             self.plan.kept.push(Kept {
@@ -214,27 +217,20 @@ impl<'a> Merge<'a> {
     }
 
     /// Records a difference between `after` and the file.
-    fn keep(
-        &mut self,
-        object: &ObjectName,
-        file: &Values,
-        after: &Values,
-        conflicts: &BTreeSet<&'static str>,
-    ) {
-        let mut others = file.elements.iter().chain(&after.elements);
-        let both = |one: &Element| file.elements.contains(one) && after.elements.contains(one);
-        if others.all(both) {
+    fn keep(&mut self, object: &ObjectName, file: &Values, after: &Values, conflict: bool) {
+        let is_other = |one: &Values, other: &Values| {
+            let mut items = one.items.iter();
+            items.any(|item| !other.items.contains(item))
+        };
+        if !is_other(file, after) && !is_other(after, file) {
             return;
         }
-        let values = (file.shown != Shown::Secret).then(|| {
-            let (stays, says) = (text(after), text(file));
-            format!("{stays}; the file says {says}")
-        });
+        let values = || format!("{}; the file says {}", text(after), text(file));
         self.plan.kept.push(Kept {
             object: object.clone(),
-            field: Some(file.field),
-            conflict: conflicts.contains(file.field),
-            values,
+            field: Some(file.field.key),
+            conflict,
+            values: (!is_secret(file)).then(values),
         });
     }
 }
@@ -244,22 +240,23 @@ fn said<T: Registered>(file: &Registration<T>, protection: &dyn Protection) -> S
     // The object contains no stored forms, so these are the fields of the file.
     let values = Values::of(&file.object).into_iter();
     let mut said: Said = values
-        .map(|values| (values.field.to_owned(), values.elements))
+        .map(|values| (values.field.key.to_owned(), values.into_elements()))
         .collect();
-    for (field, secret) in T::DESCRIPTION.secrets() {
-        let given = file.hidden(field);
-        let tag = given.map(|given| given.tag((secret.owner)(&file.object), protection));
-        let elements = tag.iter().map(|tag| single(tag)).collect();
-        said.insert(field.to_owned(), elements);
+    if let Some(user) = file.object.user() {
+        let hidden = file.hidden.iter();
+        said.extend(hidden.map(|(field, given)| {
+            let tag = given.tag(&user.username, protection);
+            ((*field).to_owned(), vec![single(&tag)])
+        }));
     }
     said
 }
 
 /// The digests of the stored forms that `object` got from the file, with the tags of the file's secrets.
 fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
-    let made = T::DESCRIPTION.secrets().filter_map(|(field, secret)| {
+    let made = secrets::<T>().filter_map(|field| {
         let value = said.get(field)?.first()?.value.clone();
-        let digest = (secret.get)(object)?.digest();
+        let digest = Protected::of(object.user()?, field)?.digest();
         Some((field.to_owned(), Made { value, digest }))
     });
     made.collect()
@@ -268,12 +265,12 @@ fn made_of<T: Registered>(object: &T, said: &Said) -> BTreeMap<String, Made> {
 /// A secret of the file that equals one of two live secrets is not reported as a difference.
 fn live_secret_is_files(file: &[Values], after: &mut [Values]) {
     for (file, after) in file.iter().zip(after) {
-        let mut said = file.elements.iter();
-        if file.shown == Shown::Secret
-            && !file.elements.is_empty()
-            && said.all(|secret| after.elements.contains(secret))
+        let mut said = file.items.iter();
+        if is_secret(file)
+            && !file.items.is_empty()
+            && said.all(|secret| after.items.contains(secret))
         {
-            after.elements.clone_from(&file.elements);
+            after.items.clone_from(&file.items);
         }
     }
 }
